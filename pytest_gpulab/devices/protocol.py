@@ -1,0 +1,342 @@
+"""The small protocol that every device speaks, and the value types and errors that cross it.
+
+A device compiles a source to a `Module`, holds `Memory`, and launches kernels. Grading talks to this protocol
+only; so does anyone who drives a device by hand from a script or a notebook:
+
+    device = open_device("sim")
+    module = device.compile(source)
+    x = device.array(np.arange(1000, dtype=np.float32))
+    module.launch("scale", grid=(4,), block=(256,), args=(x, np.float32(2), np.uint32(1000)))
+    print(x.get())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A place in a source file, as the compiler's line table names it."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One thread of a launch: block and thread indices as (x, y, z)."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"block {_short(self.block)} thread {_short(self.thread)}"
+
+
+def _short(index: tuple[int, int, int]) -> str:
+    return str(index[0]) if index[1:] == (0, 0) else f"({index[0]}, {index[1]}, {index[2]})"
+
+
+HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """Something wrong that a launch did, whether or not its results came out right.
+
+    Attributes:
+        kind: the family, as in `safe[kind]`.
+        what: one sentence in compute-sanitizer's words, without the place.
+        where: source line, where known.
+        lane: the first thread seen doing it, where known.
+        count: how many threads did it at this line.
+    """
+
+    kind: HazardKind
+    what: str
+    where: SourceLine | None = None
+    lane: Lane | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        who = f", first by {self.lane}" if self.lane else ""
+        times = f" ({self.count} threads)" if self.count > 1 else ""
+        return f"{place}{self.what}{who}{times}"
+
+
+class DeviceError(Exception):
+    """Base of everything that a device raises on purpose."""
+
+
+class CompileError(DeviceError):
+    """The source does not compile: `diagnostics` is the compiler's own message."""
+
+    def __init__(self, diagnostics: str) -> None:
+        super().__init__(diagnostics)
+        self.diagnostics = diagnostics
+
+
+class LaunchError(DeviceError):
+    """The call itself is wrong: no such kernel, wrong number or size of arguments, too many threads or bytes."""
+
+
+class KernelFault(DeviceError):
+    """The kernel did something that ended the launch.
+
+    Attributes:
+        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap`, `device-fault`.
+        what: one sentence.
+        where, lane: the place, where known.
+        output: what the kernel had printed until then.
+    """
+
+    def __init__(
+        self, code: str, what: str, where: SourceLine | None = None, lane: Lane | None = None, output: str = ""
+    ) -> None:
+        self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
+
+
+class CannotSimulate(DeviceError):
+    """The simulated GPU does not know something that the kernel uses: the machine's fault, never the student's."""
+
+    def __init__(self, what: str, where: SourceLine | None = None) -> None:
+        self.what, self.where = what, where
+        super().__init__(f"cannot simulate {what}" + (f" at {where}" if where else ""))
+
+
+class DeviceUnavailable(DeviceError):
+    """The device that was asked for is not there: says what is missing and how to get it."""
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What the compiler says that one thread or block of a kernel needs (None: not known).
+
+    Attributes:
+        registers: 32-bit registers a thread.
+        shared_bytes: static shared memory a block.
+        local_bytes: local memory (stack and spills) a thread.
+    """
+
+    registers: int | None = None
+    shared_bytes: int | None = None
+    local_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class LaunchProfile:
+    """What one launch did.
+
+    Attributes:
+        kernel, grid, block: the launch.
+        counters: exact and modelled counts under Nsight Compute's names; empty on a device that does not count.
+        estimated_ms: the cost model's figure for the described GPU; None on a device that measures instead.
+        bottleneck: what the cost model says limits the launch, in words.
+        occupancy: theoretical, 0 to 1, where known.
+        resources: the compiler's figures.
+        hazards: see `Hazard`.
+        output: what the kernel printed (capped).
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    counters: Mapping[str, float] = field(default_factory=dict)
+    estimated_ms: float | None = None
+    bottleneck: str = ""
+    occupancy: float | None = None
+    resources: KernelResources = field(default_factory=KernelResources)
+    hazards: tuple[Hazard, ...] = ()
+    output: str = ""
+
+
+Schedule = Literal["lockstep", "warps", "warps-reversed"]
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How a simulated launch is carried out; a real GPU has no such choice and ignores it.
+
+    Attributes:
+        schedule: all warps of a block together, or one warp after the other between barriers, first or last first.
+            A kernel whose result depends on it lacks a barrier.
+        fill: the byte that shared memory, local memory and registers hold before they are written.
+        sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
+            only, the results are incomplete. None runs all.
+    """
+
+    schedule: Schedule = "lockstep"
+    fill: int = 0xFF
+    sample_blocks: int | None = None
+
+
+DEFAULT_OPTIONS = LaunchOptions()
+
+
+class Memory(Protocol):
+    """An array in device memory."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents; `values` must have this shape and be castable to this dtype.
+
+        Raises:
+            ValueError: where the shape differs.
+        """
+
+    def damage(self) -> str | None:
+        """Say in a sentence what was written outside the array (guard zones), or None.
+
+        The simulated device stops at such a write and so always returns None here.
+        """
+
+    def free(self) -> None:
+        """Give the memory back; using it afterwards is an error."""
+
+
+class Module(Protocol):
+    """A compiled source."""
+
+    @property
+    def log(self) -> str:
+        """The compiler's warnings."""
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The `__global__` functions by their unmangled names."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The `__device__` and `__constant__` variables by their names."""
+
+    def read_symbol(self, name: str) -> bytes:
+        """Return a variable's present contents.
+
+        Raises:
+            LaunchError: no such variable.
+        """
+
+    def set_constant(self, name: str, values: Array) -> None:
+        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
+
+        Raises:
+            LaunchError: no such variable, or it is smaller than the array.
+        """
+
+    def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
+        """Return the size of each of the kernel's parameters, or None where the device cannot tell.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+
+    def resources(self, kernel: str) -> KernelResources:
+        """Return the compiler's figures for a kernel."""
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Memory | np.generic],
+        shared_bytes: int = 0,
+        options: LaunchOptions = DEFAULT_OPTIONS,
+    ) -> LaunchProfile:
+        """Run a kernel to its end.
+
+        Args:
+            kernel: unmangled name.
+            grid, block: one to three extents.
+            args: device arrays and NumPy scalars, in the kernel's order.
+            shared_bytes: dynamic shared memory.
+            options: for the simulated GPU.
+
+        Raises:
+            LaunchError: the call does not fit the kernel.
+            KernelFault: the kernel ended abnormally.
+            CannotSimulate: simulated device only.
+        """
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What to print about a device.
+
+    Attributes:
+        kind: `simulated` or `cuda`.
+        name: such as `NVIDIA H200` or `simulated GPU (cost model: NVIDIA H200)`.
+        compiler: such as `NVRTC 13.5`.
+        architecture: such as `sm_90`.
+        estimates: whether times are estimates.
+        details: further rows for the report's provenance, label to text.
+    """
+
+    kind: Literal["simulated", "cuda"]
+    name: str
+    compiler: str
+    architecture: str
+    estimates: bool
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+class Device(Protocol):
+    """Something that compiles CUDA C++ and runs it."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What to print about it."""
+
+    def compile(
+        self, source: str, filename: str = "kernel.cu", defines: Mapping[str, str] | None = None
+    ) -> Module:
+        """Compile CUDA C++; `gpulab.cuh` and the toolkit's headers can be included.
+
+        Args:
+            source: the text.
+            filename: what diagnostics and line tables call it.
+            defines: macros; a key may have parameters, as in `OP(a, b)`.
+
+        Raises:
+            CompileError: with the compiler's own message.
+            CannotSimulate: simulated device, for an instruction that it does not know.
+        """
+
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Memory:
+        """Allocate and fill an array."""
+
+    def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> Memory:
+        """Allocate an array with undefined contents."""
+
+    def reset(self) -> None:
+        """Free every array of this device."""
+
+    def close(self) -> None:
+        """Give everything back; the device cannot be used afterwards."""

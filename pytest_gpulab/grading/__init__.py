@@ -1,0 +1,1 @@
+"""Submission + Exercise + Device -> Grade; no pytest in it."""

@@ -1,0 +1,26 @@
+// gpulab.cuh: the header that pytest-gpulab ships for student kernels. Include it first:
+//     #include <gpulab.cuh>
+#ifndef GPULAB_CUH
+#define GPULAB_CUH
+
+// GPULAB_TUNABLE(NAME, value), at file scope: a compile-time integer that you choose and that the grader
+// reads back from the compiled module (it needs it for the launch). Use NAME like any constant:
+//     GPULAB_TUNABLE(BLOCK_SIZE, 256)
+//     __shared__ float tile[BLOCK_SIZE];
+#define GPULAB_TUNABLE(name, value)  \
+    constexpr int name = (value);    \
+    extern "C" __device__ const int gpulab_tunable_##name = (value);
+
+// GPULAB_TODO(kernel), at file scope, marks a kernel of a skeleton that nobody has written yet. As long as
+// one is left the exercise counts as not started. Delete the line when you begin.
+#define GPULAB_TODO(kernel) extern "C" __device__ const int gpulab_todo_##kernel = __LINE__;
+
+// The element type and the operation of a generic exercise. The grader defines them on the compiler's
+// command line, once for each type and operation; without it you get an int sum.
+#ifndef GPULAB_T
+#define GPULAB_T int
+#define GPULAB_OP(a, b) ((a) + (b))
+#define GPULAB_IDENTITY 0
+#endif
+
+#endif
