@@ -155,7 +155,9 @@ def _check_launch(launch: Launch, buffer_names: set[str]) -> None:
     where = f"launch of {launch.kernel!r}"
     for extents in (launch.grid, launch.block):
         if not 1 <= len(extents) <= 3 or min(extents) < 1:
-            raise ExerciseError(f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 extents of at least 1")
+            raise ExerciseError(
+                f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 extents of at least 1"
+            )
     if int(np.prod(launch.block)) > MAX_BLOCK_THREADS:
         raise ExerciseError(f"{where}: a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads")
     if max(launch.grid[1:], default=1) > MAX_GRID_Y_Z:
@@ -284,12 +286,13 @@ class Exercise:
     def __post_init__(self) -> None:
         if not self.cases:
             raise ExerciseError("an exercise needs at least one case")
-        for what, names in (
+        groups: tuple[tuple[str, list[str]], ...] = (
             ("case", [case.name for case in self.cases]),
             ("safe check", [check.kind for check in self.safe]),
             ("speed tier", [tier.name for tier in self.speed]),
             ("tunable", [tunable.name for tunable in self.tunables]),
-        ):
+        )
+        for what, names in groups:
             repeated = {name for name in names if names.count(name) > 1}
             if repeated:
                 raise ExerciseError(f"more than one {what} is called {sorted(repeated)}")

@@ -96,7 +96,8 @@ class KernelFault(DeviceError):
     """The kernel did something that ended the launch.
 
     Attributes:
-        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap`, `device-fault`.
+        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap` or
+            `device-fault`.
         what: one sentence.
         where, lane: the place, where known.
         output: what the kernel had printed until then.
@@ -314,9 +315,7 @@ class Device(Protocol):
     def info(self) -> DeviceInfo:
         """What to print about it."""
 
-    def compile(
-        self, source: str, filename: str = "kernel.cu", defines: Mapping[str, str] | None = None
-    ) -> Module:
+    def compile(self, source: str, filename: str = "kernel.cu", defines: Mapping[str, str] | None = None) -> Module:
         """Compile CUDA C++; `gpulab.cuh` and the toolkit's headers can be included.
 
         Args:
