@@ -1,0 +1,133 @@
+"""The input patterns are what they say; the tolerances let every honest answer pass and no dishonest one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_gpulab import numerics
+
+SIZES = (2, 3, 31, 32, 33, 255, 256, 1023, 1025, 4099)
+F4 = np.float32
+
+seeds = st.integers(0, 2**32 - 1)
+sizes = st.integers(1, 3000)
+patterns = st.sampled_from(numerics.PATTERNS)
+
+
+def one_by_one(values: np.ndarray, dtype: np.dtype | type = F4) -> np.generic:
+    return np.cumsum(values.astype(dtype), dtype=dtype)[-1]  # cumsum adds in order, unlike sum
+
+
+def in_pairs(values: np.ndarray) -> np.generic:
+    while values.size > 1:
+        values = np.append(values, np.zeros(values.size % 2, values.dtype))
+        values = values[0::2] + values[1::2]
+    return values[0]
+
+
+@given(patterns, sizes, st.sampled_from([np.float32, np.float64, np.int32]), seeds)
+def test_a_pattern_is_a_function_of_the_seed_with_the_asked_shape_and_type(pattern, n, dtype, seed):
+    values = numerics.fill(pattern, n, dtype, np.random.default_rng(seed))
+    again = numerics.fill(pattern, n, dtype, np.random.default_rng(seed))
+    assert values.shape == (n,)
+    assert values.dtype == dtype
+    assert np.array_equal(values, again)
+    assert np.all(np.isfinite(values))
+
+
+def test_an_unknown_pattern_names_the_ones_there_are():
+    with pytest.raises(ValueError, match="no input pattern is called 'randon'; there are random, equal"):
+        numerics.fill("randon", 4, F4, np.random.default_rng(0))
+
+
+@given(st.integers(2, 3000), seeds)
+def test_each_pattern_has_the_property_it_is_named_for(n, seed):
+    made = {p: numerics.fill(p, n, F4, np.random.default_rng(seed)).astype(np.float64) for p in numerics.PATTERNS}
+    assert np.ptp(made["equal"]) == 0
+    assert made["equal"][0] < 0
+    assert np.all(np.sign(made["alternating"]) == np.where(np.arange(n) % 2, -1, 1))
+    assert np.count_nonzero(made["needle"]) == 1
+    assert np.float16(made["needle"].sum()) != made["needle"].sum()
+    assert abs(made["cancellation"].sum()) <= 2e-5 * np.abs(made["cancellation"]).sum()
+    assert np.all(made["integers"] == np.rint(made["integers"]))
+
+
+@given(patterns, sizes, seeds)
+def test_honest_float_sums_are_within_the_bound(pattern, n, seed):
+    values = numerics.fill(pattern, n, F4, np.random.default_rng(seed))
+    exact = math.fsum(values.tolist())
+    assert abs(float(one_by_one(values)) - exact) <= numerics.sum_tolerance(values, F4)
+    assert abs(float(in_pairs(values)) - exact) <= numerics.sum_tolerance(values, F4, numerics.pairwise_depth(n))
+
+
+@given(patterns, sizes, seeds)
+def test_honest_float_scans_are_within_the_bound_everywhere(pattern, n, seed):
+    values = numerics.fill(pattern, n, F4, np.random.default_rng(seed))
+    error = np.abs(np.cumsum(values, dtype=F4) - np.cumsum(values, dtype=np.float64))
+    assert np.all(error <= numerics.scan_tolerance(values, F4))
+    assert numerics.scan_tolerance(values, F4)[-1] == pytest.approx(numerics.sum_tolerance(values, F4), rel=1e-12)
+
+
+@given(sizes, seeds)
+def test_honest_float_products_are_within_the_bound(n, seed):
+    factors = np.exp(np.random.default_rng(seed).uniform(-20, 20, n) / n).astype(F4)
+    product = np.multiply.accumulate(factors)[-1]
+    assert abs(float(product) - np.prod(factors, dtype=np.float64)) <= numerics.product_tolerance(factors, F4)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_dishonest_sums_fail_on_the_random_pattern(n):
+    values = numerics.fill("random", n, F4, np.random.default_rng(n))
+    exact = math.fsum(values.tolist())
+    allowed = numerics.sum_tolerance(values, F4)
+    dishonest = {
+        "added in half precision": float(one_by_one(values, np.float16)),
+        "all zeros": 0.0,
+        "the unchanged input": float(values[0]),
+        "99 % of the sum": 0.99 * exact,
+        "a term dropped": exact - float(values[n // 2]),
+        "not a number": math.nan,
+    }
+    assert [what for what, answer in dishonest.items() if abs(answer - exact) <= allowed] == []
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_an_answer_rounded_to_half_precision_fails_the_bound_of_a_tree(n):
+    values = numerics.fill("random", n, F4, np.random.default_rng(n))
+    exact = math.fsum(values.tolist())
+    assert abs(float(np.float16(exact)) - exact) > numerics.sum_tolerance(values, F4, numerics.pairwise_depth(n))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_dishonest_scans_and_products_fail_on_the_random_pattern(n):
+    values = numerics.fill("random", n, F4, np.random.default_rng(n))
+    sums = np.cumsum(values, dtype=np.float64)
+    for answer in (np.cumsum(values, dtype=np.float16), np.zeros(n), values, 0.99 * sums):
+        assert np.any(np.abs(answer - sums) > numerics.scan_tolerance(values, F4))
+    factors = np.exp(np.random.default_rng(n).uniform(-20, 20, n) / n).astype(F4)
+    product = float(np.prod(factors, dtype=np.float64))
+    halved = float(np.multiply.accumulate(factors.astype(np.float16))[-1])
+    for answer in (halved, 0.0, float(factors[0]), 0.99 * product):
+        assert abs(answer - product) > numerics.product_tolerance(factors, F4)
+
+
+def test_integers_that_fit_must_be_exact_and_others_need_not():
+    assert numerics.sum_tolerance(np.full(10, 3, F4), F4) == 0
+    assert numerics.sum_tolerance(np.full(10, 3.5, F4), F4) > 0
+    assert numerics.sum_tolerance(np.full(3, 2.0**23, F4), F4) > 0
+    assert numerics.sum_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
+    assert numerics.product_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
+
+
+def test_bounds_have_the_books_values():
+    assert numerics.unit_roundoff(np.float32) == 2.0**-24
+    assert numerics.unit_roundoff(np.float64) == 2.0**-53
+    assert numerics.gamma(1000, np.float32) == 1000 * 2.0**-24 / (1 - 1000 * 2.0**-24)
+    assert numerics.gamma(2**24, np.float32) == math.inf
+    assert [numerics.pairwise_depth(n) for n in (1, 2, 3, 4, 5, 1024, 1025)] == [0, 1, 2, 2, 3, 10, 11]
+    assert [numerics.recursive_depth(n) for n in (0, 1, 2, 100)] == [0, 0, 1, 99]
