@@ -265,6 +265,7 @@ class Exercise:
         min_bytes: problem to the bytes that any solution must move, for the bandwidth column and the roofline.
         version: raised by the instructor when grades are no longer comparable.
         deterministic: whether two runs must agree bit for bit; False where float atomics are allowed.
+        headers: file names in the exercise's folder that submissions may include, such as `paths.cuh`.
 
     Raises:
         ExerciseError: where names repeat or points do not add up.
@@ -282,6 +283,7 @@ class Exercise:
     min_bytes: Callable[[Problem], int] | None = None
     version: str = "1"
     deterministic: bool = True
+    headers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.cases:

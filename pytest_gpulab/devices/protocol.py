@@ -315,13 +315,20 @@ class Device(Protocol):
     def info(self) -> DeviceInfo:
         """What to print about it."""
 
-    def compile(self, source: str, filename: str = "kernel.cu", defines: Mapping[str, str] | None = None) -> Module:
+    def compile(
+        self,
+        source: str,
+        filename: str = "kernel.cu",
+        defines: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Module:
         """Compile CUDA C++; `gpulab.cuh` and the toolkit's headers can be included.
 
         Args:
             source: the text.
             filename: what diagnostics and line tables call it.
             defines: macros; a key may have parameters, as in `OP(a, b)`.
+            headers: further headers that can be included, name to text.
 
         Raises:
             CompileError: with the compiler's own message.
