@@ -44,6 +44,7 @@ class Measurement:
         occupancy: theoretical, 0 to 1, of the launch that takes longest.
         registers: a thread of that launch.
         bottleneck: what limits it, in words, where known.
+        baseline: the file that it was compared to.
     """
 
     size: str
@@ -56,6 +57,7 @@ class Measurement:
     occupancy: float | None = None
     registers: int | None = None
     bottleneck: str = ""
+    baseline: str = "naive.cu"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,13 @@ class CheckResult:
     measurement: Measurement | None = None
     required: bool = True
     duration_s: float = 0.0
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CheckResult:
+        """Rebuild a result from `dataclasses.asdict`, also after a journey through JSON."""
+        findings = tuple(Finding(**finding | {"evidence": tuple(finding["evidence"])}) for finding in data["findings"])
+        measurement = data["measurement"] and Measurement(**data["measurement"])
+        return cls(**{**data, "findings": findings, "measurement": measurement})
 
 
 @dataclass(frozen=True)
@@ -117,3 +126,9 @@ class Grade:
     def to_dict(self) -> dict[str, Any]:
         """Return builtins only, ready for JSON."""
         return asdict(self) | {"points": self.points, "max_points": self.max_points}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Grade:
+        """Rebuild a grade from `to_dict`, also after a journey through JSON."""
+        checks = tuple(CheckResult.from_dict(check) for check in data["checks"])
+        return cls(data["submission"], data["exercise"], checks, Provenance(**data["provenance"]))
