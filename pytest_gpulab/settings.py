@@ -1,0 +1,124 @@
+"""What the user asked for: command line options and ini keys, read once into one frozen `Settings`.
+
+Knows neither pytest nor the rest of the package: `plugin.py` hands in two look-up functions.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAX_SEED = 2**32 - 1
+REPORT_FORMATS = ("json",)
+_DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
+
+
+class SettingsError(Exception):
+    """An option or ini key that cannot be obeyed, in one line for whoever wrote it."""
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A report to write: `format` is one of `REPORT_FORMATS`, `path` is absolute."""
+
+    format: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be asked for.
+
+    Attributes:
+        device: `auto`, `sim`, `cuda` or `cuda:N`.
+        exercises: the instructor's exercises folder.
+        seed: from 0 to `MAX_SEED`; what it was drawn or given as makes a run repeatable.
+        reports: the files to write.
+        expected: the instructor's TOML files of expected verdicts.
+    """
+
+    device: str
+    exercises: Path
+    seed: int
+    reports: tuple[ReportFile, ...]
+    expected: tuple[Path, ...]
+
+    @classmethod
+    def read(
+        cls,
+        option: Callable[[str], Any],
+        ini: Callable[[str], Any],
+        rootdir: Path,
+        working_folder: Path,
+        shared_seed: int | None = None,
+    ) -> Settings:
+        """Read the settings; an option wins over the ini key of its name.
+
+        Args:
+            option: look-up of a command line option by its destination, None or empty where not given.
+            ini: look-up of an ini key, empty where not given.
+            rootdir: what ini keys are relative to.
+            working_folder: what options are relative to.
+            shared_seed: the seed of the process that started this one, which wins over everything.
+
+        Raises:
+            SettingsError: with one line that names the option and what it accepts.
+        """
+        given_folder, ini_folder = option("gpulab_exercises"), ini("gpulab_exercises")
+        if given_folder:
+            exercises = working_folder / given_folder
+        else:
+            exercises = rootdir / (ini_folder or "exercises")
+        return cls(
+            device=_device(option("gpulab_device") or ini("gpulab_device") or "auto"),
+            exercises=_existing_folder(exercises),
+            seed=_seed(option("gpulab_seed") or ini("gpulab_seed")) if shared_seed is None else shared_seed,
+            reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
+            expected=tuple(Path(path) for path in ini("gpulab_expected")),
+        )
+
+
+def _device(spec: str) -> str:
+    if not _DEVICE.fullmatch(spec):
+        raise SettingsError(f"--gpulab-device={spec}: a device is auto, sim, cuda or cuda:N with the number of a GPU")
+    return spec
+
+
+def _existing_folder(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise SettingsError(
+            f"no exercises folder at {folder}: run from the course's folder, or name it with --gpulab-exercises=DIR"
+        )
+    return folder.resolve()
+
+
+def _seed(text: str | None) -> int:
+    if not text:
+        return secrets.randbelow(MAX_SEED + 1)
+    if not (text.isascii() and text.isdigit() and int(text) <= MAX_SEED):
+        raise SettingsError(f"--gpulab-seed={text}: a seed is a whole number from 0 to {MAX_SEED}")
+    return int(text)
+
+
+def _report_file(spec: str, working_folder: Path) -> ReportFile:
+    kind, colon, name = spec.partition(":")
+    if not colon or not name or kind not in REPORT_FORMATS:
+        raise SettingsError(f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {REPORT_FORMATS}")
+    path = working_folder / name
+    _try_to_write(path)
+    return ReportFile(kind, path)
+
+
+def _try_to_write(path: Path) -> None:
+    """Fail before grading rather than after it, and leave no trace."""
+    is_new = not path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise SettingsError(f"cannot write the report {path}: {error.strerror}") from None
+    if is_new:
+        path.unlink()
