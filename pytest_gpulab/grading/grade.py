@@ -1,9 +1,15 @@
-"""The result of grading, as plain data: everything printed or exported is made from Grades alone."""
+"""The result of grading, as plain data: everything printed or exported is made from Grades alone.
+
+The JSON form, version 1: `Grade.to_dict` gives one object whose keys are the attributes below, `submission`,
+`exercise`, `checks` and `provenance`, and besides them `schema_version`, `points` and `max_points`. Checks, findings
+and measurements are objects with their attributes as keys; tuples are lists; what is unknown is null; texts are never
+null but may be empty. A key may be added without a new version; a key that goes or changes its meaning raises it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
@@ -36,6 +42,7 @@ class Measurement:
     """A time, or the estimate of one, with what it was compared to.
 
     Attributes:
+        size: at which both were timed, in words.
         elapsed_ms, baseline_ms: the submission's and the baseline's time at `size`.
         speedup: baseline over submission.
         threshold: the speedup asked for.
@@ -69,6 +76,7 @@ class CheckResult:
         points, max_points: earned and possible.
         required: False for a bonus tier.
         duration_s: wall time that grading it took.
+        printed: what the kernel printed with printf (capped).
     """
 
     name: str
@@ -80,13 +88,21 @@ class CheckResult:
     measurement: Measurement | None = None
     required: bool = True
     duration_s: float = 0.0
+    printed: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return builtins only, ready for JSON."""
+        return _plain_fields(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CheckResult:
-        """Rebuild a result from `dataclasses.asdict`, also after a journey through JSON."""
-        findings = tuple(Finding(**finding | {"evidence": tuple(finding["evidence"])}) for finding in data["findings"])
-        measurement = data["measurement"] and Measurement(**data["measurement"])
-        return cls(**{**data, "findings": findings, "measurement": measurement})
+        """Build the result that `to_dict` was made from; unknown keys are ignored."""
+        measured = data["measurement"]
+        rebuilt = {
+            "findings": tuple(_finding(finding) for finding in data["findings"]),
+            "measurement": None if measured is None else Measurement(**_known(Measurement, measured)),
+        }
+        return cls(**_known(cls, data) | rebuilt)
 
 
 @dataclass(frozen=True)
@@ -120,15 +136,49 @@ class Grade:
 
     @property
     def max_points(self) -> float:
-        """Points of the checks that were graded."""
-        return sum(check.max_points for check in self.checks)
+        """Points of the checks that could be graded: the machine's fault never costs a point."""
+        return sum(check.max_points for check in self.checks if check.verdict != "not gradable")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return builtins only, ready for JSON."""
-        return asdict(self) | {"points": self.points, "max_points": self.max_points}
+        """Return builtins only, ready for JSON: see the module's docstring."""
+        totals = {"points": _plain(self.points), "max_points": _plain(self.max_points)}
+        return {"schema_version": SCHEMA_VERSION} | _plain_fields(self) | totals
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Grade:
-        """Rebuild a grade from `to_dict`, also after a journey through JSON."""
-        checks = tuple(CheckResult.from_dict(check) for check in data["checks"])
-        return cls(data["submission"], data["exercise"], checks, Provenance(**data["provenance"]))
+        """Build the grade that `to_dict` was made from; unknown keys are ignored.
+
+        Raises:
+            ValueError: the data has another schema version.
+        """
+        if data["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"grade of schema version {data['schema_version']}; this is version {SCHEMA_VERSION}")
+        checks = tuple(map(CheckResult.from_dict, data["checks"]))
+        provenance = Provenance(**_known(Provenance, data["provenance"]))
+        return cls(data["submission"], data["exercise"], checks, provenance)
+
+
+def _finding(data: Mapping[str, Any]) -> Finding:
+    return Finding(**_known(Finding, data) | {"evidence": tuple(data["evidence"])})
+
+
+def _plain_fields(record: Any) -> dict[str, Any]:
+    return {item.name: _plain(getattr(record, item.name)) for item in fields(record)}
+
+
+def _plain(value: Any) -> Any:
+    """Return the value made of builtins: pytest-xdist and JSON refuse NumPy scalars, mapping proxies and tuples."""
+    if is_dataclass(value):
+        return _plain_fields(value)
+    if hasattr(value, "item"):  # a NumPy scalar; NumPy itself is not loaded just to read a grade
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _known(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {item.name for item in fields(record)}
+    return {key: value for key, value in data.items() if key in names}

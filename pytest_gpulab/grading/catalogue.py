@@ -1,0 +1,128 @@
+"""The instructor's folder of exercises: which there are, which file belongs to which, and loading one."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from pytest_gpulab.exercise import Exercise
+
+
+class BrokenExercise(Exception):
+    """An exercise.py cannot be loaded: `traceback_text` shows the instructor where, without this package's frames."""
+
+    def __init__(self, name: str, traceback_text: str) -> None:
+        super().__init__(f"exercise {name!r} cannot be loaded:\n{traceback_text}")
+        self.name = name
+        self.traceback_text = traceback_text
+
+
+@dataclass(frozen=True)
+class LoadedExercise:
+    """An exercise with the folder that its baselines and headers are read from."""
+
+    name: str
+    folder: Path
+    exercise: Exercise
+
+
+class Catalogue:
+    """The exercises below a folder: every sub-folder that holds an `exercise.py`.
+
+    Attributes:
+        folder: where they are; it need not exist.
+        names: the exercises, sorted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.names: tuple[str, ...] = tuple(sorted(path.parent.name for path in self.folder.glob("*/exercise.py")))
+        self._loaded: dict[str, LoadedExercise | BrokenExercise] = {}
+
+    def load(self, name: str) -> LoadedExercise:
+        """Import the exercise of that name, once.
+
+        Raises:
+            KeyError: there is none.
+            BrokenExercise: its exercise.py raises or binds no `Exercise` to the name `exercise`.
+        """
+        if name not in self.names:
+            raise KeyError(name)
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, self.folder / name)
+        loaded = self._loaded[name]
+        if isinstance(loaded, BrokenExercise):
+            raise BrokenExercise(loaded.name, loaded.traceback_text)
+        return loaded
+
+    def exercise_of(self, path: Path) -> str | None:
+        """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name."""
+        names = (path.stem, path.resolve().parent.name)
+        return next((name for name in names if name in self.names), None)
+
+    def is_submission(self, path: Path) -> bool:
+        """Say whether a `.cu` file is to be graded: in an exercise's own folder only the student's copy is."""
+        resolved = path.resolve()
+        if not resolved.is_relative_to(self.folder):
+            return True
+        name = resolved.relative_to(self.folder).parts[0]
+        return name not in self.names or resolved == self._own_copy(name)
+
+    def own_copies(self) -> tuple[Path, ...]:
+        """Return the student's own copies that exist, `<name>/<name>.cu`."""
+        return tuple(path for path in map(self._own_copy, self.names) if path.is_file())
+
+    def _own_copy(self, name: str) -> Path:
+        return self.folder / name / f"{name}.cu"
+
+
+def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
+    path = folder / "exercise.py"
+    try:
+        module = _import(f"gpulab_exercise_{name}", path)
+    except (Exception, SystemExit) as error:
+        return BrokenExercise(name, _instructors_view(error, folder))
+    exercise = getattr(module, "exercise", None)
+    if not isinstance(exercise, Exercise):
+        found = "nothing" if exercise is None else f"a {type(exercise).__name__}"
+        return BrokenExercise(name, f"{path}: the name `exercise` must be bound to an Exercise, but it holds {found}\n")
+    return LoadedExercise(name, folder, exercise)
+
+
+def _import(module_name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has both
+    module = importlib.util.module_from_spec(spec)
+    with _own_imports(path.parent):
+        sys.modules[module_name] = module  # dataclasses look their module up by name while it is executed
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _own_imports(folder: Path) -> Iterator[None]:
+    """Let an exercise import modules beside it, then forget them: two exercises may each have a helpers.py."""
+    path_before, modules_before = sys.path[:], set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = path_before
+        for name in set(sys.modules) - modules_before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).is_relative_to(folder):
+                del sys.modules[name]
+
+
+def _instructors_view(error: BaseException, folder: Path) -> str:
+    """Return the traceback from the first frame in the exercise's folder on; a syntax error has only its place."""
+    frames = error.__traceback__
+    while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(folder):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
