@@ -1,0 +1,112 @@
+"""The constant memory exercise: a field of summed squared distances from a few vectors to every point of a grid.
+
+All threads need the same vectors in the same order, which is what constant memory is made for. The plan hands them
+over through the symbol `vectors`; the only buffer that the kernel gets is the field it writes.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pytest_gpulab.exercise import (
+    Array,
+    Buffer,
+    Case,
+    Exercise,
+    Expected,
+    Launch,
+    Plan,
+    Problem,
+    SafeCheck,
+    SpeedTier,
+    Tunable,
+)
+from pytest_gpulab.numerics import fill, gamma
+
+MAX_VECTORS = 64
+CLASSIC_VECTORS = 20
+
+
+def plan(problem: Problem) -> Plan:
+    width, height, count = problem.size
+    tile = (problem.tunables["TILE_X"], problem.tunables["TILE_Y"])
+    grid = (-(-width // tile[0]), -(-height // tile[1]))
+    arguments = ("out", np.int32(width), np.int32(height), np.int32(count))
+    return Plan(
+        buffers=(
+            Buffer("vectors", "input", np.float32, (count, 2)),
+            Buffer("out", "output", np.float32, (height, width)),
+        ),
+        launches=(Launch("field", grid, tile, arguments),),
+        constants={"vectors": "vectors"},
+    )
+
+
+def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
+    """Vectors near the grid for "random"; other patterns as `fill` has them."""
+    width, height, count = problem.size
+    if pattern == "random":
+        vectors = rng.uniform((-0.5, -0.5), (width + 0.5, height + 0.5), (count, 2)).astype(np.float32)
+    else:
+        vectors = fill(pattern, 2 * count, np.float32, rng).reshape(count, 2)
+    return {"vectors": vectors}
+
+
+def reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+    """The field in float64.
+
+    Tolerance: a term passes through a difference, a product (in which the difference's error enters twice), the sum
+    of x and y, and at most `count` additions, so gamma_(count + 4) bounds the error relative to the terms' magnitudes
+    (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., lemma 3.1). Those magnitudes are taken as
+    (|x| + |vx|)**2 + (|y| + |vy|)**2, so that an expanded square x*x - 2*x*vx + vx*vx passes as well.
+    """
+    width, height, count = problem.size
+    vx, vy = (inputs["vectors"].astype(np.float64)[:, axis, None, None] for axis in (0, 1))
+    y, x = np.mgrid[:height, :width].astype(np.float64)
+    field = np.sum((x - vx) ** 2 + (y - vy) ** 2, axis=0)
+    magnitude = np.sum((x + np.abs(vx)) ** 2 + (y + np.abs(vy)) ** 2, axis=0)
+    return Expected({"out": field}, {"out": gamma(count + 4, np.float32) * magnitude})
+
+
+def fixed(width: int, height: int, count: int, points: float, *patterns: str) -> Case:
+    vectors = "" if count == CLASSIC_VECTORS else f", {count} vector" + "s" * (count > 1)
+    return Case(f"{width}x{height}{vectors}", (width, height, count), points, patterns or ("random",))
+
+
+def around_tile(name: str, off_x: int, off_y: int, points: float) -> Case:
+    def size(tunables: Mapping[str, int]) -> tuple[int, int, int]:
+        return max(2 * tunables["TILE_X"] + off_x, 1), max(2 * tunables["TILE_Y"] + off_y, 1), CLASSIC_VECTORS
+
+    return Case(name, size, points)
+
+
+exercise = Exercise(
+    title="Constant memory: a field of squared distances",
+    plan=plan,
+    inputs=inputs,
+    reference=reference,
+    tunables=(
+        Tunable("TILE_X", (1, 2, 4, 8, 16, 32)),
+        Tunable("TILE_Y", (1, 2, 4, 8, 16, 32)),
+    ),
+    cases=(
+        fixed(1, 1, CLASSIC_VECTORS, 4),
+        fixed(37, 1, CLASSIC_VECTORS, 4),
+        fixed(1, 37, CLASSIC_VECTORS, 4),
+        around_tile("whole tiles", 0, 0, 4),
+        around_tile("tile-1 by tile+1", -1, 1, 5),
+        around_tile("tile+1 by tile-1", 1, -1, 5),
+        fixed(97, 61, 1, 4, "random", "needle"),
+        fixed(97, 61, 2, 4, "random", "integers"),
+        fixed(61, 97, MAX_VECTORS, 4, "random", "alternating"),
+        fixed(33, 31, CLASSIC_VECTORS, 4, "equal", "cancellation"),
+        fixed(127, 129, CLASSIC_VECTORS, 5),
+        fixed(256, 256, CLASSIC_VECTORS, 8, "random", "alternating"),
+    ),
+    safe=(SafeCheck("memory", 5), SafeCheck("barrier", 5)),
+    speed=(
+        SpeedTier(2, 20, size=(4096, 4096, CLASSIC_VECTORS), required=True, simulated_size=(256, 256, CLASSIC_VECTORS)),
+        SpeedTier(3.5, 15, size=(4096, 4096, CLASSIC_VECTORS), simulated_size=(256, 256, CLASSIC_VECTORS)),
+    ),
+    min_bytes=lambda problem: 4 * problem.size[0] * problem.size[1],  # every point of the field is written once
+)

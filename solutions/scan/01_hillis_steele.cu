@@ -1,0 +1,38 @@
+// Hillis-Steele: in each step every element adds its neighbour `step` to the left, and the step doubles. log2(256) = 8
+// steps instead of 255 additions in a row.
+//
+// It teaches that adding in place needs TWO barriers a step: one so that everybody has read before anybody writes, and
+// one so that everybody has written before anybody reads again. And it does n*log2(n) additions, more than the n that a
+// scan needs: many threads, but not work-efficient.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+GPULAB_TUNABLE(INCLUSIVE, 1)
+
+__global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)
+{
+    __shared__ float sums[BLOCK_SIZE];
+    unsigned thread = threadIdx.x;
+    unsigned i = blockIdx.x * BLOCK_SIZE + thread;
+    sums[thread] = i < n ? in[i] : 0;  // beyond the end: zeros, which change no sum; no thread leaves early
+    __syncthreads();
+
+    for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
+        float left = thread >= step ? sums[thread - step] : 0;
+        __syncthreads();
+        sums[thread] += left;
+        __syncthreads();
+    }
+    if (i < n)
+        out[i] = sums[thread];
+    if (thread == BLOCK_SIZE - 1)
+        block_sums[blockIdx.x] = sums[thread];
+}
+
+// The offsets are an inclusive scan as well: offsets[b] contains block b itself, so take the one before.
+__global__ void add_offsets(float *out, const float *offsets, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n && blockIdx.x > 0)
+        out[i] += offsets[blockIdx.x - 1];
+}
