@@ -1,0 +1,210 @@
+"""Reduction: combine n values into one, a partial result a block, relaunched on the partials until one is left."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from pytest_gpulab import numerics
+from pytest_gpulab.exercise import (
+    DEFAULT_VARIANT,
+    Array,
+    Buffer,
+    Case,
+    Exercise,
+    Expected,
+    Launch,
+    Plan,
+    Problem,
+    SafeCheck,
+    SpeedTier,
+    Tunable,
+    Variant,
+)
+
+DTYPES = {"int32": np.int32, "float32": np.float32}
+C_TYPES = {"int32": "int", "float32": "float"}
+
+# Integer sums and products go through unsigned, where C++ defines that they wrap around.
+OPERATIONS = {
+    ("int32", "sum"): ("(int)((unsigned)(a) + (unsigned)(b))", "0"),
+    ("int32", "product"): ("(int)((unsigned)(a) * (unsigned)(b))", "1"),
+    ("int32", "max"): ("max((a), (b))", "(-2147483647 - 1)"),
+    ("int32", "min"): ("min((a), (b))", "2147483647"),
+    ("float32", "sum"): ("((a) + (b))", "0.0f"),
+    ("float32", "product"): ("((a) * (b))", "1.0f"),
+    ("float32", "max"): ("fmaxf((a), (b))", "(-3.402823466e+38f)"),
+    ("float32", "min"): ("fminf((a), (b))", "3.402823466e+38f"),
+}
+
+UFUNCS = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum}
+
+# Exponents of the float factors add up to at most this, so that no product of any of them over- or underflows.
+PRODUCT_LOG2 = 20
+
+# Above this a pattern repeats: 2**26 fresh random numbers would take longer than everything else.
+FRESH_VALUES = 2**20 - 3
+
+
+def variant(dtype: str, operation: str) -> Variant:
+    """Return how the source is compiled for one element type and operation; the header's default is the int32 sum."""
+    code, identity = OPERATIONS[dtype, operation]
+    defines = {"GPULAB_T": C_TYPES[dtype], "GPULAB_OP(a, b)": code, "GPULAB_IDENTITY": identity}
+    return Variant(f"{dtype}-{operation}", defines, {"dtype": DTYPES[dtype], "operation": operation})
+
+
+INT_SUM = variant("int32", "sum")
+
+
+def dtype_and_operation(problem: Problem) -> tuple[type, str]:
+    facts = INT_SUM.facts if problem.variant is DEFAULT_VARIANT else problem.variant.facts
+    return facts["dtype"], facts["operation"]
+
+
+def tile(tunables: Mapping[str, int]) -> int:
+    """Return the elements that a block consumes in one step."""
+    return tunables["BLOCK_SIZE"] * tunables["ITEMS_PER_THREAD"]
+
+
+def levels(problem: Problem) -> list[tuple[int, int]]:
+    """Return (elements, blocks) of each launch, until one block is enough."""
+    counts = []
+    cap = problem.tunables["MAX_BLOCKS"] or problem.size
+    elements = problem.size
+    while not counts or elements > 1:
+        blocks = min(-(-elements // tile(problem.tunables)), cap)
+        counts.append((elements, blocks))
+        elements = blocks
+    return counts
+
+
+def plan(problem: Problem) -> Plan:
+    dtype, _ = dtype_and_operation(problem)
+    buffers = [Buffer("in", "input", dtype, (problem.size,), may_change=True), Buffer("out", "output", dtype, (1,))]
+    launches, source = [], "in"
+    for depth, (elements, blocks) in enumerate(levels(problem)):
+        target = "out" if blocks == 1 else f"partials{depth}"
+        if blocks > 1:
+            buffers.append(Buffer(target, "scratch", dtype, (blocks,)))
+        arguments = (source, target, np.uint32(elements))
+        launches.append(Launch("reduce", (blocks,), (problem.tunables["BLOCK_SIZE"],), arguments))
+        source = target
+    return Plan(tuple(buffers), tuple(launches))
+
+
+def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
+    dtype, operation = dtype_and_operation(problem)
+    count = min(problem.size, FRESH_VALUES)
+    if operation == "product":
+        values = factors(pattern, count, dtype, rng)
+    else:
+        values = numerics.fill(pattern, count, dtype, rng)
+    # Extremes on the far side of zero, so that a kernel that starts from 0 instead of the identity is wrong.
+    if operation in ("max", "min") and pattern == "random":
+        values += dtype(-2000 if operation == "max" else 2000)
+    if operation == "min" and pattern == "needle":
+        values = -values
+    return {"in": np.resize(values, problem.size)}
+
+
+def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> Array:
+    """Return factors whose product tells each of them: odd integers, which wrap but never lose one; or floats near 1.
+
+    The floats are +-2**e with the sum of |e| at most PRODUCT_LOG2, so that the bound of `product_tolerance` holds.
+    """
+    if dtype is np.int32:
+        return 2 * numerics.fill(pattern, count, dtype, rng) + dtype(1)
+    exponents = numerics.fill(pattern, count, np.float64, rng)
+    exponents *= PRODUCT_LOG2 / max(np.abs(exponents).sum(), 1)
+    return (np.exp2(exponents) * rng.choice([-1, 1], count)).astype(dtype)
+
+
+def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
+    dtype, operation = dtype_and_operation(problem)
+    values = arrays["in"]
+    exact = dtype is np.int32 or operation in ("max", "min")
+    result = UFUNCS[operation].reduce(values, dtype=dtype if exact else np.float64)
+    if exact:
+        return Expected({"out": np.array([result])})
+    if operation == "sum":
+        tolerance = numerics.sum_tolerance(values, dtype, additions(problem))
+    else:
+        tolerance = numerics.product_tolerance(values, dtype)
+    return Expected({"out": np.array([result])}, {"out": tolerance})
+
+
+def additions(problem: Problem) -> int:
+    """Return the additions that an element passes through at most, in whatever order each block adds.
+
+    A block that combines k elements puts an element through at most k - 1 additions; the levels add up.
+    """
+    step = tile(problem.tunables)
+    depth = 0
+    for elements, blocks in levels(problem):
+        steps = -(-elements // (step * blocks))
+        depth += min(elements, steps * step) - 1
+    return depth
+
+
+def partial_everywhere(tunables: Mapping[str, int]) -> int:
+    """Return a size whose last block is partial at every level: three levels, or two where three would be large."""
+    step = tile(tunables)
+    blocks = step + 2 if step <= 256 else 6
+    return step * (blocks - 1) + step // 2 + 1
+
+
+PATTERNS = ("random", "equal", "alternating", "needle", "cancellation")
+SIZES = {
+    "n=1": 1,
+    "n=2": 2,
+    "n=31": 31,
+    "n=32": 32,
+    "n=33": 33,
+    "n=block-1": lambda tunables: tunables["BLOCK_SIZE"] - 1,
+    "n=block": lambda tunables: tunables["BLOCK_SIZE"],
+    "n=block+1": lambda tunables: tunables["BLOCK_SIZE"] + 1,
+    "n=tile+1": lambda tunables: tile(tunables) + 1,
+    "n=1023": 1023,
+    "n=1024": 1024,
+    "n=1025": 1025,
+    "n=4099": 4099,
+    "n=partial-at-every-level": partial_everywhere,
+}
+
+
+def two_levels(tunables: Mapping[str, int]) -> int:
+    return tile(tunables) + 33
+
+
+def other(dtype: str, operation: str, points: float, size: int | Callable[[Mapping[str, int]], int]) -> Case:
+    patterns = PATTERNS + (("integers",) if dtype == "float32" else ())
+    return Case(f"{dtype}-{operation}", size, points, patterns, variant(dtype, operation))
+
+
+def tier(threshold: float, points: float, required: bool = False) -> SpeedTier:
+    return SpeedTier(threshold, points, 2**26, required=required, simulated_size=2**22)
+
+
+exercise = Exercise(
+    title="reduction: sum, max, min and product of n values",
+    plan=plan,
+    inputs=inputs,
+    reference=reference,
+    cases=(
+        *(Case(name, size, 2.5, PATTERNS) for name, size in SIZES.items()),
+        other("int32", "max", 3, two_levels),
+        other("int32", "min", 3, two_levels),
+        other("int32", "product", 3, two_levels),
+        other("float32", "sum", 3, 4099),
+        other("float32", "max", 3, two_levels),
+        other("float32", "min", 3, two_levels),
+        other("float32", "product", 3, two_levels),
+    ),
+    safe=(SafeCheck("memory", 2), SafeCheck("barrier", 2)),
+    speed=(tier(1.4, 10, required=True), tier(1.75, 8), tier(3, 10), tier(6, 12)),
+    tunables=(
+        Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),
+        Tunable("ITEMS_PER_THREAD", range(1, 65), default=1),
+        Tunable("MAX_BLOCKS", range(2**16), default=0),
+    ),
+    min_bytes=lambda problem: problem.size * 4,
+)
