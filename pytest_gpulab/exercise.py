@@ -245,9 +245,13 @@ class SpeedTier:
 
     @property
     def name(self) -> str:
-        """The part between the brackets of the check's id: `1.5x`, or `1.2x blelloch` against another baseline."""
-        suffix = "" if self.baseline == "naive.cu" else f" {self.baseline.removesuffix('.cu')}"
-        return f"{self.threshold:g}x{suffix}"
+        """The part between the brackets of the check's id: `1.5x`, `4x two-way` or `1.2x blelloch`.
+
+        The variant is named unless it is the default one, the baseline unless it is `naive.cu`.
+        """
+        variant = "" if self.variant.name == DEFAULT_VARIANT.name else f" {self.variant.name}"
+        baseline = "" if self.baseline == "naive.cu" else f" {self.baseline.removesuffix('.cu')}"
+        return f"{self.threshold:g}x{variant}{baseline}"
 
 
 @dataclass(frozen=True)
