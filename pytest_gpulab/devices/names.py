@@ -23,7 +23,7 @@ def unmangle(symbol: str) -> str:
     rest = symbol[2:]
     nested = rest.startswith("N")
     rest = rest[1:] if nested else rest
-    names = []
+    names: list[str] = []
     while (parsed := _take_name(rest)) and (nested or not names):
         name, rest = parsed
         names.append(name)

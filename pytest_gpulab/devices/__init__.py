@@ -1,0 +1,44 @@
+"""Devices: something that compiles CUDA C++ and runs it, a real GPU or a simulated one, behind one protocol."""
+
+from __future__ import annotations
+
+import re
+
+from .protocol import Device, DeviceUnavailable
+
+__all__ = ["open_device"]
+
+
+def open_device(spec: str = "auto") -> tuple[Device, str]:
+    """Open a device and say in a few words why it was this one.
+
+    Args:
+        spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU if PyCUDA and one
+            are there and the simulated one otherwise.
+
+    Raises:
+        DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
+    """
+    if spec == "sim":
+        return _open_simulated(), "asked for"
+    if spec == "auto":
+        try:
+            return _open_cuda(0), "PyCUDA and an NVIDIA GPU are there"
+        except DeviceUnavailable as missing:
+            return _open_simulated(), f"no CUDA device: {missing}"
+    cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
+    if cuda is None:
+        raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
+    return _open_cuda(int(cuda[1] or 0)), "asked for"
+
+
+def _open_cuda(ordinal: int) -> Device:
+    from .cuda.device import CudaDevice
+
+    return CudaDevice(ordinal)
+
+
+def _open_simulated() -> Device:
+    from .simulated import SimulatedDevice
+
+    return SimulatedDevice()

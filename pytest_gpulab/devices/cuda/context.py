@@ -1,0 +1,85 @@
+"""The GPU's primary context: current only while it is needed, and dead for good after a kernel fault."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from ..protocol import DeviceUnavailable, KernelFault
+from .driver import driver_words
+from .faults import kernel_fault, overtime_fault
+
+LAUNCH_LIMIT_S = 10.0
+"""A kernel that runs longer is taken for one that never ends."""
+
+_SPIN_S = 0.002  # most kernels of an exercise end within this; sleeping would only add latency
+_NAP_S = 0.0005
+
+
+class PrimaryContext:
+    """Shared by one device, its modules and its arrays.
+
+    A context that stays pushed makes PyCUDA abort at interpreter exit, so it is pushed and popped around each use.
+    """
+
+    def __init__(self, driver: ModuleType, ordinal: int) -> None:
+        self.driver = driver
+        self.gpu = driver.Device(ordinal)
+        self._context: Any = self.gpu.retain_primary_context()
+        self._unusable = ""
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make the context current inside `with`.
+
+        Raises:
+            DeviceUnavailable: the device was closed, or an earlier kernel broke it.
+        """
+        if self._unusable:
+            raise DeviceUnavailable(self._unusable)
+        self._context.push()
+        try:
+            yield
+        finally:
+            self.driver.Context.pop()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the device was neither closed nor broken."""
+        return not self._unusable
+
+    def wait(self, kernel: str, limit_s: float = LAUNCH_LIMIT_S) -> None:
+        """Wait for everything enqueued to end; printf output appears on the process's stdout by then.
+
+        Polls an event instead of synchronising, so that Ctrl-C and the time limit take effect.
+
+        Raises:
+            KernelFault: the kernel ended abnormally, or not at all. The device cannot be used any more: the driver
+                asks for a new process (cuda.h, under the error codes 700 to 721).
+        """
+        try:
+            event = self.driver.Event()
+            event.record()
+            started = time.perf_counter()
+            while not event.query():
+                elapsed_s = time.perf_counter() - started
+                if elapsed_s > limit_s:
+                    raise self._broken_by(overtime_fault(kernel, limit_s))
+                if elapsed_s > _SPIN_S:
+                    time.sleep(_NAP_S)
+            self.driver.Context.synchronize()
+        except self.driver.Error as error:
+            raise self._broken_by(kernel_fault(kernel, driver_words(error))) from None
+
+    def _broken_by(self, fault: KernelFault) -> KernelFault:
+        self._unusable = f"the GPU cannot be used any more in this process, because of an earlier launch: {fault}"
+        return fault
+
+    def close(self) -> None:
+        """Release the context; a broken one is left to the end of the process."""
+        if self.usable:
+            self._unusable = "this device was closed"
+            self._context.detach()

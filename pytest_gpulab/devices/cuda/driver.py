@@ -1,0 +1,65 @@
+"""Finding PyCUDA, the driver, a GPU and nvcc, and saying exactly which of them is missing."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from types import ModuleType
+
+from ..protocol import DeviceUnavailable
+
+
+def load_driver() -> ModuleType:
+    """Return `pycuda.driver`, initialised, with at least one device behind it.
+
+    Raises:
+        DeviceUnavailable: says what is missing and how to get it.
+    """
+    try:
+        importlib.import_module("pycuda")
+    except ImportError:
+        raise DeviceUnavailable(
+            "PyCUDA is not installed; get it with: python -m pip install 'pytest-gpulab[cuda]' "
+            "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
+        ) from None
+    try:
+        driver = importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        raise DeviceUnavailable(_unloadable(error)) from None
+    try:
+        driver.init()
+        count = driver.Device.count()
+    except driver.Error as error:
+        raise DeviceUnavailable(f"no GPU can be used; the NVIDIA driver says: {driver_words(error)}") from None
+    if count == 0:
+        raise DeviceUnavailable("no GPU can be used: the NVIDIA driver is installed but knows of no device")
+    return driver
+
+
+def _unloadable(error: ImportError) -> str:
+    if "libcuda" in str(error) or "nvcuda" in str(error):
+        return (
+            "the NVIDIA driver is not installed (PyCUDA is, but the driver's library libcuda was not found); "
+            "install the driver for your GPU"
+        )
+    return f"PyCUDA is installed but cannot be loaded: {error}"
+
+
+def find_nvcc() -> str:
+    """Return the path of NVIDIA's compiler.
+
+    Raises:
+        DeviceUnavailable: it is not on the PATH.
+    """
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise DeviceUnavailable(
+            "nvcc was not found on the PATH; install the CUDA toolkit, or add its bin folder "
+            "(often /usr/local/cuda/bin) to PATH"
+        )
+    return nvcc
+
+
+def driver_words(error: Exception) -> str:
+    """Return the driver's own words without the function that PyCUDA puts in front (`cuInit failed: ...`)."""
+    return str(error).split(" failed: ", 1)[-1]

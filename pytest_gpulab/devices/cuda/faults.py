@@ -1,0 +1,37 @@
+"""What the driver's errors after a launch mean to a student."""
+
+from __future__ import annotations
+
+from ..protocol import KernelFault
+
+# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 700, 716, 717, 710, 702, 719).
+_FAULTS = (
+    ("illegal memory access", "out-of-bounds", "a thread accessed memory that belongs to no array"),
+    ("misaligned address", "misaligned", "a thread accessed memory at an address that its type does not allow"),
+    ("not supported on global/shared", "out-of-bounds", "a thread used an address in the wrong kind of memory"),
+    ("device-side assert", "assert", "an assert() in the kernel failed (its message was printed by the driver)"),
+    ("launch timed out", "endless-loop", "the driver stopped the kernel because it ran too long"),
+    ("illegal instruction", "trap", "the kernel stopped itself with __trap()"),
+    (
+        "unspecified launch failure",
+        "device-fault",
+        "the GPU gave the kernel up and does not say why (__trap() does that)",
+    ),
+)
+
+
+def kernel_fault(kernel: str, words: str) -> KernelFault:
+    """Return the fault for the driver's words, such as `an illegal memory access was encountered`."""
+    for pattern, code, what in _FAULTS:
+        if pattern in words:
+            return KernelFault(code, f"{kernel}: {what}")
+    return KernelFault("device-fault", f"{kernel}: the GPU stopped the kernel: {words}")
+
+
+def overtime_fault(kernel: str, limit_s: float) -> KernelFault:
+    """Return the fault of a kernel that was still running after the limit."""
+    return KernelFault(
+        "endless-loop",
+        f"{kernel}: the kernel had not ended after {limit_s:g} s (a loop that never ends, or threads that wait for "
+        "each other for ever)",
+    )

@@ -1,0 +1,108 @@
+"""Arrays on the GPU between two guard zones, because the hardware does not notice a write just past an array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol import Array, DeviceUnavailable
+from .context import PrimaryContext
+from .driver import driver_words
+
+GUARD_BYTES = 4096
+# Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
+_GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
+
+
+class CudaMemory:
+    """The `Memory` protocol on a GPU."""
+
+    def __init__(self, context: PrimaryContext, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._context = context
+        self._dtype, self._shape = np.dtype(dtype), shape
+        driver = context.driver
+        with context.current():
+            try:
+                self._allocation: Any = driver.mem_alloc(self.nbytes + 2 * GUARD_BYTES)
+            except driver.MemoryError as error:
+                words = driver_words(error)
+                raise DeviceUnavailable(f"the GPU has no room for {self.nbytes:,} bytes more: {words}") from None
+            self.address = int(self._allocation) + GUARD_BYTES
+            for zone in self._zones():
+                driver.memcpy_htod(zone, _GUARD)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self._shape
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, without the guard zones."""
+        return int(np.prod(self._shape, dtype=np.int64)) * self._dtype.itemsize
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+        values = np.empty(self._shape, self._dtype)
+        with self._usable():
+            if values.nbytes:
+                self._context.driver.memcpy_dtoh(values, self.address)
+        return values
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents.
+
+        Raises:
+            ValueError: `values` has another shape.
+        """
+        contents = np.ascontiguousarray(values, self._dtype)
+        if np.shape(values) != self._shape:
+            raise ValueError(f"the array has shape {self._shape}, the values have {np.shape(values)}")
+        with self._usable():
+            if contents.nbytes:
+                self._context.driver.memcpy_htod(self.address, contents)
+
+    def damage(self) -> str | None:
+        """Say in a sentence what was written into the guard zones, or None."""
+        zones = []
+        with self._usable():
+            for address in self._zones():
+                zone = np.empty_like(_GUARD)
+                self._context.driver.memcpy_dtoh(zone, address)
+                zones.append(zone)
+        before, after = zones
+        return describe_damage(before, after, self._dtype.itemsize, self.nbytes)
+
+    def free(self) -> None:
+        """Give the memory back. In a broken context there is nothing to give back: the process must end."""
+        if self._allocation is not None and self._context.usable:
+            with self._context.current():
+                self._allocation.free()
+        self._allocation = None
+
+    def _zones(self) -> tuple[int, int]:
+        return self.address - GUARD_BYTES, self.address + self.nbytes
+
+    def _usable(self) -> Any:
+        if self._allocation is None:
+            raise ValueError("this array was freed")
+        return self._context.current()
+
+
+def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int) -> str | None:
+    """Say what was written outside an array, given its two guard zones as they are now (uint8), or None."""
+    before_bytes, after_bytes = np.flatnonzero(before != _GUARD), np.flatnonzero(after != _GUARD)
+    if after_bytes.size:
+        index = (nbytes + int(after_bytes[0])) // itemsize
+        return f"wrote past the end of an array of {nbytes // itemsize} elements, first at index {index}"
+    if before_bytes.size:
+        index = (int(before_bytes[-1]) - GUARD_BYTES) // itemsize
+        return f"wrote before the start of an array of {nbytes // itemsize} elements, last at index {index}"
+    return None

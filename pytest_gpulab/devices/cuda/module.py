@@ -1,0 +1,205 @@
+"""A compiled source on the GPU: its kernels, variables, resources and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..protocol import (
+    DEFAULT_OPTIONS,
+    Array,
+    KernelResources,
+    LaunchError,
+    LaunchOptions,
+    LaunchProfile,
+    Memory,
+)
+from .context import PrimaryContext
+from .cubin import read_names
+from .driver import driver_words
+from .memory import CudaMemory
+from .queries import InspectedModule
+
+_WARP = 32
+_Extents = tuple[int, int, int]
+
+
+class CudaModule:
+    """The `Module` protocol on a GPU; made by `CudaDevice.compile`."""
+
+    def __init__(self, context: PrimaryContext, cubin: bytes, log: str) -> None:
+        self._context = context
+        self._log = log
+        self._names = read_names(cubin)
+        self._functions: dict[str, Any] = {}
+        with context.current():
+            self._module = context.driver.module_from_buffer(cubin)
+            self._inspected = InspectedModule(cubin)
+
+    @property
+    def log(self) -> str:
+        """The compiler's warnings."""
+        return self._log
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The `__global__` functions by their unmangled names."""
+        return tuple(sorted(self._names.kernels))
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The `__device__` and `__constant__` variables by their names."""
+        return tuple(sorted(self._names.variables))
+
+    def read_symbol(self, name: str) -> bytes:
+        """Return a variable's present contents.
+
+        Raises:
+            LaunchError: no such variable.
+        """
+        with self._context.current():
+            address, nbytes = self._variable(name)
+            contents = np.empty(nbytes, np.uint8)
+            self._context.driver.memcpy_dtoh(contents, address)
+        return contents.tobytes()
+
+    def set_constant(self, name: str, values: Array) -> None:
+        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
+
+        Raises:
+            LaunchError: no such variable, or it is smaller than the array.
+        """
+        with self._context.current():
+            address, nbytes = self._variable(name)
+            if values.nbytes > nbytes:
+                raise LaunchError(f"variable {name!r} holds {nbytes} bytes, too few for {values.nbytes}")
+            self._context.driver.memcpy_htod(address, np.ascontiguousarray(values))
+
+    def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
+        """Return the size of each of the kernel's parameters, or None where the driver cannot tell.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        with self._context.current():
+            return self._inspected.parameter_bytes(self._symbol(kernel, self._names.kernels, "kernel"))
+
+    def resources(self, kernel: str) -> KernelResources:
+        """Return the compiler's figures for a kernel.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        with self._context.current():
+            function = self._function(kernel)
+            return KernelResources(function.num_regs, function.shared_size_bytes, function.local_size_bytes)
+
+    def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> float | None:
+        """Return the theoretical occupancy, 0 to 1, as the driver computes it for this GPU (None: it cannot).
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        symbol = self._symbol(kernel, self._names.kernels, "kernel")
+        with self._context.current():
+            blocks = self._inspected.resident_blocks(symbol, block_threads, shared_bytes)
+        if blocks is None:
+            return None
+        return blocks * ceil(block_threads / _WARP) * _WARP / self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Memory | np.generic],
+        shared_bytes: int = 0,
+        options: LaunchOptions = DEFAULT_OPTIONS,
+    ) -> LaunchProfile:
+        """Run a kernel to its end; its printf output goes to the process's stdout, not into the profile.
+
+        Raises:
+            LaunchError: the call does not fit the kernel.
+            KernelFault: the kernel ended abnormally; the device cannot be used afterwards.
+        """
+        call = _Call(kernel, _three(grid), _three(block), shared_bytes)
+        self._check_arguments(call, args)
+        with self._context.current():
+            self._enqueue(call, args)
+            self._context.wait(kernel)
+        occupancy = self.occupancy(kernel, prod(call.block), shared_bytes)
+        return LaunchProfile(kernel, call.grid, call.block, occupancy=occupancy, resources=self.resources(kernel))
+
+    def _enqueue(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
+        """Start the kernel without waiting for it; a timed loop would call this between two events."""
+        function = self._function(call.kernel)
+        self._check_block(call, function)
+        values = [np.uintp(arg.address) if isinstance(arg, CudaMemory) else arg for arg in args]
+        try:
+            function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
+        except self._context.driver.Error as error:
+            message = f"the GPU refuses to launch {call.kernel!r} with grid {call.grid} and block {call.block}"
+            raise LaunchError(f"{message}: {driver_words(error)}") from None
+
+    def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
+        given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)
+        wanted = self.parameter_bytes(call.kernel)
+        if wanted is None or wanted == given:
+            return
+        if len(wanted) != len(given):
+            raise LaunchError(f"kernel {call.kernel!r} takes {len(wanted)} parameters but is given {len(given)}")
+        index = next(index for index, sizes in enumerate(zip(wanted, given, strict=True)) if sizes[0] != sizes[1])
+        raise LaunchError(
+            f"parameter {index + 1} of kernel {call.kernel!r} takes {wanted[index]} bytes but is given {given[index]}"
+        )
+
+    def _check_block(self, call: _Call, function: Any) -> None:
+        threads = prod(call.block)
+        if threads > function.max_threads_per_block:
+            raise LaunchError(
+                f"a block of {threads} threads is too large for kernel {call.kernel!r}, which can have at most "
+                f"{function.max_threads_per_block} ({function.num_regs} registers a thread)"
+            )
+        room = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - function.shared_size_bytes
+        if call.shared_bytes > room:
+            raise LaunchError(
+                f"kernel {call.kernel!r} is given {call.shared_bytes} bytes of dynamic shared memory but the GPU "
+                f"has room for {room}"
+            )
+        # Without this the driver stops at 48 KiB, whatever the GPU has.
+        limit = self._context.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+        function.set_attribute(limit, call.shared_bytes)
+
+    def _function(self, kernel: str) -> Any:
+        if kernel not in self._functions:
+            symbol = self._symbol(kernel, self._names.kernels, "kernel")
+            self._functions[kernel] = self._module.get_function(symbol)
+        return self._functions[kernel]
+
+    def _variable(self, name: str) -> tuple[int, int]:
+        address, nbytes = self._module.get_global(self._symbol(name, self._names.variables, "variable"))
+        return int(address), int(nbytes)
+
+    @staticmethod
+    def _symbol(name: str, known: Mapping[str, str], what: str) -> str:
+        if name not in known:
+            raise LaunchError(f"no {what} is called {name!r}; the source has: {', '.join(sorted(known)) or 'none'}")
+        return known[name]
+
+    def _attribute(self, name: str) -> int:
+        return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
+
+
+class _Call(NamedTuple):
+    kernel: str
+    grid: _Extents
+    block: _Extents
+    shared_bytes: int
+
+
+def _three(extents: Sequence[int]) -> _Extents:
+    x, y, z = (*map(int, extents), 1, 1)[:3]
+    return x, y, z
