@@ -1,0 +1,38 @@
+// Wrong: each block waits until the one before it has announced its prefix with a 2, but the flag that blocks set is a 1.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 32)
+GPULAB_TUNABLE(INCLUSIVE, 1)
+GPULAB_TUNABLE(SINGLE_PASS, 1)
+
+__global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, unsigned *status,
+                                 float *aggregates, float *prefixes, unsigned n)
+{
+    __shared__ unsigned my_ticket;
+    unsigned lane = threadIdx.x;
+    if (lane == 0)
+        my_ticket = atomicAdd(ticket, 1);
+    __syncthreads();
+    unsigned tile = my_ticket;
+    unsigned i = tile * BLOCK_SIZE + lane;
+    float sum = i < n ? in[i] : 0;
+    for (unsigned step = 1; step < 32; step *= 2) {
+        float left = __shfl_up_sync(0xffffffffu, sum, step);
+        if (lane >= step)
+            sum += left;
+    }
+    float before = 0;
+    if (tile > 0) {
+        while (((volatile unsigned *)status)[tile - 1] != 2) {
+        }
+        __threadfence();
+        before = ((volatile float *)prefixes)[tile - 1];
+    }
+    if (lane == 31) {
+        prefixes[tile] = before + sum;
+        __threadfence();
+        ((volatile unsigned *)status)[tile] = 1;
+    }
+    if (i < n)
+        out[i] = before + sum;
+}

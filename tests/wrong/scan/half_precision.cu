@@ -1,0 +1,33 @@
+// Wrong: adds in half precision.
+#include <cuda_fp16.h>
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+GPULAB_TUNABLE(INCLUSIVE, 1)
+
+__global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)
+{
+    __shared__ __half sums[BLOCK_SIZE];
+    unsigned thread = threadIdx.x;
+    unsigned i = blockIdx.x * BLOCK_SIZE + thread;
+    sums[thread] = __float2half(i < n ? in[i] : 0);
+    __syncthreads();
+
+    for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
+        __half left = thread >= step ? sums[thread - step] : __float2half(0);
+        __syncthreads();
+        sums[thread] = __hadd(sums[thread], left);
+        __syncthreads();
+    }
+    if (i < n)
+        out[i] = __half2float(sums[thread]);
+    if (thread == BLOCK_SIZE - 1)
+        block_sums[blockIdx.x] = __half2float(sums[thread]);
+}
+
+__global__ void add_offsets(float *out, const float *offsets, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n && blockIdx.x > 0)
+        out[i] += offsets[blockIdx.x - 1];
+}

@@ -1,0 +1,55 @@
+// Wrong: the temporary of the down-sweep is an int, so every sum that passes through it loses its fraction.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+GPULAB_TUNABLE(ITEMS_PER_THREAD, 2)
+GPULAB_TUNABLE(INCLUSIVE, 0)
+
+constexpr unsigned ELEMENTS = BLOCK_SIZE * ITEMS_PER_THREAD;
+
+__global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)
+{
+    __shared__ float tree[ELEMENTS];
+    unsigned thread = threadIdx.x;
+    unsigned first = blockIdx.x * ELEMENTS;
+    unsigned low = thread, high = thread + BLOCK_SIZE;
+    tree[low] = first + low < n ? in[first + low] : 0;
+    tree[high] = first + high < n ? in[first + high] : 0;
+
+    for (unsigned stride = 1; stride < ELEMENTS; stride *= 2) {
+        __syncthreads();
+        unsigned right = 2 * stride * (thread + 1) - 1;
+        if (right < ELEMENTS)
+            tree[right] += tree[right - stride];
+    }
+    __syncthreads();
+    if (thread == 0) {
+        block_sums[blockIdx.x] = tree[ELEMENTS - 1];
+        tree[ELEMENTS - 1] = 0;
+    }
+    for (unsigned stride = ELEMENTS / 2; stride > 0; stride /= 2) {
+        __syncthreads();
+        unsigned right = 2 * stride * (thread + 1) - 1;
+        if (right < ELEMENTS) {
+            int left_sum = tree[right - stride];
+            tree[right - stride] = tree[right];
+            tree[right] += left_sum;
+        }
+    }
+    __syncthreads();
+    if (first + low < n)
+        out[first + low] = tree[low];
+    if (first + high < n)
+        out[first + high] = tree[high];
+}
+
+__global__ void add_offsets(float *out, const float *offsets, unsigned n)
+{
+    unsigned first = blockIdx.x * ELEMENTS + threadIdx.x;
+    float offset = offsets[blockIdx.x];
+    for (unsigned item = 0; item < ITEMS_PER_THREAD; ++item) {
+        unsigned i = first + item * BLOCK_SIZE;
+        if (i < n)
+            out[i] += offset;
+    }
+}

@@ -1,0 +1,35 @@
+// Wrong: warps read each other's totals without a barrier after these have been written.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+GPULAB_TUNABLE(INCLUSIVE, 1)
+
+constexpr unsigned WARPS = BLOCK_SIZE / 32;
+
+__global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)
+{
+    __shared__ float warp_sums[WARPS];
+    unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    float sum = i < n ? in[i] : 0;
+    for (unsigned step = 1; step < 32; step *= 2) {
+        float left = __shfl_up_sync(0xffffffffu, sum, step);
+        if (lane >= step)
+            sum += left;
+    }
+    if (lane == 31)
+        warp_sums[warp] = sum;
+    for (unsigned other = 0; other < warp; ++other)
+        sum += warp_sums[other];
+    if (i < n)
+        out[i] = sum;
+    if (threadIdx.x == BLOCK_SIZE - 1)
+        block_sums[blockIdx.x] = sum;
+}
+
+__global__ void add_offsets(float *out, const float *offsets, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n && blockIdx.x > 0)
+        out[i] += offsets[blockIdx.x - 1];
+}
