@@ -1,0 +1,44 @@
+// paths.cuh: the eight paths that elements take. Include it next to gpulab.cuh:
+//     #include "paths.cuh"
+// Each path is 64 rounds of arithmetic that the compiler cannot replace by a select. Use them as they are.
+#ifndef PATHS_CUH
+#define PATHS_CUH
+
+constexpr int ROUNDS = 64;
+
+#define PATH(name, next)               \
+    __device__ inline float name(float x) \
+    {                                  \
+        _Pragma("unroll 4")            \
+        for (int k = 0; k < ROUNDS; ++k) \
+            x = next;                  \
+        return x;                      \
+    }
+
+PATH(path0, x + 0.25f / (1.0f + x))
+PATH(path1, sqrtf(x * x + 0.25f))
+PATH(path2, x - 0.0078125f * x * x)
+PATH(path3, x * rsqrtf(1.0f + 0.015625f * x * x))
+PATH(path4, x + 0.125f * expf(-x))
+PATH(path5, x - 0.015625f * x * sqrtf(x))
+PATH(path6, x + 0.125f / (1.0f + logf(1.0f + x)))
+PATH(path7, x + 0.125f * rsqrtf(x))
+
+#undef PATH
+
+// Send x down path number `which`, 0 to 7. Lanes of one warp with different numbers wait for each other.
+__device__ inline float take_path(unsigned which, float x)
+{
+    switch (which) {
+    case 0: return path0(x);
+    case 1: return path1(x);
+    case 2: return path2(x);
+    case 3: return path3(x);
+    case 4: return path4(x);
+    case 5: return path5(x);
+    case 6: return path6(x);
+    default: return path7(x);
+    }
+}
+
+#endif

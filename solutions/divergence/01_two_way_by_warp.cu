@@ -1,0 +1,27 @@
+// Step 1: two-way, a warp for the even elements and a warp for the odd ones.
+//
+// The lanes of a warp share one instruction stream. Where even and odd lanes take different paths the warp walks both,
+// one after the other, and half of its lanes sleep each time. Here two warps share 64 elements: the first takes the even
+// ones, the second the odd ones. The work of every thread is the same as before; only who does what has changed.
+// The eight-way kernel is left in order.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned warp = blockIdx.x * (BLOCK_SIZE / 32) + threadIdx.x / 32;
+    const unsigned which = warp % 2;
+    const unsigned i = warp / 2 * 64 + lane * 2 + which;
+    if (i < n)
+        out[i] = which == 0 ? path0(in[i]) : path1(in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 8, in[i]);
+}
