@@ -1,7 +1,8 @@
 """Divergence: element i takes path i % 2 (or i % 8); the student chooses which thread does which element.
 
-Every path repeats a step 64 times on values that start between SMALLEST and LARGEST. On all the values it goes through the
-step is a contraction (its slope lies between 0 and 1), so a later round never amplifies an earlier one's error.
+Every path repeats a step 64 times on values that start between SMALLEST and LARGEST. On all the values it goes
+through the step is a contraction (its slope lies between 0 and 1), so a later round never amplifies an earlier one's
+error.
 """
 
 from collections.abc import Mapping
@@ -28,10 +29,10 @@ from pytest_gpulab.exercise import (
 ROUNDS = 64
 SMALLEST, LARGEST = 0.25, 4.0
 
-# The steps of paths.cuh in float64 (its constants are powers of two, so they are the same numbers), and how many relative
-# errors of u = 2**-24 one step makes at most, measured against the larger of its argument and its result. Add, multiply,
-# divide and square root round once: 1 each. By CUDA's table of maximum errors a result of rsqrtf or expf is up to 2 ulp
-# from the rounded one, and of logf up to 1: with their own rounding 5, 5 and 3.
+# The steps of paths.cuh in float64 (its constants are powers of two, so they are the same numbers), and how many
+# relative errors of u = 2**-24 one step makes at most, measured against the larger of its argument and its result.
+# Add, multiply, divide and square root round once: 1 each. By CUDA's table of maximum errors a result of rsqrtf or
+# expf is up to 2 ulp from the rounded one, and of logf up to 1: with their own rounding 5, 5 and 3.
 STEPS = (
     (lambda x: x + 0.25 / (1 + x), 3),
     (lambda x: np.sqrt(x * x + 0.25), 3),
@@ -80,8 +81,8 @@ def follow(which: int, start: Array) -> tuple[Array, Array]:
     """Return where a path leads to, and the bound on a float32 answer's absolute error.
 
     A round of r relative errors adds at most gamma_r times the larger of its argument and its result. A path only rises
-    or only falls, so neither exceeds the larger end, and 64 contracting rounds add up to at most gamma_(64 r) times that
-    (Higham, lemma 3.3).
+    or only falls, so neither exceeds the larger end, and 64 contracting rounds add up to at most gamma_(64 r) times
+    that (Higham, lemma 3.3).
     """
     step, roundings = STEPS[which]
     end = start
