@@ -1,0 +1,121 @@
+"""The parts of the CUDA device that need no GPU: source, names in a cubin, guard zones, what faults mean."""
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.cuda.cubin import read_names
+from pytest_gpulab.devices.cuda.device import diagnostics, with_prelude
+from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
+from pytest_gpulab.devices.cuda.memory import _GUARD, GUARD_BYTES, describe_damage
+
+SOURCE = """
+extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
+__constant__ float vectors[40];
+__device__ int flag = 7;
+__device__ int counter;
+template <int N> __device__ __noinline__ int helper(int *p) { return p[N]; }
+__global__ void reduce(const int *in, int *out, unsigned n) {
+    __shared__ int tile[64];
+    tile[threadIdx.x] = in[threadIdx.x] + flag + counter++;
+    __syncthreads();
+    out[0] = tile[n] + (int)vectors[n] + helper<3>(out);
+}
+template <typename T> __global__ void fill(T *out) { out[threadIdx.x] = 1; }
+template __global__ void fill<float>(float *);
+extern "C" __global__ void plain() {}
+"""
+
+
+def nvrtc_cubin(source):
+    from cuda.bindings import nvrtc
+
+    def checked(answer):
+        assert answer[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS
+        return answer[-1]
+
+    program = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    checked(nvrtc.nvrtcCompileProgram(program, 1, [b"--gpu-architecture=sm_90"]))
+    cubin = b" " * checked(nvrtc.nvrtcGetCUBINSize(program))
+    checked(nvrtc.nvrtcGetCUBIN(program, cubin))
+    return cubin
+
+
+def test_kernels_and_variables_of_a_real_cubin():
+    names = read_names(nvrtc_cubin(SOURCE))
+    assert names.kernels == {"reduce": "_Z6reducePKiPij", "fill": "_Z4fillIfEvPT_", "plain": "plain"}
+    assert set(names.variables) == {"gpulab_tunable_BLOCK", "vectors", "flag", "counter"}
+
+
+def test_a_source_without_kernels_has_none():
+    assert read_names(nvrtc_cubin("__device__ int unused() { return 1; }")).kernels == {}
+
+
+def test_macros_come_before_the_source_and_do_not_shift_its_lines():
+    text = with_prelude("int x;\n", "reduction.cu", {"GPULAB_T": "float", "GPULAB_OP(a, b)": "max((a),\n(b))"})
+    assert text == '#define GPULAB_T float\n#define GPULAB_OP(a, b) max((a), (b))\n#line 1 "reduction.cu"\nint x;\n'
+
+
+def test_a_file_name_cannot_end_its_quotes():
+    assert with_prelude("", 'a"b\\c.cu', {}) == '#line 1 "a\\"b\\\\c.cu"\n'
+
+
+def test_diagnostics_join_text_and_bytes_and_drop_nothing_said():
+    assert diagnostics(None, b"k.cu(1): error: no\n", "", "1 error\n") == "k.cu(1): error: no\n1 error"
+
+
+FAULTS = {
+    "an illegal memory access was encountered": "out-of-bounds",
+    "misaligned address": "misaligned",
+    "operation not supported on global/shared address space": "out-of-bounds",
+    "device-side assert triggered": "assert",
+    "the launch timed out and was terminated": "endless-loop",
+    "an illegal instruction was encountered": "trap",
+    "unspecified launch failure": "device-fault",
+    "something new": "device-fault",
+}
+
+
+@pytest.mark.parametrize(("words", "code"), FAULTS.items())
+def test_the_drivers_words_become_a_fault(words, code):
+    fault = kernel_fault("reduce", words)
+    assert fault.code == code
+    assert str(fault).startswith("reduce: ")
+
+
+def test_an_unknown_fault_quotes_the_driver():
+    assert "something new" in str(kernel_fault("reduce", "something new"))
+
+
+def test_a_kernel_that_does_not_end_is_named_with_the_limit():
+    fault = overtime_fault("spin", 10.0)
+    assert fault.code == "endless-loop"
+    assert str(fault).startswith("spin: the kernel had not ended after 10 s")
+
+
+def zone(*written):
+    guard = _GUARD.copy()
+    for offset in written:
+        guard[offset] ^= 0xFF
+    return guard
+
+
+def test_untouched_guard_zones_are_no_damage():
+    assert describe_damage(zone(), zone(), itemsize=4, nbytes=400) is None
+
+
+def test_a_write_one_past_the_end_is_named_by_its_index():
+    damage = describe_damage(zone(), zone(0, 1, 2, 3), itemsize=4, nbytes=400)
+    assert damage == "wrote past the end of an array of 100 elements, first at index 100"
+
+
+def test_a_write_before_the_start_has_a_negative_index():
+    damage = describe_damage(zone(GUARD_BYTES - 4), zone(), itemsize=4, nbytes=400)
+    assert damage == "wrote before the start of an array of 100 elements, last at index -1"
+
+
+@pytest.mark.parametrize("value", [0, -1, 0x7FC00000, 123456])
+def test_no_constant_word_passes_for_the_guard(value):
+    word = np.array([value], np.int32).view(np.uint8)
+    overwritten = zone()
+    overwritten[:4] = word
+    assert describe_damage(zone(), overwritten, itemsize=4, nbytes=4) is not None

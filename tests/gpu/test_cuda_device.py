@@ -1,0 +1,209 @@
+"""The CUDA device on a real GPU: arrays, guard zones, compiling, constants, tunables, launches."""
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
+
+pytestmark = pytest.mark.gpu
+
+SOURCE = """
+#include <gpulab.cuh>
+GPULAB_TUNABLE(BLOCK_SIZE, 128)
+__constant__ float vectors[4];
+__device__ int launches = 3;
+
+__global__ void scale(float *x, float factor, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= factor;
+}
+__global__ void scale_one_too_many(float *x, float factor, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) x[i] = factor;
+}
+__global__ void one_before(float *x) { x[-1] = 1; }
+__global__ void sum_of_vectors(float *out) {
+    out[0] = vectors[0] + vectors[1] + vectors[2] + vectors[3];
+    launches++;
+}
+__global__ void dynamic(int *out, int words) {
+    extern __shared__ int tile[];
+    for (int i = threadIdx.x; i < words; i += blockDim.x) tile[i] = i;
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = tile[words - 1];
+}
+__global__ void __launch_bounds__(64) small_blocks(int *out) { out[threadIdx.x] = threadIdx.x; }
+template <typename T> __global__ void fill(T *out) { out[threadIdx.x] = 7; }
+template __global__ void fill<double>(double *);
+"""
+
+
+@pytest.fixture(scope="module")
+def module(opened_device):
+    return opened_device.compile(SOURCE, "student.cu")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (1023,), (3, 5, 7)])
+def test_an_array_comes_back_as_it_went(device, dtype, shape):
+    values = np.random.default_rng(1).integers(0, 100, shape).astype(dtype)
+    memory = device.array(values)
+    assert (memory.shape, memory.dtype, memory.nbytes) == (shape, np.dtype(dtype), values.nbytes)
+    assert np.array_equal(memory.get(), values)
+    assert memory.damage() is None
+
+
+def test_setting_an_array_replaces_its_contents(device):
+    memory = device.empty(4, np.float32)
+    memory.set([1, 2, 3, 4])
+    assert memory.get().tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match=r"the array has shape \(4,\), the values have \(3,\)"):
+        memory.set([1, 2, 3])
+
+
+def test_a_freed_array_cannot_be_used(device):
+    memory = device.empty(4, np.float32)
+    device.reset()
+    with pytest.raises(ValueError, match="this array was freed"):
+        memory.get()
+
+
+def test_more_memory_than_the_gpu_has_is_said(device):
+    with pytest.raises(DeviceUnavailable, match="the GPU has no room for .* bytes more"):
+        device.empty(1 << 50, np.uint8)
+
+
+def test_a_launch_reads_and_writes_arrays(device, module):
+    x = device.array(np.arange(1000, dtype=np.float32))
+    profile = module.launch("scale", (4,), (256,), (x, np.float32(2), np.uint32(1000)))
+    assert np.array_equal(x.get(), 2 * np.arange(1000, dtype=np.float32))
+    assert x.damage() is None
+    assert (profile.kernel, profile.grid, profile.block) == ("scale", (4, 1, 1), (256, 1, 1))
+    assert profile.occupancy == 1.0
+    assert profile.resources.registers > 0
+    assert profile.estimated_ms is None
+
+
+def test_a_write_one_past_the_end_is_seen_by_the_guard_zone(device, module):
+    x = device.array(np.zeros(255, np.float32))
+    module.launch("scale_one_too_many", (1,), (256,), (x, np.float32(2), np.uint32(255)))
+    assert x.damage() == "wrote past the end of an array of 255 elements, first at index 255"
+
+
+def test_a_write_before_the_start_is_seen_by_the_guard_zone(device, module):
+    x = device.array(np.zeros(255, np.float32))
+    module.launch("one_before", (1,), (1,), (x,))
+    assert x.damage() == "wrote before the start of an array of 255 elements, last at index -1"
+
+
+def test_names_are_the_students(module):
+    assert "scale" in module.kernels
+    assert "fill" in module.kernels
+    assert set(module.symbols) == {"gpulab_tunable_BLOCK_SIZE", "vectors", "launches"}
+
+
+def test_tunables_and_variables_are_read_back(device, module):
+    assert np.frombuffer(module.read_symbol("gpulab_tunable_BLOCK_SIZE"), np.int32).tolist() == [128]
+    assert np.frombuffer(device.compile(SOURCE).read_symbol("launches"), np.int32).tolist() == [3]
+
+
+def test_constants_reach_the_kernel(device, module):
+    out = device.empty(1, np.float32)
+    module.set_constant("vectors", np.array([1, 2, 3, 4], np.float32))
+    module.launch("sum_of_vectors", (1,), (1,), (out,))
+    assert out.get().tolist() == [10]
+
+
+def test_a_constant_that_is_too_small_is_refused(module):
+    with pytest.raises(LaunchError, match="variable 'vectors' holds 16 bytes, too few for 20"):
+        module.set_constant("vectors", np.zeros(5, np.float32))
+    with pytest.raises(LaunchError, match="no variable is called 'matrix'; the source has: gpulab_tunable_BLOCK_SIZE"):
+        module.set_constant("matrix", np.zeros(5, np.float32))
+
+
+def test_parameters_have_their_sizes(module):
+    assert module.parameter_bytes("scale") == (8, 4, 4)
+    assert module.parameter_bytes("fill") == (8,)
+
+
+def test_a_call_that_does_not_fit_the_kernel_is_refused(device, module):
+    x = device.empty(256, np.float32)
+    with pytest.raises(LaunchError, match="no kernel is called 'reduce'; the source has: dynamic, fill"):
+        module.launch("reduce", (1,), (1,), (x,))
+    with pytest.raises(LaunchError, match="kernel 'scale' takes 3 parameters but is given 2"):
+        module.launch("scale", (1,), (256,), (x, np.float32(2)))
+    with pytest.raises(LaunchError, match="parameter 2 of kernel 'scale' takes 4 bytes but is given 8"):
+        module.launch("scale", (1,), (256,), (x, np.float64(2), np.uint32(256)))
+    with pytest.raises(LaunchError, match=r"a block of 128 threads is too large .* at most 64 "):
+        module.launch("small_blocks", (1,), (128,), (x,))
+    with pytest.raises(LaunchError, match="the GPU refuses to launch 'small_blocks' with grid .*: invalid"):
+        module.launch("small_blocks", (1, 1 << 20), (64,), (x,))
+    module.launch("small_blocks", (1,), (64,), (x,))  # and the device still works
+
+
+def test_dynamic_shared_memory_up_to_what_the_gpu_has(device, module):
+    out = device.empty(1, np.int32)
+    for words in (256, 12 * 1024 + 1, 16 * 1024):
+        module.launch("dynamic", (1,), (128,), (out, np.int32(words)), shared_bytes=4 * words)
+        assert out.get().tolist() == [words - 1]
+    with pytest.raises(LaunchError, match="is given 4194304 bytes of dynamic shared memory but the GPU has room for"):
+        module.launch("dynamic", (1,), (128,), (out, np.int32(1)), shared_bytes=4 << 20)
+
+
+def test_occupancy_counts_whole_warps(module):
+    """A block of 96 threads with few registers: 21 of them, 63 of 64 warps, on a GPU with 2048 threads an SM."""
+    threads = module._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+    expected = min(threads // 96, module._attribute("MAX_BLOCKS_PER_MULTIPROCESSOR")) * 96 / threads
+    assert module.occupancy("scale", 96) == pytest.approx(expected)
+
+
+def test_macros_of_any_shape_reach_the_source(device):
+    source = "__global__ void k(T *x) { x[0] = OP(x[1], 'a' + 1); }"
+    module = device.compile(
+        source, defines={"T": "long long", "OP(a, b)": '((a) >\n (b) ? (a) : (b)) /* $(x) `y` " */'}
+    )
+    x = device.array(np.array([0, 5], np.int64))
+    module.launch("k", (1,), (1,), (x,))
+    assert x.get()[0] == ord("a") + 1
+
+
+def test_headers_of_the_exercise_can_be_included(device):
+    source = '#include "paths.cuh"\n#include <cooperative_groups.h>\n__global__ void k(int *x) { x[0] = path(20); }'
+    module = device.compile(source, headers={"paths.cuh": "__device__ int path(int i) { return i + 1; }"})
+    x = device.empty(1, np.int32)
+    module.launch("k", (1,), (1,), (x,))
+    assert x.get().tolist() == [21]
+
+
+def test_a_source_that_does_not_compile_shows_the_compilers_message(device):
+    with pytest.raises(CompileError) as caught:
+        device.compile("__global__ void k(int *x) {\n    x[0] = y;\n}\n", "student.cu", {"A": "1", "B": "2"})
+    assert 'student.cu(2): error: identifier "y" is undefined' in caught.value.diagnostics
+    assert "kernel.cu" not in caught.value.diagnostics
+
+
+def test_a_missing_header_shows_the_compilers_message(device):
+    with pytest.raises(CompileError, match="nowhere.h"):
+        device.compile('#include "nowhere.h"\n', "student.cu")
+
+
+def test_a_warning_is_kept_in_the_log(device):
+    module = device.compile("__global__ void k(int *x) {\n    int unused;\n    x[0] = 1;\n}\n", "student.cu")
+    assert 'student.cu(2): warning #177-D: variable "unused" was declared but never referenced' in module.log
+    assert device.compile("__global__ void k(int *x) { x[0] = 1; }").log == ""
+
+
+def test_the_device_describes_itself(device):
+    info = device.info
+    assert info.kind == "cuda"
+    assert not info.estimates
+    assert info.architecture.startswith("sm_")
+    assert info.compiler.startswith("nvcc 1")
+    assert set(info.details) >= {"PyCUDA", "driver", "peak bandwidth"}
+
+
+def test_a_number_that_no_device_has_is_refused(opened_device):
+    from pytest_gpulab.devices import open_device
+
+    with pytest.raises(DeviceUnavailable, match="there is no CUDA device 99: this machine has"):
+        open_device("cuda:99")

@@ -1,0 +1,59 @@
+"""Kernels that end abnormally. Each breaks its process's context for good, so each runs in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
+
+PROGRAM = """
+import sys
+import numpy as np
+from pytest_gpulab.devices.cuda import context
+from pytest_gpulab.devices.cuda.device import CudaDevice
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
+
+context.LAUNCH_LIMIT_S = 1.0
+device = CudaDevice()
+x = device.array(np.zeros(64, np.int32))
+module = device.compile("#include <cassert>\\n__global__ void k(int *x) { %s }")
+try:
+    module.launch("k", (1,), (32,), (x,))
+except KernelFault as fault:
+    print(fault.code, fault, sep="|", flush=True)
+try:
+    x.get()
+except DeviceUnavailable as unusable:
+    print(unusable, flush=True)
+x.free()
+device.close()
+"""
+
+FAULTS = {
+    "x[1 << 30] = 1;": "out-of-bounds|k: a thread accessed memory that belongs to no array",
+    "*(int *)((char *)x + 2) = 1;": "misaligned|k: a thread accessed memory at an address that its type does not allow",
+    "assert(threadIdx.x < 16);": "assert|k: an assert() in the kernel failed",
+    "if (threadIdx.x == 3) __trap();": "device-fault|k: the GPU gave the kernel up",
+    "while (*(volatile int *)x == 0) {}": "endless-loop|k: the kernel had not ended after 1 s",
+}
+
+
+def run(body):
+    program = [sys.executable, "-c", PROGRAM % body]
+    return subprocess.run(program, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("body", "expected"), FAULTS.items())
+def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
+    ended = run(body)
+    fault, unusable = ended.stdout.splitlines()
+    assert fault.startswith(expected)
+    what = fault.partition("|")[2]
+    assert unusable == f"the GPU cannot be used any more in this process, because of an earlier launch: {what}"
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_kernel_that_ends_leaves_the_device_usable():
+    ended = run("x[threadIdx.x] = 1;")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
