@@ -69,7 +69,7 @@ def test_a_freed_array_cannot_be_used(device):
 
 
 def test_more_memory_than_the_gpu_has_is_said(device):
-    with pytest.raises(DeviceUnavailable, match="the GPU has no room for .* bytes more"):
+    with pytest.raises(DeviceUnavailable, match=r"the GPU has no room for .* bytes more"):
         device.empty(1 << 50, np.uint8)
 
 
@@ -117,7 +117,7 @@ def test_constants_reach_the_kernel(device, module):
 def test_a_constant_that_is_too_small_is_refused(module):
     with pytest.raises(LaunchError, match="variable 'vectors' holds 16 bytes, too few for 20"):
         module.set_constant("vectors", np.zeros(5, np.float32))
-    with pytest.raises(LaunchError, match="no variable is called 'matrix'; the source has: gpulab_tunable_BLOCK_SIZE"):
+    with pytest.raises(LaunchError, match=r"no variable is called 'matrix'; the source has: gpulab_tunable_BLOCK_SIZE"):
         module.set_constant("matrix", np.zeros(5, np.float32))
 
 
@@ -136,7 +136,7 @@ def test_a_call_that_does_not_fit_the_kernel_is_refused(device, module):
         module.launch("scale", (1,), (256,), (x, np.float64(2), np.uint32(256)))
     with pytest.raises(LaunchError, match=r"a block of 128 threads is too large .* at most 64 "):
         module.launch("small_blocks", (1,), (128,), (x,))
-    with pytest.raises(LaunchError, match="the GPU refuses to launch 'small_blocks' with grid .*: invalid"):
+    with pytest.raises(LaunchError, match=r"the GPU refuses to launch 'small_blocks' with grid .*: invalid"):
         module.launch("small_blocks", (1, 1 << 20), (64,), (x,))
     module.launch("small_blocks", (1,), (64,), (x,))  # and the device still works
 
@@ -183,7 +183,7 @@ def test_a_source_that_does_not_compile_shows_the_compilers_message(device):
 
 
 def test_a_missing_header_shows_the_compilers_message(device):
-    with pytest.raises(CompileError, match="nowhere.h"):
+    with pytest.raises(CompileError, match=r"nowhere\.h"):
         device.compile('#include "nowhere.h"\n', "student.cu")
 
 
@@ -205,5 +205,5 @@ def test_the_device_describes_itself(device):
 def test_a_number_that_no_device_has_is_refused(opened_device):
     from pytest_gpulab.devices import open_device
 
-    with pytest.raises(DeviceUnavailable, match="there is no CUDA device 99: this machine has"):
+    with pytest.raises(DeviceUnavailable, match=r"there is no CUDA device 99: this machine has"):
         open_device("cuda:99")

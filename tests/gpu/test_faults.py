@@ -8,14 +8,11 @@ import pytest
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 
 PROGRAM = """
-import sys
 import numpy as np
-from pytest_gpulab.devices.cuda import context
 from pytest_gpulab.devices.cuda.device import CudaDevice
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
-context.LAUNCH_LIMIT_S = 1.0
-device = CudaDevice()
+device = CudaDevice(launch_limit_s=1.0)
 x = device.array(np.zeros(64, np.int32))
 module = device.compile("#include <cassert>\\n__global__ void k(int *x) { %s }")
 try:

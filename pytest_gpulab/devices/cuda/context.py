@@ -12,9 +12,6 @@ from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words
 from .faults import kernel_fault, overtime_fault
 
-LAUNCH_LIMIT_S = 10.0
-"""A kernel that runs longer is taken for one that never ends."""
-
 _SPIN_S = 0.002  # most kernels of an exercise end within this; sleeping would only add latency
 _NAP_S = 0.0005
 
@@ -23,10 +20,12 @@ class PrimaryContext:
     """Shared by one device, its modules and its arrays.
 
     A context that stays pushed makes PyCUDA abort at interpreter exit, so it is pushed and popped around each use.
+    A kernel that runs longer than `launch_limit_s` is taken for one that never ends.
     """
 
-    def __init__(self, driver: ModuleType, ordinal: int) -> None:
+    def __init__(self, driver: ModuleType, ordinal: int, launch_limit_s: float) -> None:
         self.driver = driver
+        self._launch_limit_s = launch_limit_s
         self.gpu = driver.Device(ordinal)
         self._context: Any = self.gpu.retain_primary_context()
         self._unusable = ""
@@ -51,7 +50,7 @@ class PrimaryContext:
         """Whether the device was neither closed nor broken."""
         return not self._unusable
 
-    def wait(self, kernel: str, limit_s: float = LAUNCH_LIMIT_S) -> None:
+    def wait(self, kernel: str) -> None:
         """Wait for everything enqueued to end; printf output appears on the process's stdout by then.
 
         Polls an event instead of synchronising, so that Ctrl-C and the time limit take effect.
@@ -66,8 +65,8 @@ class PrimaryContext:
             started = time.perf_counter()
             while not event.query():
                 elapsed_s = time.perf_counter() - started
-                if elapsed_s > limit_s:
-                    raise self._broken_by(overtime_fault(kernel, limit_s))
+                if elapsed_s > self._launch_limit_s:
+                    raise self._broken_by(overtime_fault(kernel, self._launch_limit_s))
                 if elapsed_s > _SPIN_S:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()

@@ -30,18 +30,19 @@ class CudaDevice:
 
     Args:
         ordinal: the device's number in CUDA's order.
+        launch_limit_s: a kernel that runs longer is reported as one that never ends.
 
     Raises:
         DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing; says which and how to get it.
     """
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0) -> None:
         driver = load_driver()
         count = driver.Device.count()
         if not 0 <= ordinal < count:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self._nvcc = find_nvcc()
-        self._context = PrimaryContext(driver, ordinal)
+        self._context = PrimaryContext(driver, ordinal, launch_limit_s)
         self._arrays: WeakSet[CudaMemory] = WeakSet()
         major, minor = self._context.gpu.compute_capability()
         self._info = DeviceInfo(
