@@ -1,0 +1,177 @@
+"""From a source file to modules that can be launched, one for each variant, or the reason why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import Device, DeviceError, Module
+from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
+from pytest_gpulab.grading.signature import signature_finding
+
+TODO_PREFIX = "gpulab_todo_"
+TUNABLE_PREFIX = "gpulab_tunable_"
+TUNABLE_BYTES = 4
+VariantKey = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(frozen=True)
+class Build:
+    """A module whose kernels can be launched as the exercise plans it, with the submission's tunables."""
+
+    module: Module
+    tunables: Mapping[str, int]
+
+
+class Blocked(Exception):
+    """Nothing can be launched: the verdict on everything that would have to be, and why."""
+
+    def __init__(self, verdict: Verdict, finding: Finding) -> None:
+        super().__init__(finding.what)
+        self.verdict: Verdict = verdict
+        self.finding = finding
+
+
+class Builds:
+    """The builds of one source file, each made once.
+
+    Attributes:
+        sha256: of the file's bytes; empty where it cannot be read.
+    """
+
+    def __init__(self, path: Path, loaded: LoadedExercise, device: Device) -> None:
+        self._path, self._loaded, self._device = path, loaded, device
+        self._made: dict[VariantKey, Build | Blocked] = {}
+        self._source: str | Blocked
+        try:
+            contents = path.read_bytes()
+        except OSError as error:
+            self.sha256 = ""
+            self._source = Blocked("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
+        else:
+            self.sha256 = hashlib.sha256(contents).hexdigest()
+            self._source = _decoded(contents)
+
+    def of(self, variant: Variant) -> Build:
+        """Compile the source as that variant.
+
+        Raises:
+            Blocked: it cannot be launched; the same reason each time.
+        """
+        key = variant_key(variant)
+        if key not in self._made:
+            try:
+                self._made[key] = self._make(variant)
+            except Blocked as blocked:
+                self._made[key] = blocked
+        made = self._made[key]
+        if isinstance(made, Blocked):
+            raise Blocked(made.verdict, made.finding)
+        return made
+
+    def _make(self, variant: Variant) -> Build:
+        if isinstance(self._source, Blocked):
+            raise self._source
+        exercise, name = self._loaded.exercise, self._path.name
+        try:
+            headers = _headers(self._loaded)
+            module = self._device.compile(self._source, name, dict(variant.defines), headers)
+            _check_started(module, name)
+            tunables = {tunable.name: _tunable(module, tunable) for tunable in exercise.tunables}
+            problem = signature_finding(module, _plans(exercise, variant, tunables))
+        except DeviceError as error:
+            raise Blocked(*of_error(error)) from error
+        except InstructorsMistake as mistake:
+            raise Blocked("not gradable", mistake.finding) from mistake
+        if problem is not None:
+            raise Blocked("failed", problem)
+        return Build(module, tunables)
+
+
+def variant_key(variant: Variant) -> VariantKey:
+    """Return what tells compilations apart, hashable."""
+    return variant.name, tuple(sorted(variant.defines.items()))
+
+
+def variants_of(exercise: Exercise) -> tuple[Variant, ...]:
+    """Return the variants that any check of the exercise compiles, each once, in the order of the checks."""
+    subjects: tuple[Case | SpeedTier, ...] = (*exercise.cases, *exercise.speed)
+    return tuple({variant_key(subject.variant): subject.variant for subject in subjects}.values())
+
+
+def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
+    """Return the cases that run a variant."""
+    return tuple(case for case in exercise.cases if variant_key(case.variant) == variant_key(variant))
+
+
+def _decoded(contents: bytes) -> str | Blocked:
+    try:
+        text = contents.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        what = f"The file is not UTF-8 text: byte {error.start} is 0x{contents[error.start]:02x}."
+        return Blocked("failed", finding("not-utf8", what))
+    if "\0" in text:
+        what = f"The file is not text: character {text.index(chr(0))} is a NUL."
+        return Blocked("failed", finding("not-utf8", what))
+    if not text.strip():
+        return Blocked("failed", finding("empty-source", "The file is empty."))
+    return text
+
+
+def _headers(loaded: LoadedExercise) -> dict[str, str]:
+    with instructors_code("headers"):
+        return {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
+
+
+def _check_started(module: Module, filename: str) -> None:
+    """GPULAB_TODO(kernel) leaves a symbol that holds the line it stands on."""
+    todos = [name for name in module.symbols if name.startswith(TODO_PREFIX)]
+    if todos:
+        line = int.from_bytes(module.read_symbol(todos[0])[:TUNABLE_BYTES], "little")
+        kernels = ", ".join(f"`{name.removeprefix(TODO_PREFIX)}`" for name in todos)
+        what = f"Nobody has written {kernels} yet."
+        raise Blocked("not started", finding("not-started", what, f"{filename}:{line}"))
+
+
+def _tunable(module: Module, tunable: Tunable) -> int:
+    symbol = TUNABLE_PREFIX + tunable.name
+    if symbol not in module.symbols:
+        if tunable.default is None:
+            what = f"The file does not declare GPULAB_TUNABLE({tunable.name}, value)."
+            raise Blocked("failed", finding("tunable-missing", what))
+        return tunable.default
+    contents = module.read_symbol(symbol)
+    if len(contents) != TUNABLE_BYTES:
+        what = f"The tunable {tunable.name} cannot be read back: it is {len(contents)} bytes wide, not {TUNABLE_BYTES}."
+        raise Blocked("failed", finding("tunable-missing", what))
+    value = int.from_bytes(contents, "little", signed=True)
+    if value not in tunable.allowed:
+        what = f"The tunable {tunable.name} is {value}, which this exercise does not accept."
+        raise Blocked("failed", finding("tunable-range", what, evidence=(f"accepted: {_listed(tunable.allowed)}",)))
+    return value
+
+
+def _listed(allowed: Sequence[int]) -> str:
+    if isinstance(allowed, range):
+        step = "" if allowed.step == 1 else f" in steps of {allowed.step}"
+        return f"{allowed[0]} to {allowed[-1]}{step}"
+    return ", ".join(map(str, allowed))
+
+
+def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) -> list[Plan]:
+    """Return the plans of the variant's cases; a case whose plan cannot be built says so itself."""
+    plans = []
+    for case in cases_of(exercise, variant):
+        try:
+            with instructors_code("size"):
+                problem = case.problem(tunables)
+            plans.append(make_plan(exercise, problem))
+        except InstructorsMistake:
+            continue
+    return plans

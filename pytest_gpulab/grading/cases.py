@@ -1,0 +1,167 @@
+"""Run the cases of an exercise for one submission, each once: what `correct` and `safe` checks look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault
+from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.grading.build import Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compare import compare
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.prepare import (
+    InstructorsMistake,
+    Prepared,
+    instructors_code,
+    make_inputs,
+    make_plan,
+    prepare,
+    rng_for,
+)
+from pytest_gpulab.grading.replay import FIRST, SECOND, Repetition, Run, replay
+
+MAX_PRINTED_CHARS = 4000
+
+
+@dataclass(frozen=True)
+class CaseOutcome:
+    """What became of a case.
+
+    Attributes:
+        verdict: `passed`, `failed`, `not gradable`, or what blocked the build says.
+        findings: why it did not pass.
+        runs: the replays that were made; outputs are dropped.
+    """
+
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """Everything unsafe that did not end a replay."""
+        return tuple(hazard for run in self.runs for hazard in run.hazards)
+
+    @property
+    def faults(self) -> tuple[KernelFault, ...]:
+        """What ended a replay."""
+        return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
+
+    @property
+    def printed(self) -> str:
+        """What the first replay that printed anything printed, capped."""
+        text = next((run.printed for run in self.runs if run.printed), "")
+        over = len(text) - MAX_PRINTED_CHARS
+        return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
+
+
+class CaseRuns:
+    """The outcomes of one submission's cases, each made when first asked for."""
+
+    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
+        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+        self._outcomes: dict[str, CaseOutcome] = {}
+        self._warmed: set[VariantKey] = set()
+
+    def outcome(self, case: Case) -> CaseOutcome:
+        """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
+
+        Raises:
+            Blocked: there is no build to run.
+        """
+        build = self._builds.of(case.variant)
+        if case.name not in self._outcomes:
+            self._warm_up(case, build)
+            self._outcomes[case.name] = self._run(case, build)
+        return self._outcomes[case.name]
+
+    def _warm_up(self, case: Case, build: Build) -> None:
+        """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case."""
+        if variant_key(case.variant) in self._warmed:
+            return
+        self._warmed.add(variant_key(case.variant))
+        first = cases_of(self._loaded.exercise, case.variant)[0]
+        try:
+            problem = self._problem(first, build)
+            plan = make_plan(self._loaded.exercise, problem)
+            rng = rng_for(self._seed, self._loaded.name, "warm-up")
+            inputs = make_inputs(self._loaded.exercise, problem, plan, first.patterns[0], rng)
+        except InstructorsMistake:
+            return  # the case itself will say so
+        replay(self._device, build.module, plan, inputs, FIRST, read_back=False)
+
+    def _run(self, case: Case, build: Build) -> CaseOutcome:
+        runs: list[Run] = []
+        try:
+            problem = self._problem(case, build)
+            plan = make_plan(self._loaded.exercise, problem)
+            for pattern in case.patterns:
+                rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
+                prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
+                verdict, findings = self._run_pattern(build, prepared, runs)
+                if verdict != "passed":
+                    note = f"input pattern: {pattern}"
+                    noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
+                    return CaseOutcome(verdict, noted, _without_outputs(runs))
+        except InstructorsMistake as mistake:
+            return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
+        return CaseOutcome("passed", (), _without_outputs(runs))
+
+    def _problem(self, case: Case, build: Build) -> Problem:
+        with instructors_code("size"):
+            return case.problem(build.tunables)
+
+    def _run_pattern(self, build: Build, prepared: Prepared, runs: list[Run]) -> tuple[Verdict, tuple[Finding, ...]]:
+        """Replay once; only if that is right a second time, differently, and compare."""
+        for repetition in (FIRST, SECOND):
+            run = replay(self._device, build.module, prepared.plan, prepared.inputs, repetition)
+            runs.append(run)
+            if run.error is not None:
+                verdict, found = of_error(run.error)
+                return verdict, (found,)
+            findings = (*_changed(run), *_mismatches(run, prepared, repetition))
+            if findings:
+                return "failed", findings if repetition is FIRST else _not_repeatable(findings)
+        if self._loaded.exercise.deterministic:
+            findings = _differences(*runs[-2:])
+            if findings:
+                return "failed", findings
+        return "passed", ()
+
+
+def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
+    """Drop what can be large: outcomes are kept until the submission is graded."""
+    return tuple(replace(run, outputs={}) for run in runs)
+
+
+def _changed(run: Run) -> tuple[Finding, ...]:
+    return tuple(
+        finding("input-changed", f"`{name}`: {count} elements of this input are overwritten; it must stay as it is.")
+        for name, count in run.changed.items()
+    )
+
+
+def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
+    expected = prepared.expected
+    found = (
+        compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison)
+        for name, actual in run.outputs.items()
+    )
+    return tuple(finding for finding in found if finding is not None)
+
+
+def _not_repeatable(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Explain a result that was right at first and wrong when warps took turns in another order."""
+    what = "The result depends on luck: right with all warps in step, wrong with the last warp first."
+    evidence = (line for found in findings for line in (found.what, *found.evidence))
+    return (finding("not-repeatable", what, evidence=evidence),)
+
+
+def _differences(first: Run, second: Run) -> tuple[Finding, ...]:
+    """Compare two right results bit for bit."""
+    names = [name for name in first.outputs if first.outputs[name].tobytes() != second.outputs[name].tobytes()]
+    what = "Two runs on the same input gave different results, each within the tolerance."
+    evidence = (f"they differ in `{name}`" for name in names)
+    return (finding("not-repeatable", what, evidence=evidence),) if names else ()

@@ -1,0 +1,91 @@
+"""The words of a finding: what a device's error means to a student, and a hint for every code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
+from pytest_gpulab.grading.grade import Finding, Verdict
+
+MAX_EVIDENCE_LINES = 60
+
+HINTS: Mapping[str, str] = {
+    "compile-error": "Start with the first message: those after it often follow from it.",
+    "missing-kernel": "A kernel is found by its name: `__global__ void name(...)`, spelled as in the skeleton.",
+    "wrong-signature": "Compare names, order and types with the skeleton's.",
+    "tunable-missing": "Write GPULAB_TUNABLE(NAME, value) at file scope, after #include <gpulab.cuh>.",
+    "tunable-range": "The grader launches your kernel with this number, so only the listed values work.",
+    "wrong-result": "Work the smallest failing case by hand, on paper, thread by thread.",
+    "not-written": "Is there a thread for every element? Look at the block count, the bounds check and the last block.",
+    "input-changed": "Write to the output only; what you need to change belongs into registers or shared memory.",
+    "not-repeatable": "Is there a __syncthreads() between the thread that writes and the one that reads? Is every "
+    "element of shared memory written before it is read?",
+    "out-of-bounds": "Compare the index with the length, above all in the last block and for lengths that no block "
+    "size divides.",
+    "misaligned": "An access of k bytes needs an address that k divides: a float4 starts at every fourth float only.",
+    "barrier": "Every thread of a block must come to the same __syncthreads(): no return before it, no branch or loop "
+    "around it that depends on the thread.",
+    "deadlock": "Some threads wait for others that never come: look for a barrier that a branch or a return skips, "
+    "and for a loop that waits for a value nobody writes.",
+    "endless-loop": "Does the loop's variable change in every pass, and towards the end? An unsigned number never "
+    "drops below 0.",
+    "assert": "An assert() in the kernel was false.",
+    "trap": "The kernel reached __trap().",
+    "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
+    "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
+    "race": "Two threads use the same element with no __syncthreads() between: one of them must wait.",
+    "uninitialised": "An element of shared memory is read before anyone wrote it.",
+    "not-started": "Write the kernel, then delete its GPULAB_TODO line.",
+    "empty-source": "Start from the exercise's skeleton.",
+    "not-utf8": "Save the file as plain text in UTF-8.",
+    "cannot-simulate": "As far as can be told nothing is wrong with your kernel: it needs a real GPU to be graded.",
+    "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
+    "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",
+}
+
+
+def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (), hint: str | None = None) -> Finding:
+    """Return a finding with the code's usual hint and its evidence capped."""
+    lines = tuple(evidence)
+    if len(lines) > MAX_EVIDENCE_LINES:
+        lines = (*lines[:MAX_EVIDENCE_LINES], f"... and {len(lines) - MAX_EVIDENCE_LINES} more lines")
+    return Finding(code, what, where, lines, HINTS.get(code, "") if hint is None else hint)
+
+
+def because_of(check: str, cause: Finding) -> Finding:
+    """Return the one reason that a check gives when another one, which it builds on, did not pass."""
+    return finding(cause.code, f"Not graded, because `{check}` did not pass: {cause.what}", cause.where, hint="")
+
+
+def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
+    """Return what a device's error means: the student's fault (`failed`) or the machine's (`not gradable`)."""
+    if isinstance(error, CompileError):
+        return "failed", _of_diagnostics(error.diagnostics)
+    if isinstance(error, KernelFault):
+        evidence = (f"first by {error.lane}",) if error.lane else ()
+        return "failed", finding(error.code, _sentence(error.what), str(error.where or ""), evidence)
+    if isinstance(error, LaunchError):
+        return "failed", finding("launch-error", _sentence(f"the launch was refused: {error}"))
+    if isinstance(error, CannotSimulate):
+        what = f"the simulated GPU does not know {error.what}"
+        return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
+    return "not gradable", finding("device-fault", f"The device failed: {error}", hint=HINTS["not-timed"])
+
+
+_ERROR_LINE = re.compile(
+    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:[a-z]+ )?error(?: #[\w-]+)?: (?P<text>.*)$", re.M
+)
+
+
+def _of_diagnostics(diagnostics: str) -> Finding:
+    """Name the first error of messages in the form `file.cu(12): error: text` that nvcc and NVRTC share."""
+    first = _ERROR_LINE.search(diagnostics)
+    if first is None:
+        return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines())
+    what = f"The file does not compile: {first['text']}"
+    return finding("compile-error", what, f"{first['file']}:{first['line']}", diagnostics.splitlines())
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

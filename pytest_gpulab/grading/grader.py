@@ -1,0 +1,142 @@
+"""Grade one submission: each check asks the builds and the case runs, which are made once and shared."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest_gpulab
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier
+from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
+from pytest_gpulab.grading.cases import CaseOutcome, CaseRuns
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import Check, checks_of, correct_name
+from pytest_gpulab.grading.findings import because_of
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
+from pytest_gpulab.grading.prepare import InstructorsMistake
+from pytest_gpulab.grading.safety import unsafe
+from pytest_gpulab.grading.speed import measure, too_slow
+
+
+class Grader:
+    """Grades one `.cu` file for one exercise on one device.
+
+    Attributes:
+        provenance: what the grade depends on.
+    """
+
+    def __init__(
+        self, exercise: LoadedExercise, path: Path, device: Device, seed: int, label: str | None = None
+    ) -> None:
+        """Read the file; nothing is compiled before the first check that needs it.
+
+        Args:
+            exercise: what to grade it for.
+            path: the submission.
+            device: where to compile and run it.
+            seed: of all input data; the same seed gives the same grade.
+            label: what the grade calls the submission; its path if None.
+        """
+        self._loaded, self._device, self._seed = exercise, device, seed
+        self._label = str(path) if label is None else label
+        self._builds = Builds(path, exercise, device)
+        self._cases = CaseRuns(exercise, device, self._builds, seed)
+        info = device.info
+        self.provenance = Provenance(
+            device=info.name,
+            device_kind=info.kind,
+            architecture=info.architecture,
+            compiler=info.compiler,
+            seed=int(seed),
+            exercise_version=exercise.exercise.version,
+            plugin_version=pytest_gpulab.__version__,
+            source_sha256=self._builds.sha256,
+            details=dict(info.details),
+        )
+
+    def grade(self) -> Grade:
+        """Grade all checks of the exercise."""
+        results = tuple(self.run(check) for check in checks_of(self._loaded.exercise))
+        return Grade(self._label, self._loaded.name, results, self.provenance)
+
+    def run(self, check: Check) -> CheckResult:
+        """Grade one check; whatever is wrong with the submission or the exercise is in the result."""
+        begin_s = time.perf_counter()
+        try:
+            result = self._judge(check)
+        except InstructorsMistake as mistake:
+            result = _result(check, "not gradable", (mistake.finding,))
+        return replace(result, duration_s=time.perf_counter() - begin_s)
+
+    def _judge(self, check: Check) -> CheckResult:
+        subject = check.subject
+        try:
+            if subject is None:
+                return self._compile(check)
+            if isinstance(subject, Case):
+                return self._correct(check, subject)
+            if isinstance(subject, SafeCheck):
+                return self._safe(check, subject)
+            return self._speedup(check, subject)
+        except Blocked as blocked:
+            return _result(check, blocked.verdict, (because_of("compile", blocked.finding),))
+
+    def _compile(self, check: Check) -> CheckResult:
+        try:
+            for variant in variants_of(self._loaded.exercise):
+                self._builds.of(variant)
+        except Blocked as blocked:
+            return _result(check, blocked.verdict, (blocked.finding,))
+        return _result(check, "passed")
+
+    def _correct(self, check: Check, case: Case) -> CheckResult:
+        outcome = self._cases.outcome(case)
+        return _result(check, outcome.verdict, outcome.findings, printed=outcome.printed)
+
+    def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
+        """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
+        outcomes = {correct_name(case): self._cases.outcome(case) for case in self._loaded.exercise.cases}
+        findings = unsafe(safe.kind, outcomes)
+        if findings:
+            return _result(check, "failed", findings)
+        if all(outcome.verdict == "failed" for outcome in outcomes.values()):
+            return _dependent(check, *next(iter(outcomes.items())))
+        for name, outcome in outcomes.items():
+            if outcome.verdict == "not gradable":
+                return _dependent(check, name, outcome)
+        return _result(check, "passed")
+
+    def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
+        """Measure only what is right: a fast wrong answer is no answer."""
+        build = self._builds.of(tier.variant)
+        for case in cases_of(self._loaded.exercise, tier.variant) or self._loaded.exercise.cases:
+            outcome = self._cases.outcome(case)
+            if outcome.verdict != "passed":
+                return _dependent(check, correct_name(case), outcome)
+        try:
+            measurement = measure(tier, self._loaded, self._device, build, self._seed)
+        except Blocked as blocked:
+            return _result(check, blocked.verdict, (blocked.finding,))
+        if measurement.speedup >= tier.threshold:
+            return _result(check, "passed", measurement=measurement)
+        verdict: Verdict = "failed" if tier.required else "missed"
+        return _result(check, verdict, (too_slow(measurement),), measurement)
+
+
+def _dependent(check: Check, cause: str, outcome: CaseOutcome) -> CheckResult:
+    return _result(check, outcome.verdict, (because_of(cause, outcome.findings[0]),))
+
+
+def _result(
+    check: Check,
+    verdict: Verdict,
+    findings: tuple[Finding, ...] = (),
+    measurement: Measurement | None = None,
+    printed: str = "",
+) -> CheckResult:
+    points = check.max_points if verdict == "passed" else 0.0
+    return CheckResult(
+        check.name, check.kind, verdict, points, check.max_points, findings, measurement, check.required, 0.0, printed
+    )

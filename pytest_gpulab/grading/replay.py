@@ -1,0 +1,172 @@
+"""Replay a plan on a device: allocate, fill, poison, launch, read back; the expected values never come near it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import (
+    Device,
+    DeviceError,
+    Hazard,
+    KernelFault,
+    LaunchOptions,
+    LaunchProfile,
+    Memory,
+    Module,
+)
+from pytest_gpulab.exercise import Buffer, Plan
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Poison:
+    """What memory holds before a kernel writes it.
+
+    Floats get signaling NaNs: arithmetic turns those into quiet ones, so what is still bit for bit the poison was never
+    written, while a NaN of other bits was computed from it.
+
+    Attributes:
+        float_bits: item size in bytes to the bits of the NaN.
+        byte: fills everything that is no float.
+    """
+
+    float_bits: Mapping[int, int]
+    byte: int
+
+    def filled(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+        """Return an array that holds nothing else."""
+        pattern = self._pattern(np.dtype(dtype))
+        return np.tile(pattern, int(np.prod(shape, dtype=np.int64))).view(dtype).reshape(shape)
+
+    def remaining(self, array: Array) -> Array:
+        """Return which elements still hold it: bool, flat."""
+        pattern = self._pattern(array.dtype)
+        there: Array = (_elements(array) == pattern).all(axis=1)
+        return there
+
+    def _pattern(self, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
+        if dtype.kind == "f" and dtype.itemsize in self.float_bits:
+            bits = self.float_bits[dtype.itemsize].to_bytes(dtype.itemsize, "little")
+            return np.frombuffer(bits, np.uint8)
+        return np.full(dtype.itemsize, self.byte, np.uint8)
+
+
+def _elements(array: Array) -> npt.NDArray[np.uint8]:
+    """Return the bytes, one row an element."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One way to run the same plan: results must not depend on it."""
+
+    options: LaunchOptions
+    poison: Poison
+
+
+FIRST = Repetition(
+    LaunchOptions("lockstep", fill=0xFF), Poison({2: 0x7D5A, 4: 0x7FA5A5A5, 8: 0x7FF5A5A5A5A5A5A5}, byte=0xA5)
+)
+SECOND = Repetition(
+    LaunchOptions("warps-reversed", fill=0xA5), Poison({2: 0xFCBA, 4: 0xFFBADBAD, 8: 0xFFF3ADBADBADBADB}, byte=0x5A)
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one replay did.
+
+    Attributes:
+        outputs: the output buffers' contents afterwards; empty where the replay ended early or was not read back.
+        changed: input buffers that may not change to how many of their elements did.
+        profiles: one for each launch that came to its end.
+        damage: writes outside of buffers, found in their guard zones.
+        error: what ended the replay early.
+    """
+
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    changed: Mapping[str, int] = field(default_factory=dict)
+    profiles: tuple[LaunchProfile, ...] = ()
+    damage: tuple[Hazard, ...] = ()
+    error: DeviceError | None = None
+
+    @property
+    def hazards(self) -> tuple[Hazard, ...]:
+        """Everything unsafe that did not end the replay."""
+        return (*(hazard for profile in self.profiles for hazard in profile.hazards), *self.damage)
+
+    @property
+    def printed(self) -> str:
+        """What the kernels printed, also the one that ended abnormally."""
+        last = self.error.output if isinstance(self.error, KernelFault) else ""
+        return "".join(profile.output for profile in self.profiles) + last
+
+
+def replay(
+    device: Device,
+    module: Module,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    repetition: Repetition,
+    read_back: bool = True,
+) -> Run:
+    """Run a plan once in fresh memory, and free it; a device's error is part of the result."""
+    memories: dict[str, Memory] = {}
+    profiles: list[LaunchProfile] = []
+    try:
+        for buffer in _allocated(plan):
+            memories[buffer.name] = device.array(_contents(buffer, inputs, repetition.poison))
+        for symbol, name in plan.constants.items():
+            module.set_constant(symbol, inputs[name])
+        for launch in plan.launches:
+            args = [memories[arg] if isinstance(arg, str) else arg for arg in launch.args]
+            profile = module.launch(
+                launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, repetition.options
+            )
+            profiles.append(profile)
+        return _finished(plan, inputs, memories, tuple(profiles)) if read_back else Run(profiles=tuple(profiles))
+    except DeviceError as error:
+        return Run(profiles=tuple(profiles), error=error)
+    finally:
+        with contextlib.suppress(DeviceError):  # a device that a kernel brought down cannot free anything
+            for memory in memories.values():
+                memory.free()
+
+
+def _allocated(plan: Plan) -> list[Buffer]:
+    """Return the buffers that need memory: not those that only supply a constant's contents."""
+    arguments = {arg for launch in plan.launches for arg in launch.args if isinstance(arg, str)}
+    return [buffer for buffer in plan.buffers if buffer.name in arguments or buffer.role == "output"]
+
+
+def _contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison) -> Array:
+    if buffer.role == "input":
+        return inputs[buffer.name]
+    if buffer.zeroed:
+        return np.zeros(buffer.shape, buffer.dtype)
+    return poison.filled(buffer.shape, buffer.dtype)
+
+
+def _finished(
+    plan: Plan, inputs: Mapping[str, Array], memories: Mapping[str, Memory], profiles: tuple[LaunchProfile, ...]
+) -> Run:
+    outputs: dict[str, Array] = {}
+    changed: dict[str, int] = {}
+    for name, memory in memories.items():
+        buffer = plan.buffer(name)
+        if buffer.role == "output":
+            outputs[name] = memory.get()
+        elif buffer.role == "input" and not buffer.may_change:
+            differs = (_elements(memory.get()) != _elements(inputs[name])).any(axis=1)
+            if differs.any():
+                changed[name] = int(differs.sum())
+    reports = ((name, memory.damage()) for name, memory in memories.items())
+    damage = tuple(Hazard("memory", f"{report} (buffer `{name}`)") for name, report in reports if report)
+    return Run(outputs, changed, profiles, damage)

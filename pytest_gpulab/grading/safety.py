@@ -1,0 +1,60 @@
+"""The `safe` checks: hazards and faults of one kind, gathered over the runs of all cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_gpulab.grading.cases import CaseOutcome
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+
+MAX_FINDINGS = 5
+MAX_CHECKS_NAMED = 3
+
+_KIND_OF_FAULT = {"out-of-bounds": "memory", "misaligned": "memory", "deadlock": "barrier", "barrier": "barrier"}
+_CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a code itself
+
+
+@dataclass
+class _Sighting:
+    """The same thing at the same line: who did it first, and in which checks."""
+
+    first: str = ""
+    checks: list[str] = field(default_factory=list)
+
+
+def unsafe(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...]:
+    """Return the findings of a kind, one for each place in the source, out of check name to outcome."""
+    sightings: dict[tuple[str, str, str], _Sighting] = {}
+    for check, outcome in outcomes.items():
+        for code, what, where, lane in _sighted(kind, outcome):
+            sighting = sightings.setdefault((code, what, where), _Sighting(lane))
+            if check not in sighting.checks:
+                sighting.checks.append(check)
+    found = []
+    for (code, what, where), sighting in sightings.items():
+        first = (f"first by {sighting.first}",) if sighting.first else ()
+        found.append(finding(code, what[:1].upper() + what[1:], where, (*first, _seen_in(sighting.checks))))
+    return tuple(found[:MAX_FINDINGS])
+
+
+def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]:
+    """Return code, what, where and lane of everything of the kind."""
+    code = _CODE_OF_KIND.get(kind, kind)
+    hazards = [
+        (code, hazard.what, str(hazard.where or ""), str(hazard.lane or ""))
+        for hazard in outcome.hazards
+        if hazard.kind == kind
+    ]
+    faults = [
+        (fault.code, fault.what, str(fault.where or ""), str(fault.lane or ""))
+        for fault in outcome.faults
+        if _KIND_OF_FAULT.get(fault.code) == kind
+    ]
+    return hazards + faults
+
+
+def _seen_in(checks: list[str]) -> str:
+    more = len(checks) - MAX_CHECKS_NAMED
+    return f"seen in {', '.join(checks[:MAX_CHECKS_NAMED])}" + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,85 @@
+"""Whether a compiled module offers what the plans launch: kernels, their parameters, the constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Module
+from pytest_gpulab.exercise import Launch, Plan
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+
+POINTER_BYTES = 8
+
+_C_NAMES = {
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "half",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def signature_finding(module: Module, plans: Iterable[Plan]) -> Finding | None:
+    """Return the first thing that the module lacks for these plans, or None."""
+    launches: dict[str, Launch] = {}
+    constants: dict[str, int] = {}
+    for plan in plans:
+        for launch in plan.launches:
+            launches.setdefault(launch.kernel, launch)
+        for symbol, name in plan.constants.items():
+            constants[symbol] = max(constants.get(symbol, 0), plan.buffer(name).nbytes)
+    missing = [name for name in launches if name not in module.kernels]
+    if missing:
+        has = f"kernels in the file: {', '.join(module.kernels)}" if module.kernels else "the file has no kernel"
+        return finding("missing-kernel", f"There is no kernel called `{missing[0]}`.", evidence=(has,))
+    found = (_parameter_finding(module, launch) for launch in launches.values())
+    found_constants = (_constant_finding(module, symbol, nbytes) for symbol, nbytes in constants.items())
+    return next((problem for problem in (*found, *found_constants) if problem is not None), None)
+
+
+def _parameter_finding(module: Module, launch: Launch) -> Finding | None:
+    declared = module.parameter_bytes(launch.kernel)
+    given = tuple(POINTER_BYTES if isinstance(arg, str) else arg.dtype.itemsize for arg in launch.args)
+    if declared is None or declared == given:
+        return None
+    if len(declared) != len(given):
+        what = f"`{launch.kernel}` has {_count(len(declared), 'parameter')}, but it is called with {len(given)}."
+    else:
+        at = next(index for index, sizes in enumerate(zip(declared, given, strict=True)) if sizes[0] != sizes[1])
+        what = (
+            f"Parameter {at + 1} of `{launch.kernel}` is {declared[at]} bytes wide, "
+            f"but it is called with {_type_name(launch.args[at])} ({given[at]} bytes)."
+        )
+    evidence = (
+        f"called with: {', '.join(map(_type_name, launch.args))}",
+        f"declared: {_count(len(declared), 'parameter')} of {', '.join(map(str, declared)) or 'no'} bytes",
+    )
+    return finding("wrong-signature", what, evidence=evidence)
+
+
+def _constant_finding(module: Module, symbol: str, nbytes: int) -> Finding | None:
+    if symbol not in module.symbols:
+        what = f"There is no array called `{symbol}` at file scope: the grader copies the input into it."
+        return finding("wrong-signature", what)
+    holds = len(module.read_symbol(symbol))
+    if holds < nbytes:
+        what = f"The array `{symbol}` holds {holds} bytes, but the grader copies {nbytes} bytes into it."
+        return finding("wrong-signature", what)
+    return None
+
+
+def _type_name(argument: str | np.generic) -> str:
+    return "a pointer" if isinstance(argument, str) else _C_NAMES.get(argument.dtype.name, argument.dtype.name)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,174 @@
+"""The `speedup` checks: what a submission and its baseline cost, and what that is worth.
+
+`time_plan` is the only place that knows how a device tells a cost. A simulated GPU estimates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
+from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier
+from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.replay import FIRST, Run, replay
+
+Array = npt.NDArray[Any]
+
+# Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
+SAMPLE_BLOCKS = 64
+
+_BaselineKey = tuple[str, str, str, Size, VariantKey, int]
+_baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one replay of a plan costs.
+
+    Attributes:
+        elapsed_ms: all launches together.
+        estimated: by a cost model, not a clock.
+        slowest: the launch that takes longest.
+    """
+
+    elapsed_ms: float
+    estimated: bool
+    slowest: LaunchProfile
+
+
+def measure(tier: SpeedTier, loaded: LoadedExercise, device: Device, build: Build, seed: int) -> Measurement:
+    """Cost a submission and its baseline on the same data.
+
+    Raises:
+        Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because the
+            submission's kernel ends abnormally at this size (`failed`).
+        InstructorsMistake: the exercise's own code is wrong.
+    """
+    size = timed_size(tier, device)
+    problem = Problem(size, build.tunables, tier.variant)
+    timing = _time(tier, loaded, device, build.module, problem, seed)
+    baseline = _baseline(tier, loaded, device, size, seed)
+    if not (timing.elapsed_ms > 0 and baseline.elapsed_ms > 0):
+        raise _not_timed("the estimated time is zero: the size is too small")
+    return Measurement(
+        size=size_text(size),
+        elapsed_ms=timing.elapsed_ms,
+        baseline_ms=baseline.elapsed_ms,
+        speedup=baseline.elapsed_ms / timing.elapsed_ms,
+        threshold=float(tier.threshold),
+        estimated=timing.estimated,
+        bandwidth_gb_s=_bandwidth_gb_s(loaded, problem, timing.elapsed_ms),
+        occupancy=timing.slowest.occupancy,
+        registers=timing.slowest.resources.registers,
+        bottleneck=timing.slowest.bottleneck,
+        baseline=tier.baseline,
+    )
+
+
+def too_slow(measurement: Measurement) -> Finding:
+    """Return why a measured speedup is below its threshold."""
+    how = "An estimated" if measurement.estimated else "A"
+    what = (
+        f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}; {measurement.threshold:g}x is asked."
+    )
+    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
+    hint = f"What limits it: {measurement.bottleneck}." if measurement.bottleneck else ""
+    return finding("too-slow", what, evidence=(times,), hint=hint)
+
+
+def timed_size(tier: SpeedTier, device: Device) -> Size:
+    """Return the size at which this device costs the tier."""
+    if device.info.estimates and tier.simulated_size is not None:
+        return tier.simulated_size
+    return tier.size
+
+
+def size_text(size: Size) -> str:
+    """Return a size in words: `2^20`, `1000`, `256 x 256 x 20`."""
+    if isinstance(size, tuple):
+        return " x ".join(map(str, size))
+    is_power = size >= 1024 and size & (size - 1) == 0
+    return f"2^{size.bit_length() - 1}" if is_power else str(size)
+
+
+def time_plan(device: Device, module: Module, plan: Plan, inputs: Mapping[str, Array]) -> Timing:
+    """Return what a plan costs on a device.
+
+    Raises:
+        Blocked: `not gradable` where the device has no way to tell.
+        DeviceError: a launch ends abnormally.
+    """
+    if not device.info.estimates:
+        raise _not_timed(f"timing on {device.info.name} is not there yet")
+    sampled = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
+    run = replay(device, module, plan, inputs, sampled, read_back=False)
+    if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
+        run = replay(device, module, plan, inputs, FIRST, read_back=False)
+    if run.error is not None:
+        raise run.error
+    return _estimated(run)
+
+
+def _estimated(run: Run) -> Timing:
+    estimates = [profile.estimated_ms for profile in run.profiles]
+    known = [estimate for estimate in estimates if estimate is not None]
+    if not known or len(known) < len(estimates):
+        raise _not_timed("the device gives no estimate for one of the launches")
+    return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))])
+
+
+def _time(
+    tier: SpeedTier, loaded: LoadedExercise, device: Device, module: Module, problem: Problem, seed: int
+) -> Timing:
+    plan = make_plan(loaded.exercise, problem)
+    cases = cases_of(loaded.exercise, tier.variant) or loaded.exercise.cases
+    rng = rng_for(seed, loaded.name, "speedup", size_text(problem.size), tier.variant.name)
+    inputs = make_inputs(loaded.exercise, problem, plan, cases[0].patterns[0], rng)
+    try:
+        return time_plan(device, module, plan, inputs)
+    except DeviceError as error:
+        raise Blocked(*of_error(error)) from error
+
+
+def _baseline(tier: SpeedTier, loaded: LoadedExercise, device: Device, size: Size, seed: int) -> Timing:
+    """Cost the baseline, once for all submissions to the same exercise on the same device."""
+    cache = _baselines.setdefault(device, {})
+    key = (str(loaded.folder), loaded.exercise.version, tier.baseline, size, variant_key(tier.variant), seed)
+    if key not in cache:
+        try:
+            build = Builds(loaded.folder / tier.baseline, loaded, device).of(tier.variant)
+            problem = Problem(size, build.tunables, tier.variant)
+            cache[key] = _time(tier, loaded, device, build.module, problem, seed)
+        except Blocked as blocked:
+            raise _unusable(tier.baseline, blocked) from blocked
+    return cache[key]
+
+
+def _unusable(baseline: str, blocked: Blocked) -> Blocked:
+    """The submission does not answer for its baseline."""
+    if blocked.verdict == "not gradable":
+        return blocked
+    cause = blocked.finding
+    what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
+    return Blocked("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
+
+
+def _not_timed(why: str) -> Blocked:
+    return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
+
+
+def _bandwidth_gb_s(loaded: LoadedExercise, problem: Problem, elapsed_ms: float) -> float | None:
+    if loaded.exercise.min_bytes is None:
+        return None
+    with instructors_code("min_bytes"):
+        return float(loaded.exercise.min_bytes(problem)) / (elapsed_ms * 1e-3) / 1e9
