@@ -1,0 +1,297 @@
+"""The pytest nodes: folders are searched for `.cu` files, each of which yields its exercise's checks as items.
+
+Thin on purpose. What a check does is `grading`'s business, how a finding reads is `reports`'; both are imported on
+first use, so that pytest starts as fast with the plugin as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpulab.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.protocol import Device
+    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.checks import Check
+    from pytest_gpulab.grading.expected import Expectations
+    from pytest_gpulab.grading.grade import CheckResult, Finding
+    from pytest_gpulab.grading.grader import Grader
+
+MARKER = "gpulab"
+
+
+@dataclass
+class Workbench:
+    """What grading needs, shared by all nodes of a session.
+
+    Attributes:
+        device, device_reason: None and empty until a device is opened, and for ever under `--collect-only`.
+    """
+
+    settings: Settings
+    catalogue: Catalogue
+    expectations: Expectations
+    device: Device | None = None
+    device_reason: str = ""
+
+    @classmethod
+    def prepare(cls, settings: Settings) -> Workbench:
+        """Look at the instructor's folder and the expected verdicts.
+
+        Raises:
+            SettingsError: a file of expected verdicts is wrong.
+        """
+        from pytest_gpulab.grading.catalogue import Catalogue
+        from pytest_gpulab.grading.expected import ExpectationError, Expectations
+
+        try:
+            expectations = Expectations.load(settings.expected)
+        except ExpectationError as error:
+            raise SettingsError(str(error)) from None
+        return cls(settings, Catalogue(settings.exercises), expectations)
+
+    def check_arguments(self, paths: Iterable[Path]) -> None:
+        """Refuse files that can never be graded; folders are searched, and what is missing pytest says itself.
+
+        Raises:
+            SettingsError: with the file's name.
+        """
+        for path in paths:
+            if path.is_file() and path.suffix != ".cu":
+                raise SettingsError(f"{path} is not a .cu file: with --gpulab nothing else is collected")
+            if path.is_file() and not self.catalogue.is_submission(path):
+                raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
+
+    def open_device(self) -> None:
+        """Open the device that was asked for.
+
+        Raises:
+            SettingsError: it is not there; says what is missing and how to get it.
+        """
+        from pytest_gpulab.devices import open_device
+        from pytest_gpulab.devices.protocol import DeviceUnavailable
+
+        try:
+            self.device, self.device_reason = open_device(self.settings.device)
+        except DeviceUnavailable as error:
+            raise SettingsError(str(error)) from None
+
+    @property
+    def device_line(self) -> str:
+        """What grades, and why that."""
+        if self.device is None:
+            return "no device is opened to collect only"
+        return f"{self.device.info.name}, because {self.device_reason}"
+
+    def close_device(self) -> None:
+        """Give the device back, if one is open."""
+        if self.device is not None:
+            self.device.close()
+            self.device = None
+
+
+WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
+
+
+class CheckFailed(Exception):
+    """A check that did not pass: the student's mistake, which `repr_failure` explains without a traceback."""
+
+    def __init__(self, findings: tuple[Finding, ...], note: str = "") -> None:
+        super().__init__("; ".join(finding.what for finding in findings))
+        self.findings = findings
+        self.note = note
+
+
+class ExpectedFailure(CheckFailed):
+    """A check that failed with the very finding that the instructor expects."""
+
+
+class SubmissionFolder(pytest.Collector):
+    """A folder that is searched for `.cu` files and further folders.
+
+    Not a `pytest.Directory`, whose `conftest.py` pytest would import: what students hand in is data.
+    """
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield what the folder holds, sorted, minus what pytest is told to ignore."""
+        for path in sorted(self.path.iterdir()):
+            asked_for = self.session.isinitpath(path, with_parents=path.is_dir())
+            if not asked_for and self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
+                continue
+            if path.is_dir():
+                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                yield from [folder] if folder is not None else []
+            elif path.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+
+class CudaFile(pytest.File):
+    """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shown: set[Finding] = set()
+        self._grader: Grader | None = None
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield a check each, or one item that says why there are none."""
+        from pytest_gpulab.grading.catalogue import BrokenExercise
+        from pytest_gpulab.grading.checks import checks_of
+
+        catalogue = self.workbench.catalogue
+        name = catalogue.exercise_of(self.path)
+        if name is None:
+            yield UnmappedItem.from_parent(self, name="mapping")
+            return
+        try:
+            exercise = catalogue.load(name)
+        except BrokenExercise as error:
+            yield BrokenItem.from_parent(self, name="exercise", exercise=name, explanation=error.traceback_text)
+            return
+        checks = checks_of(exercise.exercise)
+        yield from self._expectation_mistakes({check.name for check in checks})
+        for position, check in enumerate(checks):
+            yield CheckItem.from_parent(self, name=check.name, exercise=exercise, check=check, position=position)
+
+    def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
+        expectation = self.workbench.expectations.for_path(self.path)
+        unknown = [name for name in expectation.fails if "*" not in name and name not in names] if expectation else []
+        if unknown:
+            explanation = f"expected verdicts name checks that the exercise has not: {', '.join(unknown)}"
+            yield BrokenItem.from_parent(self, name="expected", exercise="", explanation=explanation)
+
+    @property
+    def workbench(self) -> Workbench:
+        """What the session's nodes share."""
+        return self.config.stash[WORKBENCH]
+
+    @property
+    def label(self) -> str:
+        """The file's name in reports: relative to rootdir, as in the ids of its checks."""
+        return str(self.nodeid)
+
+    def grader(self, exercise: LoadedExercise) -> Grader:
+        """Return the grader of this file, made on first use."""
+        from pytest_gpulab.grading.grader import Grader
+
+        if self._grader is None:
+            device = self.workbench.device
+            assert device is not None, "a device is opened before anything runs"
+            self._grader = Grader(exercise, self.path, device, self.workbench.settings.seed, self.label)
+        return self._grader
+
+    def teardown(self) -> None:
+        """Let go of modules and arrays once the last check of the file has run."""
+        self._grader = None
+
+
+class GradingItem(pytest.Item):
+    """Base of all items; findings are shown as text."""
+
+    parent: CudaFile
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_marker(MARKER)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return what pytest calls the item in its headings."""
+        return self.path, 0, str(self.nodeid)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Explain a student's mistake; anything else is a bug and gets its traceback."""
+        from pytest_gpulab.reports.terminal import failure_text
+
+        if not isinstance(excinfo.value, CheckFailed):
+            return super().repr_failure(excinfo, style)
+        text = failure_text(excinfo.value.findings, self.parent.shown)
+        return f"{text}\n{excinfo.value.note}".rstrip()
+
+
+class CheckItem(GradingItem):
+    """One check of one submission."""
+
+    def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.exercise, self.check, self.position = exercise, check, position
+        expectation = self.parent.workbench.expectations.for_path(self.path)
+        self.expected_code = expectation.fails.get(check.name) if expectation else None
+        if self.expected_code:
+            reason = f"the instructor expects {self.expected_code}"
+            self.add_marker(pytest.mark.xfail(raises=ExpectedFailure, strict=True, reason=reason))
+
+    def runtest(self) -> None:
+        """Grade, note the result for the reports, and turn the verdict into an outcome."""
+        from pytest_gpulab.reports.gradebook import result_properties
+
+        grader = self.parent.grader(self.exercise)
+        result = grader.run(self.check)
+        self.user_properties += result_properties(
+            self.parent.label, self.exercise.name, self.position, result, grader.provenance
+        )
+        self._raise_unless_passed(result)
+
+    def _raise_unless_passed(self, result: CheckResult) -> None:
+        from pytest_gpulab.reports.terminal import result_reason
+
+        if result.verdict in ("inconclusive", "not gradable", "not started"):
+            pytest.skip(result_reason(result))
+        if result.verdict in ("failed", "missed") and self.expected_code:
+            if self.expected_code in {finding.code for finding in result.findings}:
+                raise ExpectedFailure(result.findings)
+            raise CheckFailed(result.findings, f"the instructor expects another finding: {self.expected_code}")
+        if result.verdict == "failed":
+            raise CheckFailed(result.findings)
+
+
+class UnmappedItem(GradingItem):
+    """The one item of a `.cu` file that belongs to no exercise: it always fails."""
+
+    def runtest(self) -> None:
+        """Say which exercises there are."""
+        from pytest_gpulab.grading.grade import Finding
+        from pytest_gpulab.reports.gradebook import ungraded_properties
+
+        names = ", ".join(self.parent.workbench.catalogue.names) or "none"
+        finding = Finding(
+            "no-exercise",
+            f"{self.path.name} belongs to no exercise",
+            hint=f"call the file or its folder after an exercise; there are: {names}",
+        )
+        self.user_properties += ungraded_properties(self.parent.label, finding)
+        raise CheckFailed((finding,))
+
+
+class BrokenItem(GradingItem):
+    """The one item of a file that the instructor's own files keep from being graded: an error, not a failure."""
+
+    def __init__(self, *, exercise: str, explanation: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.exercise, self.explanation = exercise, explanation
+
+    def setup(self) -> None:
+        """Show the instructor's traceback; an error in set-up is an error of the test bench to pytest."""
+        from pytest_gpulab.grading.grade import Finding
+        from pytest_gpulab.reports.gradebook import ungraded_properties
+
+        if self.exercise:
+            finding = Finding("broken-exercise", f"the exercise {self.exercise} cannot be loaded; tell your instructor")
+            self.user_properties += ungraded_properties(self.parent.label, finding)
+        pytest.fail(self.explanation, pytrace=False)
+
+    def runtest(self) -> None:
+        """Never reached: `setup` fails."""
+        raise AssertionError
+
+
+def place_skip(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
+    """Return the report of a skipped check with the submission as its place, instead of this module."""
+    if isinstance(item, GradingItem) and report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(item.path), 1, report.longrepr[2])
+    return report

@@ -1,0 +1,192 @@
+"""The pytest hooks, each a line or two that delegates.
+
+pytest imports this module in every session of every project that has the plugin installed, so it imports only the
+standard library and pytest; without `--gpulab` it adds options and a marker and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, SubmissionFolder, Workbench, place_skip
+from pytest_gpulab.settings import Settings, SettingsError
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options and ini keys."""
+    group = parser.getgroup("gpulab", "grading of CUDA kernels")
+    group.addoption(
+        "--gpulab", action="store_true", help="grade .cu files below PATHS; without PATHS your own in exercises/"
+    )
+    group.addoption("--gpulab-device", metavar="DEVICE", help="auto (default), cuda, cuda:N or sim")
+    group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
+    group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
+    group.addoption(
+        "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
+    )
+    parser.addini("gpulab_device", "as --gpulab-device", default="")
+    parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
+    parser.addini("gpulab_seed", "as --gpulab-seed", default="")
+    parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
+    """Keep pytest from configuring itself out of the folders that students hand in."""
+    known = early_config.known_args_namespace
+    given = known.file_or_dir
+    if known.gpulab:
+        _refuse_foreign_configuration(early_config)
+        known.file_or_dir = []  # else pytest imports the conftest.py of every path that is named
+    try:
+        return (yield)
+    finally:
+        known.file_or_dir = given
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and, with the flag, the hooks that grade."""
+    config.addinivalue_line("markers", f"{MARKER}: a check of a CUDA kernel, one of pytest-gpulab's")
+    if config.getoption("gpulab"):
+        with _usage_errors():
+            config.pluginmanager.register(GradingHooks(config), "gpulab-grading")
+
+
+class GradingHooks:
+    """The hooks that are there under `--gpulab` only; one instance a session."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from pytest_gpulab.reports.gradebook import Gradebook
+
+        self.config = config
+        self.gradebook = Gradebook()
+        self.write_errors: list[str] = []
+        worker_input: dict[str, Any] = getattr(config, "workerinput", {})
+        self.is_worker = bool(worker_input)
+        self.settings = Settings.read(
+            config.getoption,
+            config.getini,
+            config.rootpath,
+            config.invocation_params.dir,
+            worker_input.get("gpulab_seed"),
+        )
+        self.bench = config.stash[WORKBENCH] = Workbench.prepare(self.settings)
+        self._choose_paths()
+
+    def _choose_paths(self) -> None:
+        """Without a path grade the student's own copies, whatever `testpaths` says."""
+        given: list[str] = self.config.getoption("file_or_dir")
+        self.bench.check_arguments(self.config.invocation_params.dir / path.split("::")[0] for path in given)
+        if not given:
+            self.config.args = [str(path) for path in self.bench.catalogue.own_copies()]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give pytest-xdist's workers the seed of this process."""
+        node.workerinput["gpulab_seed"] = self.settings.seed
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Open the device; a process that only hands out work merely looks whether it is there."""
+        if self.config.getoption("collectonly"):
+            return
+        with _usage_errors():
+            self.bench.open_device()
+
+    def pytest_report_header(self) -> str:
+        """Say which device grades, why that one, and the seed."""
+        return f"gpulab: {self.bench.device_line}; seed {self.settings.seed}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Collect nothing but `.cu` files: Python tests in a submission would be code of the student's that runs."""
+        return True if collection_path.is_file() and collection_path.suffix != ".cu" else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
+        """Search folders without importing anything from them."""
+        return SubmissionFolder.from_parent(parent, name=path.name, path=path)
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """Take submissions, and neither baselines nor an exercise's other `.cu` files."""
+        is_submission = file_path.suffix == ".cu" and self.bench.catalogue.is_submission(file_path)
+        return CudaFile.from_parent(parent, path=file_path) if is_submission else None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let a skipped check point at the submission."""
+        return place_skip(item, (yield))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the result of a check, whichever process graded it."""
+        if report.when == "call" or report.failed:
+            self.gradebook.add(report.user_properties, is_expected=hasattr(report, "wasxfail"))
+
+    def pytest_report_teststatus(
+        self, report: pytest.TestReport
+    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+        """Give a missed bonus its own category: it is neither a pass nor a failure."""
+        missed = report.when == "call" and report.passed and ("gpulab_verdict", "missed") in report.user_properties
+        return ("bonus missed", "b", ("BONUS MISSED", {"yellow": True})) if missed else None
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the report files, after Ctrl-C too, and give the device back."""
+        self.bench.close_device()
+        if self.is_worker or self.config.getoption("collectonly"):
+            return
+        self.write_errors = self._write_reports(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        if self.write_errors:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _write_reports(self, interrupted: bool) -> list[str]:
+        from pytest_gpulab.reports import jsonfile
+
+        errors = []
+        for report in self.settings.reports:
+            try:
+                jsonfile.write(report.path, self.gradebook, interrupted)
+            except OSError as error:
+                errors.append(f"cannot write the report {report.path}: {error.strerror}")
+        return errors
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the tables, the findings and how to repeat the run."""
+        if self.config.getoption("collectonly"):
+            return
+        from pytest_gpulab.reports.terminal import footnotes, sections
+
+        for title, lines in sections(self.gradebook, self.config.get_verbosity()):
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.line(line)
+        for line in (*footnotes(self.gradebook), f"Repeat this run with --gpulab-seed={self.settings.seed}."):
+            terminalreporter.line(line)
+        for line in self.write_errors:
+            terminalreporter.line(f"ERROR: {line}", red=True)
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _refuse_foreign_configuration(config: pytest.Config) -> None:
+    """A pytest.ini beside a submission would be found before the instructor's: only take one from here or above.
+
+    Raises:
+        pytest.UsageError: pytest picked a file from elsewhere, and nobody named it with `-c`.
+    """
+    found, here = config.inipath, config.invocation_params.dir
+    if found is not None and not config.known_args_namespace.inifilename and found.parent not in (here, *here.parents):
+        raise pytest.UsageError(
+            f"{found} is not taken for configuration, as it may be a student's: "
+            "run from the course's folder, or name the file with -c"
+        )

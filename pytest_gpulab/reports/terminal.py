@@ -1,0 +1,141 @@
+"""What the terminal shows: a table an exercise, then the findings, then what the signs mean.
+
+Everything is made from a `Gradebook`; nothing here prints.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.table import WIDTH, headline_measurement, table_lines
+
+Section = tuple[str, list[str]]
+
+MAX_SIMILAR = 3
+"""Findings of one submission that share a code and are shown in full; `-v` shows all."""
+
+
+def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
+    """Return one check's findings; pytest takes the first line for its short summary.
+
+    Args:
+        findings: at least one.
+        already_shown: what was shown for other checks of the same submission, kept up to date here: a compiler's
+            message that ten checks share is printed once.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{finding.code}: {finding.what}")
+        if finding in already_shown:
+            lines.append("  (as above)")
+        else:
+            already_shown.add(finding)
+            lines += [f"  at {finding.where}"] if finding.where else []
+            lines += _details(finding, indent="  ")
+    return "\n".join(lines)
+
+
+def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
+    """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for long evidence.
+
+    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too.
+    """
+    grades = gradebook.grades
+    for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
+        members = list(group)
+        yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected)
+    lines = list(_all_findings(gradebook, verbosity))
+    if lines and verbosity >= 0:
+        yield "gpulab: findings", lines
+
+
+def footnotes(gradebook: Gradebook) -> Iterator[str]:
+    """Yield what a reader of the tables must know."""
+    measurements = [headline_measurement(grade) for grade in gradebook.grades]
+    if any(measurement is not None and measurement.estimated for measurement in measurements):
+        yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
+    if gradebook.expected:
+        yield "* fails as the instructor's expected verdicts say."
+
+
+def _sizes(grades: Iterable[Grade]) -> str:
+    sizes = {m.size for grade in grades if (m := headline_measurement(grade)) is not None}
+    return f", speed at {', '.join(sorted(sizes))}" if sizes else ""
+
+
+def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
+    for submission, finding in sorted(gradebook.ungraded.items()):
+        yield submission
+        yield from _finding_lines("NOT GRADED", finding, [])
+    for grade in gradebook.grades:
+        lines = list(_submission_findings(grade, gradebook.expected, verbosity))
+        if lines:
+            yield grade.submission
+            yield from lines
+
+
+def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
+    shown: dict[str, int] = {}
+    for (verdict, finding), checks in _grouped(grade, expected).items():
+        shown[finding.code] = shown.get(finding.code, 0) + 1
+        heading = verdict.upper() if verdict == "failed" else verdict
+        if verbosity > 0:
+            yield from _finding_lines(heading, finding, checks)
+        elif verdict in ("missed", "expected") or shown[finding.code] > MAX_SIMILAR:
+            yield from _wrapped(f"{heading} {', '.join(checks)}: {_first_line(finding)}", "  ")
+        else:
+            yield from _finding_lines(heading, finding, _abridged(checks))
+
+
+def _grouped(grade: Grade, expected: set[tuple[str, str]]) -> dict[tuple[str, Finding], list[str]]:
+    """Return the names of the checks that share a verdict and a finding."""
+    groups: dict[tuple[str, Finding], list[str]] = {}
+    for check in grade.checks:
+        verdict = "expected" if (grade.submission, check.name) in expected else check.verdict
+        if check.verdict != "passed":
+            for finding in check.findings:
+                groups.setdefault((verdict, finding), []).append(check.name)
+    return groups
+
+
+def _finding_lines(heading: str, finding: Finding, checks: Sequence[str]) -> Iterator[str]:
+    yield from _wrapped(f"{heading} {', '.join(checks)}: {_first_line(finding)}".replace(" :", ":"), "  ")
+    yield from _details(finding, indent="      ")
+
+
+def _first_line(finding: Finding) -> str:
+    place = f" ({finding.where})" if finding.where else ""
+    return f"{finding.code}: {finding.what}{place}"
+
+
+def _details(finding: Finding, indent: str) -> Iterator[str]:
+    for line in finding.evidence:
+        yield from (indent + part for part in line.splitlines())
+    if finding.hint:
+        yield from _wrapped(f"hint: {finding.hint}", indent)
+
+
+def _abridged(checks: Sequence[str], limit: int = 3) -> list[str]:
+    if len(checks) <= limit + 1:
+        return list(checks)
+    return [*checks[:limit], f"and {len(checks) - limit} more checks"]
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def result_reason(result: CheckResult) -> str:
+    """Return one line for a check that neither passed nor failed."""
+    return ": ".join([result.verdict, *(finding.what for finding in result.findings[:1])])
