@@ -6,7 +6,8 @@
 
 Bonus tiers that are only missed do not fail and are not listed. In a check's name `*` stands for any text, so that
 `"*" = "compile-error"` covers a file that does not compile; the most specific entry counts, and the checks that
-`passes = ["correct[n=1]"]` names are exempt.
+`passes = ["correct[n=1]"]` names are exempt. `later = "race"` marks a file whose mistake only a future check of that kind
+can see: until then its other keys say what the checks of today make of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_KEYS = ("fails", "passes", "points")
+_KEYS = ("fails", "passes", "points", "later")
 
 
 class ExpectationError(Exception):
@@ -56,10 +57,15 @@ def _matches(pattern: str, check: str) -> bool:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What one file must get: the checks that must fail, each with its finding, and the points, where stated."""
+    """What one file must get: the checks that must fail, each with its finding, and the points, where stated.
+
+    Attributes:
+        later: the kind of check that will see the file's mistake one day; empty for all others.
+    """
 
     fails: Mapping[str, str]
     points: float | None = None
+    later: str = ""
 
 
 class Expectations:
@@ -109,10 +115,13 @@ def _expectation(where: str, table: Any) -> Expectation:
         if key not in _KEYS:
             raise ExpectationError(f"{where}: unknown key {key!r}; there are {', '.join(_KEYS)}")
     fails, passes, points = table.get("fails", {}), table.get("passes", []), table.get("points")
+    later = table.get("later", "")
     if not isinstance(fails, dict) or not all(isinstance(code, str) for code in fails.values()):
         raise ExpectationError(f"{where}: `fails` must map a check to the code of its finding")
     if not isinstance(passes, list) or not all(isinstance(check, str) for check in passes):
         raise ExpectationError(f"{where}: `passes` must be a list of checks")
     if points is not None and (isinstance(points, bool) or not isinstance(points, int | float)):
         raise ExpectationError(f"{where}: `points` must be a number")
-    return Expectation(ExpectedFailures(fails, passes), None if points is None else float(points))
+    if not isinstance(later, str):
+        raise ExpectationError(f"{where}: `later` must be the kind of a check")
+    return Expectation(ExpectedFailures(fails, passes), None if points is None else float(points), later)
