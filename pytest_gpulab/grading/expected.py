@@ -6,8 +6,8 @@
 
 Bonus tiers that are only missed do not fail and are not listed. In a check's name `*` stands for any text, so that
 `"*" = "compile-error"` covers a file that does not compile; the most specific entry counts, and the checks that
-`passes = ["correct[n=1]"]` names are exempt. `later = "race"` marks a file whose mistake only a future check of that kind
-can see: until then its other keys say what the checks of today make of it.
+`passes = ["correct[n=1]"]` names are exempt. `later = "race"` marks a file whose mistake only a future check of
+that kind can see: until then its other keys say what the checks of today make of it.
 """
 
 from __future__ import annotations
