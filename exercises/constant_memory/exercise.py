@@ -104,9 +104,11 @@ exercise = Exercise(
         fixed(256, 256, CLASSIC_VECTORS, 8, "random", "alternating"),
     ),
     safe=(SafeCheck("memory", 5), SafeCheck("barrier", 5)),
+    # Measured on an H200: 3.3x with constant memory, 0.2x with a lane-dependent index. Of the 3.3x, 2.7x are had with
+    # a sum in a register and the vectors in global memory.
     speed=(
         SpeedTier(2, 20, size=(4096, 4096, CLASSIC_VECTORS), required=True, simulated_size=(256, 256, CLASSIC_VECTORS)),
-        SpeedTier(3.5, 15, size=(4096, 4096, CLASSIC_VECTORS), simulated_size=(256, 256, CLASSIC_VECTORS)),
+        SpeedTier(3, 15, size=(4096, 4096, CLASSIC_VECTORS), simulated_size=(256, 256, CLASSIC_VECTORS)),
     ),
     min_bytes=lambda problem: 4 * problem.size[0] * problem.size[1],  # every point of the field is written once
 )

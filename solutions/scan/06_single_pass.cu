@@ -19,7 +19,7 @@ constexpr unsigned ROWS = ITEMS_PER_THREAD / 4;   // rows of BLOCK_SIZE float4, 
 constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment is what one warp scans of one row
 static_assert(SEGMENTS <= 32, "one warp scans all segment totals");
 
-enum Status : unsigned { NOTHING = 0, AGGREGATE = 1, PREFIX = 2 };
+enum Status : unsigned long long { NOTHING = 0, AGGREGATE = 1, PREFIX = 2 };
 
 __device__ float4 load4(const float *in, unsigned i, unsigned n)
 {
@@ -57,21 +57,22 @@ __device__ float sum_warp(float value)
     return value;
 }
 
-__device__ void publish(float *values, unsigned *status, unsigned tile, float value, Status meaning)
+__device__ void publish(float *values, unsigned long long *status, unsigned tile, float value, Status meaning)
 {
     *(volatile float *)(values + tile) = value;
     __threadfence();  // nobody sees the flag before the value
-    *(volatile unsigned *)(status + tile) = meaning;
+    *(volatile unsigned long long *)(status + tile) = meaning;
 }
 
 // The sum of all tiles before this one, by one whole warp: its lanes look at the 32 tiles before, then the next 32.
-__device__ float look_back(const unsigned *status, const float *aggregates, const float *prefixes, unsigned tile)
+__device__ float look_back(const unsigned long long *status, const float *aggregates, const float *prefixes,
+                           unsigned tile)
 {
     float before = 0;
     for (int tile_seen = (int)tile - 1 - (int)(threadIdx.x % 32);; tile_seen -= 32) {
-        unsigned state;
+        unsigned long long state;
         do
-            state = tile_seen < 0 ? (unsigned)PREFIX : *(const volatile unsigned *)(status + tile_seen);
+            state = tile_seen < 0 ? PREFIX : *(const volatile unsigned long long *)(status + tile_seen);
         while (__any_sync(ALL_LANES, state == NOTHING));
         __threadfence();
         float value = 0;
@@ -85,7 +86,7 @@ __device__ float look_back(const unsigned *status, const float *aggregates, cons
     }
 }
 
-__global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, unsigned *status,
+__global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, unsigned long long *status,
                                  float *aggregates, float *prefixes, unsigned n)
 {
     __shared__ unsigned my_ticket;

@@ -1,11 +1,12 @@
-// Wrong: each block waits until the one before it has announced its prefix with a 2, but the flag that blocks set is a 1.
+// Wrong: each block waits until the one before it has announced its prefix with a 2, but the flag that blocks set is
+// a 1.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 32)
 GPULAB_TUNABLE(INCLUSIVE, 1)
 GPULAB_TUNABLE(SINGLE_PASS, 1)
 
-__global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, unsigned *status,
+__global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, unsigned long long *status,
                                  float *aggregates, float *prefixes, unsigned n)
 {
     __shared__ unsigned my_ticket;
@@ -23,7 +24,7 @@ __global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, 
     }
     float before = 0;
     if (tile > 0) {
-        while (((volatile unsigned *)status)[tile - 1] != 2) {
+        while (((volatile unsigned long long *)status)[tile - 1] != 2) {
         }
         __threadfence();
         before = ((volatile float *)prefixes)[tile - 1];
@@ -31,7 +32,7 @@ __global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, 
     if (lane == 31) {
         prefixes[tile] = before + sum;
         __threadfence();
-        ((volatile unsigned *)status)[tile] = 1;
+        ((volatile unsigned long long *)status)[tile] = 1;
     }
     if (i < n)
         out[i] = before + sum;
