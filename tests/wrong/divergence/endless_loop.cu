@@ -1,0 +1,22 @@
+// Wrong: the index never moves, so the loop over the elements does not end.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    const unsigned stride = gridDim.x * BLOCK_SIZE;
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    while (i < n) {
+        out[i] = take_path(i % 2, in[i]);
+        i = i % stride;
+    }
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 8, in[i]);
+}

@@ -1,0 +1,12 @@
+// Wrong: `transform8` is missing. The two-way checks do not need it.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 2, in[i]);
+}

@@ -1,0 +1,18 @@
+// Wrong: no thread asks whether its element exists.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 2, in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    out[i] = take_path(i % 8, in[i]);
+}

@@ -1,0 +1,19 @@
+// Wrong: a block of 2048 threads, twice what CUDA allows.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 2048)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 2, in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 8, in[i]);
+}

@@ -1,0 +1,20 @@
+// Wrong: the loop ends earlier for higher threads, so they miss the barriers of the others.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    __shared__ GPULAB_T tile[BLOCK_SIZE];
+    const unsigned tid = threadIdx.x;
+    const unsigned i = blockIdx.x * BLOCK_SIZE + tid;
+
+    tile[tid] = i < n ? in[i] : GPULAB_IDENTITY;
+    __syncthreads();
+    for (unsigned stride = BLOCK_SIZE / 2; tid < stride; stride /= 2) {
+        tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = tile[0];
+}

@@ -1,0 +1,23 @@
+// Wrong: n / BLOCK_SIZE blocks are not all of them, the last and partial one stops here.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    __shared__ GPULAB_T tile[BLOCK_SIZE];
+    const unsigned tid = threadIdx.x;
+    const unsigned blocks = n / BLOCK_SIZE;
+    if (blockIdx.x >= blocks)
+        return;
+
+    tile[tid] = in[blockIdx.x * BLOCK_SIZE + tid];
+    __syncthreads();
+    for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
+        if (tid < stride)
+            tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
+        __syncthreads();
+    }
+    if (tid == 0)
+        out[blockIdx.x] = tile[0];
+}

@@ -1,0 +1,11 @@
+// Wrong: a semicolon is missing.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x
+    if (i < n)
+        out[blockIdx.x] = in[i];
+}
