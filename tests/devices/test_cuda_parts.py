@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.cuda.cubin import read_names
-from pytest_gpulab.devices.cuda.device import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.memory import _GUARD, GUARD_BYTES, describe_damage
+from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;

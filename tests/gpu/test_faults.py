@@ -28,6 +28,7 @@ device.close()
 """
 
 FAULTS = {
+    "*(int *)16 = 1;": "out-of-bounds|k: a thread accessed memory that belongs to no array",
     "x[1 << 30] = 1;": "out-of-bounds|k: a thread accessed memory that belongs to no array",
     "*(int *)((char *)x + 2) = 1;": "misaligned|k: a thread accessed memory at an address that its type does not allow",
     "assert(threadIdx.x < 16);": "assert|k: an assert() in the kernel failed",
@@ -49,6 +50,7 @@ def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
     what = fault.partition("|")[2]
     assert unusable == f"the GPU cannot be used any more in this process, because of an earlier launch: {what}"
     assert ended.returncode == 0, ended.stderr
+    assert "PyCUDA" not in ended.stderr
 
 
 def test_a_kernel_that_ends_leaves_the_device_usable():

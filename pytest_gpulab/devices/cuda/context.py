@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words
@@ -26,6 +28,8 @@ class PrimaryContext:
     def __init__(self, driver: ModuleType, ordinal: int, launch_limit_s: float) -> None:
         self.driver = driver
         self._launch_limit_s = launch_limit_s
+        self.users: WeakSet[Any] = WeakSet()
+        """The arrays and modules that live in this context."""
         self.gpu = driver.Device(ordinal)
         self._context: Any = self.gpu.retain_primary_context()
         self._unusable = ""
@@ -75,6 +79,10 @@ class PrimaryContext:
 
     def _broken_by(self, fault: KernelFault) -> KernelFault:
         self._unusable = f"the GPU cannot be used any more in this process, because of an earlier launch: {fault}"
+        # Giving memory back would wait for ever behind a kernel that never ends, even at interpreter exit. One
+        # reference too many keeps Python from trying; the end of the process frees the GPU.
+        for holder in (self, *self.users):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
         return fault
 
     def close(self) -> None:

@@ -1,9 +1,8 @@
-"""Finding PyCUDA, the driver, a GPU and nvcc, and saying exactly which of them is missing."""
+"""Finding PyCUDA, the driver and a GPU, and saying exactly which of them is missing."""
 
 from __future__ import annotations
 
 import importlib
-import shutil
 from types import ModuleType
 
 from ..protocol import DeviceUnavailable
@@ -43,21 +42,6 @@ def _unloadable(error: ImportError) -> str:
             "install the driver for your GPU"
         )
     return f"PyCUDA is installed but cannot be loaded: {error}"
-
-
-def find_nvcc() -> str:
-    """Return the path of NVIDIA's compiler.
-
-    Raises:
-        DeviceUnavailable: it is not on the PATH.
-    """
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        raise DeviceUnavailable(
-            "nvcc was not found on the PATH; install the CUDA toolkit, or add its bin folder "
-            "(often /usr/local/cuda/bin) to PATH"
-        )
-    return nvcc
 
 
 def driver_words(error: Exception) -> str:

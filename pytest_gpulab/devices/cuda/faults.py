@@ -8,7 +8,7 @@ from ..protocol import KernelFault
 _FAULTS = (
     ("illegal memory access", "out-of-bounds", "a thread accessed memory that belongs to no array"),
     ("misaligned address", "misaligned", "a thread accessed memory at an address that its type does not allow"),
-    ("not supported on global/shared", "out-of-bounds", "a thread used an address in the wrong kind of memory"),
+    ("not supported on global/shared", "out-of-bounds", "a thread accessed memory that belongs to no array"),
     ("device-side assert", "assert", "an assert() in the kernel failed (its message was printed by the driver)"),
     ("launch timed out", "endless-loop", "the driver stopped the kernel because it ran too long"),
     ("illegal instruction", "trap", "the kernel stopped itself with __trap()"),

@@ -29,6 +29,7 @@ class CudaMemory:
             except driver.MemoryError as error:
                 words = driver_words(error)
                 raise DeviceUnavailable(f"the GPU has no room for {self.nbytes:,} bytes more: {words}") from None
+            context.users.add(self)
             self.address = int(self._allocation) + GUARD_BYTES
             for zone in self._zones():
                 driver.memcpy_htod(zone, _GUARD)
@@ -81,11 +82,11 @@ class CudaMemory:
         return describe_damage(before, after, self._dtype.itemsize, self.nbytes)
 
     def free(self) -> None:
-        """Give the memory back. In a broken context there is nothing to give back: the process must end."""
+        """Give the memory back; in a broken context only the end of the process can."""
         if self._allocation is not None and self._context.usable:
             with self._context.current():
                 self._allocation.free()
-        self._allocation = None
+            self._allocation = None
 
     def _zones(self) -> tuple[int, int]:
         return self.address - GUARD_BYTES, self.address + self.nbytes

@@ -38,6 +38,7 @@ class CudaModule:
         with context.current():
             self._module = context.driver.module_from_buffer(cubin)
             self._inspected = InspectedModule(cubin)
+        context.users.add(self)
 
     @property
     def log(self) -> str:

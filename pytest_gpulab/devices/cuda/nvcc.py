@@ -1,0 +1,98 @@
+"""Compiling a submission with nvcc, through PyCUDA, so that its messages speak of the student's file."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..protocol import CompileError, DeviceUnavailable
+
+_INCLUDE_DIR = Path(__file__).parents[2] / "include"
+_OPTIONS = ("-std=c++17", "--generate-line-info")
+
+
+class Nvcc:
+    """NVIDIA's compiler.
+
+    Raises:
+        DeviceUnavailable: it is not on the PATH.
+    """
+
+    def __init__(self) -> None:
+        path = shutil.which("nvcc")
+        if path is None:
+            raise DeviceUnavailable(
+                "nvcc was not found on the PATH; install the CUDA toolkit, or add its bin folder "
+                "(often /usr/local/cuda/bin) to PATH"
+            )
+        self._path = path
+
+    @property
+    def version(self) -> str:
+        """Such as `nvcc 13.0.88`."""
+        from pycuda.compiler import get_nvcc_version
+
+        found = re.search(r"\bV(\d+(?:\.\d+)+)", get_nvcc_version(self._path))
+        return f"nvcc {found.group(1)}" if found else "nvcc (unknown version)"
+
+    def cubin(
+        self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
+    ) -> tuple[bytes, str]:
+        """Return the machine code for one architecture (`sm_90`), and the warnings.
+
+        Raises:
+            CompileError: with nvcc's own message, which names `filename`.
+        """
+        with TemporaryDirectory(prefix="gpulab-") as folder, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for name, text in headers.items():
+                (Path(folder) / name).write_text(text)
+            cubin = self._compile(with_prelude(source, filename, defines), filename, architecture, folder)
+        return cubin, diagnostics(*(str(warning.message).partition(":\n")[2] for warning in caught))
+
+    def _compile(self, source: str, filename: str, architecture: str, headers_dir: str) -> bytes:
+        from pycuda import compiler, driver
+
+        try:
+            cubin: bytes = compiler.compile(
+                source,
+                nvcc=self._path,
+                options=list(_OPTIONS),
+                no_extern_c=True,
+                arch=architecture,
+                cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
+                include_dirs=[str(_INCLUDE_DIR), headers_dir],
+            )
+        except driver.CompileError as error:
+            _remove_leftovers(error.msg)
+            message = diagnostics(error.stdout, error.stderr)
+            # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
+            raise CompileError(message.replace('"kernel.cu"', f'"{filename}"')) from None
+        return cubin
+
+
+def with_prelude(source: str, filename: str, defines: Mapping[str, str]) -> str:
+    """Return the source behind its macro definitions, with diagnostics that name the student's file.
+
+    Definitions in the text, unlike those on a command line, pass through no shell whatever they contain.
+    """
+    lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
+    quoted = filename.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(lines) + f'#line 1 "{quoted}"\n' + source
+
+
+def diagnostics(*outputs: str | bytes | None) -> str:
+    """Join what the compiler said; PyCUDA hands it over as text, bytes or None, depending on what failed."""
+    texts = [output.decode("utf-8", "replace") if isinstance(output, bytes) else output or "" for output in outputs]
+    return "\n".join(text.strip() for text in texts if text.strip())
+
+
+def _remove_leftovers(message: str) -> None:
+    """Remove the folder that PyCUDA leaves behind when nvcc fails."""
+    found = re.search(r"nvcc compilation of (.+) failed", message)
+    if found:
+        shutil.rmtree(Path(found.group(1)).parent, ignore_errors=True)
