@@ -1,0 +1,136 @@
+"""Every solution earns its stated points, every known-wrong kernel gets its stated verdict, all through the plugin.
+
+One pytest process grades all solutions, one all wrong kernels, one the naive baselines handed in as submissions.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpulab.grading.expected import Expectation, Expectations
+
+ROOT = Path(__file__).resolve().parent.parent
+EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/exercise.py"))
+SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
+WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
+EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
+SEED = 20
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What one pytest process said: its exit code, its output, and a grade for each submission's path."""
+
+    exit_code: int
+    output: str
+    grades: dict[Path, dict[str, Any]]
+
+
+def grade(folder: Path, scratch: Path) -> Graded:
+    report = scratch / "grades.json"
+    options = ["--gpulab", "--gpulab-device=sim", f"--gpulab-seed={SEED}", f"--gpulab-report=json:{report}"]
+    command = [sys.executable, "-m", "pytest", *options, "-q", "-p", "no:cacheprovider", str(folder)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    output = run.stdout + run.stderr
+    assert report.is_file(), output
+    grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
+    return Graded(run.returncode, output, {(ROOT / grade["submission"]).resolve(): grade for grade in grades})
+
+
+@pytest.fixture(scope="module")
+def solutions(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    return grade(ROOT / "solutions", tmp_path_factory.mktemp("solutions"))
+
+
+@pytest.fixture(scope="module")
+def wrong_kernels(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+    return grade(ROOT / "tests" / "wrong", tmp_path_factory.mktemp("wrong"))
+
+
+@pytest.fixture(scope="module")
+def naive_kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Graded, Path]:
+    scratch = tmp_path_factory.mktemp("naive")
+    submissions = scratch / "submissions"
+    for name in EXERCISES:
+        (submissions / name).mkdir(parents=True)
+        shutil.copy(ROOT / "exercises" / name / "naive.cu", submissions / name)
+    return grade(submissions, scratch), submissions
+
+
+def expectation_of(path: Path) -> Expectation:
+    expectation = EXPECTED.for_path(path)
+    assert expectation is not None, f"{path} is in no expected.toml"
+    return expectation
+
+
+def problems(grade: dict[str, Any]) -> Iterator[str]:
+    """Everything that did not pass, for a failed test to show."""
+    for check in grade["checks"]:
+        for finding in check["findings"]:
+            yield f"{check['name']}: {check['verdict']}: {finding['code']}: {finding['what']} {finding['where']}"
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
+    assert solutions.exit_code == 0, solutions.output
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=named)
+def test_a_solution_earns_its_stated_points(solutions: Graded, path: Path) -> None:
+    grade = solutions.grades[path]
+    assert grade["points"] == expectation_of(path).points, "\n".join(problems(grade))
+    assert grade["max_points"] == 100
+
+
+@pytest.mark.parametrize("path", WRONG, ids=named)
+def test_a_wrong_kernel_gets_its_stated_verdict(wrong_kernels: Graded, path: Path) -> None:
+    grade, expectation = wrong_kernels.grades[path], expectation_of(path)
+    if expectation.later:
+        pytest.skip(f"only a {expectation.later} check can see through this one")
+    checks = {check["name"]: check for check in grade["checks"]}
+    for name, code in expectation.fails.items():
+        assert checks[name]["verdict"] == "failed", "\n".join(problems(grade))
+        assert code in [finding["code"] for finding in checks[name]["findings"]], "\n".join(problems(grade))
+    assert grade["points"] < 100
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_naive_kernel_earns_all_correctness_points_and_no_speed_points(
+    naive_kernels: tuple[Graded, Path], name: str
+) -> None:
+    graded, submissions = naive_kernels
+    grade = graded.grades[submissions / name / "naive.cu"]
+    for check in grade["checks"]:
+        earned_all = check["points"] == check["max_points"] and check["verdict"] == "passed"
+        assert not earned_all if check["kind"] == "speedup" else earned_all, "\n".join(problems(grade))
+
+
+def test_the_corpus_of_wrong_kernels_is_large_enough() -> None:
+    assert len(WRONG) >= 32
+    for name in EXERCISES:
+        assert len([path for path in WRONG if path.parent.name == name]) >= 6, name
+
+
+@pytest.mark.parametrize("path", WRONG, ids=named)
+def test_a_wrong_kernel_says_what_is_wrong_and_what_must_fail(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("// Wrong: ")
+    assert expectation_of(path).fails
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=named)
+def test_a_solution_says_what_it_teaches_and_what_it_earns(path: Path) -> None:
+    comment = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("//")]
+    assert any("teaches" in line for line in comment)
+    assert expectation_of(path).points is not None
