@@ -1,0 +1,87 @@
+"""Deterministic inputs for the truth kernels: edge values crossed with each other, then noise.
+
+The noise is SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014) over the
+index, written out here because NumPy's generators may change their streams between versions and the record would
+then no longer belong to its inputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+INTEGER_EDGES = (0, 1, -1, 2, -2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 100, 255, 0x7F80, -0x1234, 1 << 12, 0x1F0F0F0F)
+FLOAT_EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, 1 / 3, 0.1, 1e-3, 8388607.5, 16777217.0,
+               2147483647.0, -2147483648.0, 4294967296.0, 9.3e18, -1e10)  # fmt: skip
+
+
+def noise(count: int, salt: int) -> Array:
+    """Return `count` uint64 of SplitMix64, another sequence for each salt."""
+    with np.errstate(over="ignore"):
+        z = (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(salt << 20)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def fractions(count: int, salt: int) -> Array:
+    """Return float64 noise in [0, 1)."""
+    return (noise(count, salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def operands(dtype: npt.DTypeLike, count: int, arity: int = 2) -> tuple[Array, ...]:
+    """Return `arity` arrays: every pair of edges for the first two, then noise.
+
+    A third operand walks through the edges at a stride of its own.
+    """
+    kind = np.dtype(dtype)
+    edges = _float_edges(kind) if kind.kind == "f" else _integer_edges(kind)
+    index = np.arange(count)
+    result = []
+    for position, picked in enumerate((index // len(edges), index, index * 7 + index // len(edges) + 3)[:arity]):
+        values = _noise_of(kind, count, position + 1)
+        crossed = min(count, len(edges) ** 2)
+        values[:crossed] = edges[picked[:crossed] % len(edges)]
+        result.append(values)
+    return tuple(result)
+
+
+def _integer_edges(kind: np.dtype[Any]) -> Array:
+    top = 1 << (8 * kind.itemsize - 1)
+    values = (*INTEGER_EDGES, top, top - 1, top + 1, top >> 1, top | 0x15)
+    wrapped = np.array([value & (2 * top - 1) for value in values], dtype=f"u{kind.itemsize}")
+    return np.unique(wrapped).view(kind)
+
+
+def _float_edges(kind: np.dtype[Any]) -> Array:
+    info = np.finfo(kind)
+    limits = (info.tiny, info.smallest_subnormal, info.tiny * 0.75, -info.tiny / 2, info.max, -info.max)
+    special = (np.inf, -np.inf, np.nan, 1 + info.eps, 1 - info.epsneg, 1 / info.tiny)
+    return np.array((*FLOAT_EDGES, *limits, *special), dtype=kind)
+
+
+def _noise_of(kind: np.dtype[Any], count: int, salt: int) -> Array:
+    bits = noise(count, salt)
+    if kind.kind != "f":
+        return np.ascontiguousarray((bits >> np.uint64(3)).astype(f"u{kind.itemsize}")).view(kind)
+    patterns = (bits >> np.uint64(64 - 8 * kind.itemsize)).astype(f"u{kind.itemsize}").view(kind)
+    near_one = ((fractions(count, salt + 50) - 0.5) * 8).astype(kind)
+    return np.where(np.arange(count) % 2 == 0, patterns, near_one)
+
+
+def arguments(dtype: npt.DTypeLike, count: int, salt: int) -> Array:
+    """Return arguments for math functions: edges, [-8, 8], [-1, 1], integers, multiples of pi / 2, all magnitudes."""
+    kind = np.dtype(dtype)
+    edges = _float_edges(kind)
+    sign = np.where(noise(count, salt + 1) & np.uint64(1), 1.0, -1.0)
+    unit = fractions(count, salt)
+    exponent = 37 if kind.itemsize == 4 else 300
+    powers = 10 ** ((unit * 2 - 1) * exponent), 10 ** (unit * 6 - 3)
+    ranges = (unit * 8, unit, np.floor(unit * 40), np.floor(unit * 100) * (np.pi / 2), *powers)
+    values = (np.choose(np.arange(count) % len(ranges), ranges) * sign).astype(kind)
+    values[: len(edges)] = np.roll(edges, salt)
+    return values
