@@ -48,7 +48,8 @@ def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Arra
     wide = np.result_type(np.float64, expected.dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(actual.astype(wide) - expected.astype(wide))
-        return ~(equal | (error <= tolerance))
+        wrong: Array = ~(equal | (error <= tolerance))
+    return wrong
 
 
 def _share(mask: Array) -> str:
@@ -116,7 +117,7 @@ def _region(mask: Array) -> str:
     if (np.diff(at) != step).any():
         return ""
     if step > 1:
-        return f"these are every {step}th element, from index {first} on" if at.size > 2 else ""
+        return f"these lie {step} elements apart, from index {first} on" if at.size > 2 else ""
     if last == flat.size - 1:
         return f"these are the last {at.size} elements, from index {first} on"
     if first == 0:

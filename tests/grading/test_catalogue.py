@@ -1,0 +1,133 @@
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+from doubling import EXERCISE
+
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+from pytest_gpulab.grading.checks import checks_of
+
+GOOD = "from doubling import EXERCISE as exercise\n"
+
+
+def folder(tmp_path: Path, **sources: str) -> Path:
+    for name, source in sources.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "exercise.py").write_text(source)
+    return tmp_path
+
+
+def test_names_are_the_folders_with_an_exercise_sorted(tmp_path: Path) -> None:
+    folder(tmp_path, scan=GOOD, reduction=GOOD)
+    (tmp_path / "notes").mkdir()
+    assert Catalogue(tmp_path).names == ("reduction", "scan")
+    assert Catalogue(tmp_path / "missing").names == ()
+
+
+def test_an_exercise_is_loaded_once(tmp_path: Path) -> None:
+    source = "import sys\nsys.loads = getattr(sys, 'loads', 0) + 1\n" + GOOD
+    catalogue = Catalogue(folder(tmp_path, one=source))
+    try:
+        assert catalogue.load("one") is catalogue.load("one")
+        assert sys.loads == 1  # type: ignore[attr-defined]
+    finally:
+        del sys.loads  # type: ignore[attr-defined]
+    assert catalogue.load("one").exercise == EXERCISE
+    assert (catalogue.load("one").name, catalogue.load("one").folder) == ("one", tmp_path / "one")
+
+
+def test_an_unknown_name_is_a_key_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="two"):
+        Catalogue(folder(tmp_path, one=GOOD)).load("two")
+
+
+def test_a_broken_exercise_shows_the_instructors_traceback_and_the_others_still_load(tmp_path: Path) -> None:
+    catalogue = Catalogue(folder(tmp_path, broken="def f():\n    return 1 / 0\n\nf()\n", good=GOOD))
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(BrokenExercise) as caught:
+            catalogue.load("broken")
+    text = caught.value.traceback_text
+    assert caught.value.name == "broken"
+    assert "line 4, in <module>" in text and "line 2, in f" in text and text.endswith("division by zero\n")
+    assert "importlib" not in text and "catalogue.py" not in text
+    assert catalogue.load("good").exercise == EXERCISE
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("exercise = (\n", "SyntaxError"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+        ("x = 1\n", "the name `exercise` must be bound to an Exercise, but it holds nothing"),
+        ("exercise = {}\n", "the name `exercise` must be bound to an Exercise, but it holds a dict"),
+        (
+            "from dataclasses import replace\nfrom doubling import EXERCISE\nexercise = replace(EXERCISE, safe=())\n",
+            "ExerciseError: the checks' points add up to 90, not 100",
+        ),
+    ],
+)
+def test_what_an_instructor_can_get_wrong(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(BrokenExercise, match="exercise 'bad' cannot be loaded") as caught:
+        Catalogue(folder(tmp_path, bad=source)).load("bad")
+    assert said in caught.value.traceback_text
+    assert "exercise.py" in caught.value.traceback_text
+
+
+def test_exercises_import_their_neighbours_and_leave_no_trace(tmp_path: Path) -> None:
+    source = (
+        "from __future__ import annotations\nimport dataclasses, sys\n"
+        "import gpulab_test_sizes\nfrom doubling import EXERCISE\n"
+        "sys.path.append('/nowhere')\n"
+        "@dataclasses.dataclass\nclass Sizes:\n    n: int\n"
+        "exercise = dataclasses.replace(EXERCISE, title=str(Sizes(gpulab_test_sizes.n)))\n"
+    )
+    folder(tmp_path, one=source, two=source)
+    (tmp_path / "one" / "gpulab_test_sizes.py").write_text("n = 1\n")
+    (tmp_path / "two" / "gpulab_test_sizes.py").write_text("n = 22\n")
+    path_before = sys.path[:]
+    catalogue = Catalogue(tmp_path)
+    assert [catalogue.load(name).exercise.title for name in catalogue.names] == ["Sizes(n=1)", "Sizes(n=22)"]
+    assert sys.path == path_before
+    assert "gpulab_test_sizes" not in sys.modules
+
+
+def test_a_file_belongs_to_the_exercise_of_its_stem_else_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "exercises").mkdir()
+    catalogue = Catalogue(folder(tmp_path / "exercises", scan=GOOD, reduction=GOOD))
+    assert catalogue.exercise_of(tmp_path / "student42" / "scan.cu") == "scan"
+    assert catalogue.exercise_of(tmp_path / "reduction" / "scan.cu") == "scan"
+    assert catalogue.exercise_of(tmp_path / "reduction" / "01_first.cu") == "reduction"
+    assert catalogue.exercise_of(tmp_path / "student42" / "sort.cu") is None
+
+
+def test_only_the_students_copy_in_an_exercises_folder_is_a_submission(tmp_path: Path) -> None:
+    exercises = tmp_path / "exercises"
+    exercises.mkdir()
+    catalogue = Catalogue(folder(exercises, scan=GOOD, reduction=GOOD))
+    (exercises / "scan" / "scan.cu").write_text("mine")
+    assert catalogue.is_submission(exercises / "scan" / "scan.cu")
+    assert not catalogue.is_submission(exercises / "scan" / "naive.cu")
+    assert not catalogue.is_submission(exercises / "scan" / "old" / "scan.cu")
+    assert catalogue.is_submission(exercises / "elsewhere" / "scan.cu")
+    assert catalogue.is_submission(tmp_path / "solutions" / "scan" / "naive.cu")
+    assert catalogue.own_copies() == (exercises / "scan" / "scan.cu",)
+
+
+def test_the_checks_of_an_exercise() -> None:
+    checks = checks_of(EXERCISE)
+    assert [check.name for check in checks] == [
+        "compile",
+        "correct[n=4]",
+        "correct[n=70]",
+        "safe[memory]",
+        "safe[barrier]",
+        "speedup[1.5x]",
+        "speedup[3x]",
+    ]
+    assert [check.kind for check in checks] == ["compile", *["correct"] * 2, *["safe"] * 2, *["speedup"] * 2]
+    assert [check.required for check in checks] == [True, True, True, True, True, True, False]
+    assert sum(check.max_points for check in checks) == 100
+    assert all(type(check.max_points) is float for check in checks)
+    assert [check.subject for check in checks] == [None, *EXERCISE.cases, *EXERCISE.safe, *EXERCISE.speed]
+    assert checks_of(dataclasses.replace(EXERCISE, speed=(), compile_points=40))[0].max_points == 40

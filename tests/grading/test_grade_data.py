@@ -1,0 +1,67 @@
+import json
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
+
+FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.")
+MEASUREMENT = Measurement("2^20", np.float64(1.5), 3.0, 2.0, 2.5, True, occupancy=0.5, registers=np.int32(40))  # type: ignore[arg-type]
+PROVENANCE = Provenance("GPU", "cuda", "sm_90", "nvcc", 7, "1", "0.1", "abc", MappingProxyType({"driver": "580"}))
+
+
+def check(**changes: Any) -> CheckResult:
+    fields: dict[str, Any] = {
+        "name": "speedup[2x]",
+        "kind": "speedup",
+        "verdict": "missed",
+        "points": 0.0,
+        "max_points": 10.0,
+        "findings": (FINDING,),
+        "measurement": MEASUREMENT,
+        "required": False,
+        "printed": "hello\n",
+    }
+    return CheckResult(**fields | changes)
+
+
+def grade(*checks: CheckResult) -> Grade:
+    return Grade("a.cu", "scan", checks, PROVENANCE)
+
+
+def builtins_only(value: Any) -> bool:
+    if type(value) is dict:
+        return all(type(key) is str and builtins_only(item) for key, item in value.items())
+    return all(map(builtins_only, value)) if type(value) is list else type(value) in (str, int, float, bool, type(None))
+
+
+def test_results_and_grades_survive_a_journey_through_json() -> None:
+    for result in (check(), check(findings=(), measurement=None)):
+        assert CheckResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+    whole = grade(check(), check(name="compile", kind="compile"))
+    rebuilt = Grade.from_dict(json.loads(json.dumps(whole.to_dict())))
+    assert rebuilt == whole
+    assert rebuilt.to_dict() == whole.to_dict()
+
+
+def test_plain_data_holds_no_numpy_scalar_no_tuple_and_no_proxy() -> None:
+    data = grade(check(points=np.float32(2.5))).to_dict()
+    assert builtins_only(data)
+    assert data["checks"][0]["measurement"]["registers"] == 40
+    assert data["checks"][0]["findings"][0]["evidence"] == ["first", "second"]
+    assert (data["schema_version"], data["points"], data["max_points"]) == (1, 2.5, 10.0)
+
+
+def test_a_newer_minor_form_may_have_further_keys_but_another_version_is_refused() -> None:
+    data = grade(check()).to_dict()
+    data["checks"][0]["invented"] = data["checks"][0]["findings"][0]["invented"] = data["provenance"]["invented"] = 1
+    assert Grade.from_dict(data) == grade(check())
+    with pytest.raises(ValueError, match="grade of schema version 2; this is version 1"):
+        Grade.from_dict(data | {"schema_version": 2})
+
+
+def test_what_the_machine_cannot_grade_costs_no_point() -> None:
+    whole = grade(check(verdict="passed", points=10.0), check(verdict="not gradable"), check(verdict="failed"))
+    assert (whole.points, whole.max_points) == (10.0, 20.0)
