@@ -9,7 +9,8 @@ GPULAB_TODO(transform8)
 // Threads a block: 32, 64, 128, 256, 512 or 1024.
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
 
-// Launched with ceil(n / BLOCK_SIZE) blocks of BLOCK_SIZE threads. out[i] = path0(in[i]) where i is even, else path1(in[i]).
+// Launched with ceil(n / BLOCK_SIZE) blocks of BLOCK_SIZE threads. out[i] = path0(in[i]) where i is even, else
+// path1(in[i]).
 __global__ void transform2(const float *in, float *out, unsigned n)
 {
 }

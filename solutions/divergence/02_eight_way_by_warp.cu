@@ -1,7 +1,8 @@
 // Step 2: the same for eight paths.
 //
-// Eight warps share 256 elements, one path each. The lanes of a warp now read every eighth element, so a warp touches
-// eight times as many sectors as before. It does not matter here: 64 rounds of arithmetic cost far more than a load.
+// It teaches to weigh one cost against another. Eight warps share 256 elements, one path each; the lanes of a warp
+// now read every eighth element, so a warp touches eight times as many sectors as before. It does not matter here: 64
+// rounds of arithmetic cost far more than a load.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

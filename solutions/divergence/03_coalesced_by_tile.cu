@@ -1,9 +1,10 @@
 // Step 3: coalesced loads and stores too, by way of shared memory.
 //
 // The block copies its elements into a tile in order (neighbouring lanes, neighbouring words), each warp works on the
-// elements of its path, and the tile goes back in order. Reading every eighth word of the tile would put eight lanes in
-// one bank; a word of padding after each 32 spreads them out. With this much arithmetic an element it gains little: find out
-// what limits a kernel before you improve it.
+// elements of its path, and the tile goes back in order. Reading every eighth word of the tile would put eight lanes
+// in one bank; a word of padding after each 32 spreads them out. With this much arithmetic an element it gains
+// nothing, and the barriers make it a little slower on a large GPU. That is what it teaches: find out what limits a
+// kernel before you improve it.
 #include <gpulab.cuh>
 #include "paths.cuh"
 

@@ -1,7 +1,8 @@
 // Step 2: the same pairs, but the working threads stand side by side.
 //
-// Thread t takes pair number t instead of element t, so the first threads work and the rest rest: whole warps are
-// idle and cost nothing, where step 1 kept each warp half awake. The memory traffic is the same as before.
+// Thread t takes pair number t instead of element t, so the first threads work and the rest rest. It teaches that
+// warps which are idle as a whole cost nothing, where step 1 kept each warp half awake. The memory traffic is the
+// same.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

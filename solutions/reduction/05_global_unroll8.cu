@@ -1,8 +1,8 @@
 // Step 5: eight elements a thread, and a last warp that finishes without block barriers.
 //
-// Eight loads in flight a thread come close to what the memory can deliver. Once 32 values or fewer are left a single
-// warp works alone and __syncwarp() is enough. It is not superfluous: since Volta the threads of a warp may run apart,
-// so without it a lane could read a value before its neighbour wrote it. Reading and writing are separate steps.
+// It teaches two things. Eight loads in flight a thread come close to what the memory can deliver. And once 32 values
+// are left a single warp works alone and __syncwarp() is enough, but not superfluous: since Volta the threads of a
+// warp may run apart, so without it a lane could read a value before its neighbour wrote it.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

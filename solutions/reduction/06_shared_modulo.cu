@@ -1,8 +1,9 @@
 // Step 6: one copy to shared memory, then the tree there.
 //
-// Global memory is read once and written once a block; all rounds of the tree run on chip. Elements past the end become
-// the identity of the operation, so that the tree needs no further guards. The working threads are again those whose
-// index divides by 2 * stride, as in step 1: this is the baseline that the others are measured against.
+// It teaches the pattern of most block algorithms: global memory is read once and written once, all rounds in between
+// run on chip. Elements past the end become the identity of the operation, so that the tree needs no further guards.
+// The working threads are again those whose index divides by 2 * stride, as in step 1, and a modulo by a number that
+// the compiler does not know is slow: this is the baseline that the others are measured against.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -11,11 +12,11 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 {
     __shared__ GPULAB_T tile[BLOCK_SIZE];
     const unsigned tid = threadIdx.x;
-    const unsigned i = blockIdx.x * BLOCK_SIZE + tid;
+    const unsigned i = blockIdx.x * blockDim.x + tid;
 
     tile[tid] = i < n ? in[i] : GPULAB_IDENTITY;
     __syncthreads();
-    for (unsigned stride = 1; stride < BLOCK_SIZE; stride *= 2) {
+    for (unsigned stride = 1; stride < blockDim.x; stride *= 2) {
         if (tid % (2 * stride) == 0)
             tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
         __syncthreads();

@@ -1,7 +1,7 @@
 // Step 8: sequential addressing.
 //
-// Working threads side by side and values side by side: neighbouring lanes read neighbouring words, each in a bank of
-// its own.
+// It teaches the cure for both costs: working threads side by side and values side by side, so that neighbouring
+// lanes read neighbouring words, each in a bank of its own.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
@@ -10,11 +10,11 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 {
     __shared__ GPULAB_T tile[BLOCK_SIZE];
     const unsigned tid = threadIdx.x;
-    const unsigned i = blockIdx.x * BLOCK_SIZE + tid;
+    const unsigned i = blockIdx.x * blockDim.x + tid;
 
     tile[tid] = i < n ? in[i] : GPULAB_IDENTITY;
     __syncthreads();
-    for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
+    for (unsigned stride = blockDim.x / 2; stride > 0; stride /= 2) {
         if (tid < stride)
             tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
         __syncthreads();

@@ -1,7 +1,8 @@
 // Step 10: eight elements a thread in registers, then warp shuffles.
 //
-// A shuffle hands a register to another lane of the warp: no shared memory and no barrier for five of the rounds. Shared
-// memory only carries one value a warp to the first warp, across the one barrier that is left.
+// It teaches the shuffle, which hands a register to another lane of the warp: no shared memory and no barrier for
+// five of the rounds. Shared memory only carries one value a warp to the first warp, across the one barrier that is
+// left.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)

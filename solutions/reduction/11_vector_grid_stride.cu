@@ -1,7 +1,8 @@
 // Step 11: vector loads in a grid-stride loop.
 //
-// One 16-byte load brings four elements: a quarter of the load instructions. A capped number of blocks walks over the
-// whole input, so that the tree at the end is paid once for many elements, and the second launch is tiny.
+// It teaches to do more with fewer instructions: one 16-byte load brings four elements. A capped number of blocks
+// walks over the whole input, so that the tree at the end is paid once for many elements, and the second launch is
+// tiny.
 //
 // A vector load must be aligned to its size. The array is, so whole groups of four are too; the up to three elements
 // after the last whole group are loaded one by one.
