@@ -141,6 +141,15 @@ def test_a_call_that_does_not_fit_the_kernel_is_refused(device, module):
     module.launch("small_blocks", (1,), (64,), (x,))  # and the device still works
 
 
+def test_scalars_of_every_size_are_passed_by_value(device):
+    source = "__global__ void k(double *out, bool a, signed char b, short c, int d, long long e, float f, double g)"
+    module = device.compile(source + "{ out[0] = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g; }")
+    out = device.empty(1, np.float64)
+    scalars = [np.bool_(1), np.int8(-2), np.int16(3), np.int32(4), np.int64(1 << 40), np.float32(0.5), np.float64(0.25)]
+    module.launch("k", (1,), (1,), (out, *scalars))
+    assert out.get().tolist() == [1 - 4 + 9 + 16 + 5 * (1 << 40) + 3 + 1.75]
+
+
 def test_dynamic_shared_memory_up_to_what_the_gpu_has(device, module):
     out = device.empty(1, np.int32)
     for words in (256, 12 * 1024 + 1, 16 * 1024):

@@ -138,7 +138,7 @@ class CudaModule:
         """Start the kernel without waiting for it; a timed loop would call this between two events."""
         function = self._function(call.kernel)
         self._check_block(call, function)
-        values = [np.uintp(arg.address) if isinstance(arg, CudaMemory) else arg for arg in args]
+        values = [_by_value(arg) for arg in args]
         try:
             function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
         except self._context.driver.Error as error:
@@ -199,6 +199,13 @@ class _Call(NamedTuple):
     grid: _Extents
     block: _Extents
     shared_bytes: int
+
+
+def _by_value(arg: Memory | np.generic) -> Any:
+    """Return what PyCUDA packs: it knows every NumPy scalar but bool."""
+    if isinstance(arg, CudaMemory):
+        return np.uintp(arg.address)
+    return np.uint8(arg) if isinstance(arg, np.bool_) else arg
 
 
 def _three(extents: Sequence[int]) -> _Extents:
