@@ -42,11 +42,11 @@ def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Arra
     """Return where an element is wrong (bool, of the same shape): NaN always is, an infinity equals itself."""
     if actual.dtype.kind == "b":
         actual, expected = actual.view(np.uint8), expected.astype(np.uint8)  # True is the byte 1 and no other
-    equal: Array = np.asarray(actual == expected)
     if actual.dtype.kind in "iu" and expected.dtype.kind in "iu" and not np.any(tolerance):
-        return ~equal
+        return np.asarray(actual != expected)
     wide = np.result_type(np.float64, expected.dtype)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # poison is a signaling NaN
+        equal = actual == expected
         error = np.abs(actual.astype(wide) - expected.astype(wide))
         wrong: Array = ~(equal | (error <= tolerance))
     return wrong

@@ -17,7 +17,7 @@ from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import unsafe
-from pytest_gpulab.grading.speed import measure, too_slow
+from pytest_gpulab.grading.speed import Costs, too_slow
 
 
 class Grader:
@@ -43,6 +43,7 @@ class Grader:
         self._label = str(path) if label is None else label
         self._builds = Builds(path, exercise, device)
         self._cases = CaseRuns(exercise, device, self._builds, seed)
+        self._costs = Costs(exercise, device, self._builds, seed)
         info = device.info
         self.provenance = Provenance(
             device=info.name,
@@ -110,13 +111,13 @@ class Grader:
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only what is right: a fast wrong answer is no answer."""
-        build = self._builds.of(tier.variant)
+        self._builds.of(tier.variant)
         for case in cases_of(self._loaded.exercise, tier.variant) or self._loaded.exercise.cases:
             outcome = self._cases.outcome(case)
             if outcome.verdict != "passed":
                 return _dependent(check, correct_name(case), outcome)
         try:
-            measurement = measure(tier, self._loaded, self._device, build, self._seed)
+            measurement = self._costs.measure(tier)
         except Blocked as blocked:
             return _result(check, blocked.verdict, (blocked.finding,))
         if measurement.speedup >= tier.threshold:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
-from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier
-from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -46,33 +46,68 @@ class Timing:
     slowest: LaunchProfile
 
 
-def measure(tier: SpeedTier, loaded: LoadedExercise, device: Device, build: Build, seed: int) -> Measurement:
-    """Cost a submission and its baseline on the same data.
+class Costs:
+    """What one submission costs at each size and variant that is asked for, costed once, and its baselines."""
 
-    Raises:
-        Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because the
-            submission's kernel ends abnormally at this size (`failed`).
-        InstructorsMistake: the exercise's own code is wrong.
-    """
-    size = timed_size(tier, device)
-    problem = Problem(size, build.tunables, tier.variant)
-    timing = _time(tier, loaded, device, build.module, problem, seed)
-    baseline = _baseline(tier, loaded, device, size, seed)
-    if not (timing.elapsed_ms > 0 and baseline.elapsed_ms > 0):
-        raise _not_timed("the estimated time is zero: the size is too small")
-    return Measurement(
-        size=size_text(size),
-        elapsed_ms=timing.elapsed_ms,
-        baseline_ms=baseline.elapsed_ms,
-        speedup=baseline.elapsed_ms / timing.elapsed_ms,
-        threshold=float(tier.threshold),
-        estimated=timing.estimated,
-        bandwidth_gb_s=_bandwidth_gb_s(loaded, problem, timing.elapsed_ms),
-        occupancy=timing.slowest.occupancy,
-        registers=timing.slowest.resources.registers,
-        bottleneck=timing.slowest.bottleneck,
-        baseline=tier.baseline,
-    )
+    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
+        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+        self._own: dict[tuple[Size, VariantKey], Timing] = {}
+
+    def measure(self, tier: SpeedTier) -> Measurement:
+        """Cost a submission and its baseline on the same data.
+
+        Raises:
+            Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
+                the submission's kernel ends abnormally at this size (`failed`).
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        size = timed_size(tier, self._device)
+        problem = Problem(size, self._builds.of(tier.variant).tunables, tier.variant)
+        key = (size, variant_key(tier.variant))
+        if key not in self._own:
+            self._own[key] = self._time(self._builds, size, tier.variant)
+        own, baseline = self._own[key], self._baseline(tier, size)
+        if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
+            raise _not_timed("the estimated time is zero: the size is too small")
+        return Measurement(
+            size=size_text(size),
+            elapsed_ms=own.elapsed_ms,
+            baseline_ms=baseline.elapsed_ms,
+            speedup=baseline.elapsed_ms / own.elapsed_ms,
+            threshold=float(tier.threshold),
+            estimated=own.estimated,
+            bandwidth_gb_s=_bandwidth_gb_s(self._loaded, problem, own.elapsed_ms),
+            occupancy=own.slowest.occupancy,
+            registers=own.slowest.resources.registers,
+            bottleneck=own.slowest.bottleneck,
+            baseline=tier.baseline,
+        )
+
+    def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
+        """Cost the baseline, once for all submissions to the same exercise on the same device."""
+        cache = _baselines.setdefault(self._device, {})
+        folder, version = self._loaded.folder, self._loaded.exercise.version
+        key = (str(folder), version, tier.baseline, size, variant_key(tier.variant), self._seed)
+        if key not in cache:
+            try:
+                builds = Builds(folder / tier.baseline, self._loaded, self._device)
+                cache[key] = self._time(builds, size, tier.variant)
+            except Blocked as blocked:
+                raise _unusable(tier.baseline, blocked) from blocked
+        return cache[key]
+
+    def _time(self, builds: Builds, size: Size, variant: Variant) -> Timing:
+        exercise, name = self._loaded.exercise, self._loaded.name
+        build = builds.of(variant)
+        problem = Problem(size, build.tunables, variant)
+        plan = make_plan(exercise, problem)
+        pattern = (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
+        rng = rng_for(self._seed, name, "speedup", size_text(size), variant.name)
+        inputs = make_inputs(exercise, problem, plan, pattern, rng)
+        try:
+            return time_plan(self._device, build.module, plan, inputs)
+        except DeviceError as error:
+            raise Blocked(*of_error(error)) from error
 
 
 def too_slow(measurement: Measurement) -> Finding:
@@ -125,33 +160,6 @@ def _estimated(run: Run) -> Timing:
     if not known or len(known) < len(estimates):
         raise _not_timed("the device gives no estimate for one of the launches")
     return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))])
-
-
-def _time(
-    tier: SpeedTier, loaded: LoadedExercise, device: Device, module: Module, problem: Problem, seed: int
-) -> Timing:
-    plan = make_plan(loaded.exercise, problem)
-    cases = cases_of(loaded.exercise, tier.variant) or loaded.exercise.cases
-    rng = rng_for(seed, loaded.name, "speedup", size_text(problem.size), tier.variant.name)
-    inputs = make_inputs(loaded.exercise, problem, plan, cases[0].patterns[0], rng)
-    try:
-        return time_plan(device, module, plan, inputs)
-    except DeviceError as error:
-        raise Blocked(*of_error(error)) from error
-
-
-def _baseline(tier: SpeedTier, loaded: LoadedExercise, device: Device, size: Size, seed: int) -> Timing:
-    """Cost the baseline, once for all submissions to the same exercise on the same device."""
-    cache = _baselines.setdefault(device, {})
-    key = (str(loaded.folder), loaded.exercise.version, tier.baseline, size, variant_key(tier.variant), seed)
-    if key not in cache:
-        try:
-            build = Builds(loaded.folder / tier.baseline, loaded, device).of(tier.variant)
-            problem = Problem(size, build.tunables, tier.variant)
-            cache[key] = _time(tier, loaded, device, build.module, problem, seed)
-        except Blocked as blocked:
-            raise _unusable(tier.baseline, blocked) from blocked
-    return cache[key]
 
 
 def _unusable(baseline: str, blocked: Blocked) -> Blocked:

@@ -1,0 +1,241 @@
+"""What `correct[...]` says of a kernel that runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from doubling import EXERCISE, Bench, codes, kernel, program, right
+from fake_device import Program
+
+from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, Lane, LaunchError, SourceLine
+from pytest_gpulab.exercise import Array, Case, Expected, Problem
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.replay import FIRST
+
+CORRECT = ("correct[n=4]", "correct[n=70]")
+
+
+def only_correct(bench: Bench, submission: Program, **changes: Any) -> dict[str, Any]:
+    results = bench.results(submission, **changes)
+    return {name: results[name] for name in results if name.startswith("correct")}
+
+
+def is_first(options: Any) -> bool:
+    return bool(options == FIRST.options)
+
+
+def test_a_right_kernel_passes_and_is_launched_no_more_than_needed(bench: Bench) -> None:
+    results = bench.results(right())
+    assert {result.verdict for result in results.values()} == {"passed"}
+    assert sum(result.points for result in results.values()) == 100
+    assert codes(results) == {}
+    n_warm_up, n_patterns, n_speed = 1, 1 + 2, 2  # both tiers have one size: the submission and the baseline
+    assert len(bench.device.launches) == n_warm_up + 2 * n_patterns + n_speed
+    assert bench.device.held == []
+
+
+def test_a_wrong_result_names_the_input_pattern_and_is_not_run_again(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        large = source.values.min() > 5
+        out.values[...] = source.values * (3 if large else 2)
+
+    results = only_correct(bench, program(twice))
+    assert [results[name].verdict for name in CORRECT] == ["passed", "failed"]
+    (finding,) = results["correct[n=70]"].findings
+    assert (finding.code, finding.what) == ("wrong-result", "`out`: all 70 elements are wrong.")
+    assert finding.evidence[-1] == "input pattern: large"
+    n_warm_up, n_right, n_wrong = 1, 2 + 2, 1
+    assert len(bench.device.launches) == n_warm_up + n_right + n_wrong
+
+
+def test_an_output_that_is_not_written(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[:64] = 2 * source.values[:64]
+
+    results = only_correct(bench, program(twice))
+    assert codes(results) == {"correct[n=70]": "not-written"}
+    assert results["correct[n=70]"].findings[0].what == "`out`: 6 of 70 elements are never written."
+
+
+def test_an_input_that_is_overwritten_is_named_before_the_result(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        source.values[1:] = 0
+        out.values[...] = 2 * source.values
+
+    findings = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert [finding.code for finding in findings] == ["input-changed", "wrong-result"]
+    assert findings[0].what == "`in`: 3 elements of this input are overwritten; it must stay as it is."
+    assert findings[0].hint
+
+
+def test_a_result_that_the_second_schedule_makes_wrong_is_not_repeatable(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = 2 * source.values if is_first(options) else 0
+
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert finding.code == "not-repeatable"
+    assert finding.what == "The result depends on luck: right with all warps in step, wrong with the last warp first."
+    assert finding.evidence[0] == "`out`: all 4 elements are wrong."
+    assert "__syncthreads()" in finding.hint
+
+
+def differing_in_the_last_bit(options: Any, source: Any, out: Any, n: Any) -> None:
+    out.values[...] = 2 * source.values
+    if not is_first(options):
+        out.values[0] = np.nextafter(out.values[0], np.float32(9))
+
+
+def test_two_right_results_must_agree_bit_for_bit(bench: Bench) -> None:
+    (finding,) = only_correct(bench, program(differing_in_the_last_bit))["correct[n=4]"].findings
+    assert finding.code == "not-repeatable"
+    assert finding.what == "Two runs on the same input gave different results, each within the tolerance."
+    assert finding.evidence == ("they differ in `out`", "input pattern: random")
+
+
+def test_unless_the_exercise_allows_it(bench: Bench) -> None:
+    assert codes(only_correct(bench, program(differing_in_the_last_bit), deterministic=False)) == {}
+
+
+def test_a_result_kept_from_an_earlier_launch_is_wrong_in_every_case_in_any_order(bench: Bench) -> None:
+    kept: list[Any] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        if not kept:
+            kept.append(2 * source.values)
+        out.values[...] = np.resize(kept[0], int(n))
+
+    submission = program(twice)
+    for name in CORRECT:
+        kept.clear()
+        assert bench.result(name, submission).findings[0].code == "wrong-result"
+
+
+LANE = Lane((2, 0, 0), (1, 3, 0))
+PLACE = SourceLine("student.cu", 9)
+
+
+@pytest.mark.parametrize("code", ["out-of-bounds", "misaligned", "endless-loop", "deadlock", "assert", "trap"])
+def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> None:
+    def twice(options: Any, *args: Any) -> None:
+        raise KernelFault(code, "something happened", PLACE, LANE, "said before\n")
+
+    result = only_correct(bench, program(twice))["correct[n=4]"]
+    (finding,) = result.findings
+    assert (result.verdict, finding.code, finding.what) == ("failed", code, "Something happened")
+    assert finding.where == "student.cu:9"
+    assert finding.evidence == ("first by block 2 thread (1, 3, 0)", "input pattern: random")
+    assert finding.hint
+    assert result.printed == "said before\n"
+
+
+def test_a_fault_may_have_no_place(bench: Bench) -> None:
+    def twice(options: Any, *args: Any) -> None:
+        raise KernelFault("device-fault", "an illegal address was encountered")
+
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert (finding.where, finding.evidence) == ("", ("input pattern: random",))
+    assert "indices and pointers" in finding.hint
+
+
+def test_a_refused_launch(bench: Bench) -> None:
+    def twice(options: Any, *args: Any) -> None:
+        raise LaunchError("too much shared memory")
+
+    result = only_correct(bench, program(twice))["correct[n=4]"]
+    assert (result.verdict, result.findings[0].code) == ("failed", "launch-error")
+    assert result.findings[0].what == "The launch was refused: too much shared memory"
+    assert "block size" in result.findings[0].hint
+
+
+def test_what_cannot_be_simulated_at_run_time_is_not_gradable_down_to_the_checks_that_depend_on_it(
+    bench: Bench,
+) -> None:
+    def twice(options: Any, *args: Any) -> None:
+        raise CannotSimulate("a call through a pointer", PLACE)
+
+    results = bench.results(program(twice))
+    assert results.pop("compile").verdict == "passed"
+    assert {result.verdict for result in results.values()} == {"not gradable"}
+    assert set(codes(results).values()) == {"cannot-simulate"}
+
+
+def test_printed_output_is_kept_once_and_capped(bench: Bench) -> None:
+    assert only_correct(bench, right(output="hello\n"))["correct[n=4]"].printed == "hello\n"
+    long = only_correct(bench, right(output="x" * 5000))["correct[n=70]"].printed
+    assert long == "x" * 4000 + "\n... and 1000 more characters"
+
+
+def seen_inputs(bench: Bench, wanted: str, seed: int) -> list[bytes]:
+    seen: list[bytes] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        seen.append(source.values.tobytes())
+        return kernel()(options, source, out, n)  # type: ignore[no-any-return]
+
+    grader = bench.grader(program(twice), seed=seed)
+    for check in checks_of(EXERCISE):
+        if wanted in check.name:
+            grader.run(check)
+    return seen
+
+
+def test_data_depends_on_the_seed_and_the_case_alone(bench: Bench) -> None:
+    everything, alone = seen_inputs(bench, "", 1), seen_inputs(bench, "correct[n=70]", 1)
+    assert alone == [everything[0], *everything[3:7]]  # the warm-up, then two patterns twice
+    assert everything[1] == everything[2]
+    assert everything[3] == everything[4] != everything[5] == everything[6]
+    assert seen_inputs(bench, "", 1) == everything
+    assert not set(seen_inputs(bench, "", 2)) & set(everything)
+
+
+def broken_reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+    return Expected({"out": np.array([1, 2][5])})
+
+
+def expecting(values: Mapping[str, Array]) -> Any:
+    return lambda problem, inputs: Expected(values)
+
+
+def making(made: Mapping[str, Array]) -> Any:
+    return lambda problem, pattern, rng: made
+
+
+def overwriting(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+    inputs["in"][0] = 1
+    return Expected({})
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"reference": broken_reference}, "The exercise's own `reference` is wrong: list index out of range"),
+        ({"reference": overwriting}, "assignment destination is read-only"),
+        ({"reference": expecting({})}, "`reference` gives [], but the output buffers are ['out']"),
+        (
+            {"reference": expecting({"out": np.zeros(3)})},
+            "the reference of 'out' has shape (3,), but its buffer has (4,)",
+        ),
+        ({"inputs": making({})}, "`inputs` makes nothing for the input buffer 'in'"),
+        ({"inputs": making({"in": np.zeros(4)})}, "input 'in' is float64 (4,), but its buffer is float32 (4,)"),
+        ({"inputs": making({"in": np.float32([1])})}, "input 'in' is float32 (1,), but its buffer is float32 (4,)"),
+        ({"plan": lambda problem: 1 / 0}, "The exercise's own `plan` is wrong: division by zero"),
+        (
+            {"cases": (Case("n=4", lambda tunables: tunables["N"], 50),)},
+            "The exercise's own `size` is wrong: 'N'",
+        ),
+    ],
+)
+def test_an_instructors_mistake_is_not_gradable_and_shows_its_place(bench: Bench, changes: Any, what: str) -> None:
+    results = bench.results(right(), **changes)
+    result = results["correct[n=4]"]
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert what in result.findings[0].what
+    assert result.findings[0].evidence[0].startswith("Traceback")
+    assert "instructor" in result.findings[0].hint
+    assert {results["safe[memory]"].verdict, results["speedup[3x]"].verdict} == {"not gradable"}
+
+
+def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:
+    evidence = bench.results(right(), reference=broken_reference)["correct[n=4]"].findings[0].evidence
+    assert any("in broken_reference" in line for line in evidence)

@@ -1,0 +1,274 @@
+"""What `safe[...]` and `speedup[...]` conclude, and on what they depend."""
+
+import gc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from doubling import EXERCISE, Bench, codes, kernel, plan, program, right
+from fake_device import Program
+
+from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, Lane, SourceLine
+from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
+from pytest_gpulab.grading import speed
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.speed import size_text
+
+PLACE = SourceLine("student.cu", 5)
+LANE = Lane((0, 0, 0), (32, 0, 0))
+
+
+def faulting(code: str, above: int = 0) -> Program:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n > above:
+            raise KernelFault(code, "it happened", PLACE, LANE)
+        return kernel()(options, source, out, n)
+
+    return program(twice)
+
+
+def test_a_hazard_fails_its_check_although_the_results_are_right(bench: Bench) -> None:
+    hazard = Hazard("barrier", "divergent barrier", PLACE, LANE)
+    results = bench.results(right(hazards=(hazard,)))
+    assert codes(results) == {"safe[barrier]": "barrier"}
+    (finding,) = results["safe[barrier]"].findings
+    assert (finding.what, finding.where) == ("Divergent barrier", "student.cu:5")
+    assert finding.evidence == ("first by block 0 thread 32", "seen in correct[n=4], correct[n=70]")
+    assert "same __syncthreads()" in finding.hint
+
+
+def test_a_write_into_a_guard_zone_is_out_of_bounds(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = 2 * source.values
+        out.report = "4 bytes written after the end"
+
+    results = bench.results(program(twice), speed=(), compile_points=40)
+    assert codes(results) == {"safe[memory]": "out-of-bounds"}
+    (finding,) = results["safe[memory]"].findings
+    assert finding.what == "4 bytes written after the end (buffer `out`)"
+    assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
+
+
+@pytest.mark.parametrize(
+    ("code", "check"),
+    [("out-of-bounds", "memory"), ("misaligned", "memory"), ("deadlock", "barrier"), ("barrier", "barrier")],
+)
+def test_a_fault_of_the_kind_fails_the_check_even_if_one_case_has_it(bench: Bench, code: str, check: str) -> None:
+    results = bench.results(faulting(code, above=4))
+    other = {"memory": "barrier", "barrier": "memory"}[check]
+    assert results["correct[n=4]"].verdict == "passed"
+    assert results[f"safe[{check}]"].findings[0].code == code
+    assert results[f"safe[{check}]"].findings[0].evidence == ("first by block 0 thread 32", "seen in correct[n=70]")
+    assert results[f"safe[{other}]"].verdict == "passed"
+
+
+def test_doing_nothing_right_is_not_safe(bench: Bench) -> None:
+    results = bench.results(program(lambda options, *args: None))
+    assert codes(results) == {name: "not-written" for name in results if name != "compile"}
+    (finding,) = results["safe[memory]"].findings
+    assert finding.what == ("Not graded, because `correct[n=4]` did not pass: `out`: all 4 elements are never written.")
+
+
+def test_many_places_are_cut_short_and_many_checks_are_counted(bench: Bench) -> None:
+    hazards = tuple(Hazard("memory", "odd write", SourceLine("student.cu", line)) for line in range(9))
+    cases = tuple(Case(f"n={n}", n, 10) for n in range(1, 6))
+    result = bench.result("safe[memory]", right(hazards=hazards), cases=cases)
+    assert [finding.where for finding in result.findings] == [f"student.cu:{line}" for line in range(5)]
+    assert result.findings[0].evidence == ("seen in correct[n=1], correct[n=2], correct[n=3] and 2 more",)
+
+
+def test_reaching_the_threshold_passes_and_says_what_was_measured(bench: Bench) -> None:
+    results = bench.results(right(costs_ms=1.0, occupancy=0.5, bottleneck="issue slots"))
+    result = results["speedup[1.5x]"]
+    assert (result.verdict, result.points) == ("passed", 20)
+    measured = result.measurement
+    assert measured is not None
+    assert (measured.size, measured.elapsed_ms, measured.baseline_ms, measured.speedup) == ("2^10", 1.0, 3.0, 3.0)
+    assert (measured.threshold, measured.estimated, measured.baseline) == (1.5, True, "naive.cu")
+    assert (measured.occupancy, measured.registers, measured.bottleneck) == (0.5, 16, "issue slots")
+    assert measured.bandwidth_gb_s == pytest.approx(8 * 1024 / 1e-3 / 1e9)
+
+
+def test_a_required_tier_fails_and_a_bonus_is_missed(bench: Bench) -> None:
+    results = bench.results(right(costs_ms=2.5, bottleneck="memory sectors"))
+    assert results["speedup[1.5x]"].verdict == "failed" and results["speedup[3x]"].verdict == "missed"
+    assert results["speedup[1.5x]"].points == results["speedup[3x]"].points == 0
+    (finding,) = results["speedup[1.5x]"].findings
+    assert finding.code == "too-slow"
+    assert finding.what == "An estimated speedup of 1.20x over naive.cu; 1.5x is asked."
+    assert finding.evidence == ("2.5 ms against 3 ms at size 2^10",)
+    assert finding.hint == "What limits it: memory sectors."
+    assert results["speedup[3x]"].findings[0].code == "too-slow"
+    assert bench.results(right(costs_ms=9))["speedup[3x]"].findings[0].hint == ""
+
+
+def test_without_minimal_bytes_there_is_no_bandwidth(bench: Bench) -> None:
+    measured = bench.result("speedup[3x]", right(), min_bytes=None).measurement
+    assert measured is not None and measured.bandwidth_gb_s is None
+
+
+def test_all_launches_are_summed_and_the_slowest_is_described(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        costs_ms.append(costs_ms.pop(0))
+        return {**kernel(costs_ms[-1])(options, source, out, n), "bottleneck": f"costs {costs_ms[-1]:g}"}
+
+    def thrice(problem: Problem) -> Plan:
+        return Plan(plan(problem).buffers, plan(problem).launches * 3)
+
+    costs_ms = [1.0, 5.0, 2.0]
+    measured = bench.result("speedup[1.5x]", program(twice), plan=thrice).measurement
+    assert measured is not None
+    assert (measured.elapsed_ms, measured.bottleneck) == (8.0, "costs 5")
+    assert measured.baseline_ms == 9.0
+
+
+def test_cost_is_sampled_and_a_sample_that_gets_stuck_is_run_whole(bench: Bench) -> None:
+    def waits_for_the_block_before(options: Any, *args: Any) -> Any:
+        if options.sample_blocks is not None:
+            raise KernelFault("endless-loop", "spins")
+        return kernel(1.0)(options, *args)
+
+    assert bench.result("speedup[1.5x]", program(waits_for_the_block_before)).verdict == "passed"
+    samples = [options.sample_blocks for _, options in bench.device.launches]
+    assert samples[-3:] == [speed.SAMPLE_BLOCKS, None, speed.SAMPLE_BLOCKS]  # the third is the baseline's
+    assert set(samples[:-3]) == {None}
+
+
+def test_a_kernel_that_ends_abnormally_at_the_timed_size_fails(bench: Bench) -> None:
+    result = bench.result("speedup[3x]", faulting("out-of-bounds", above=70))
+    assert (result.verdict, result.findings[0].code, result.measurement) == ("failed", "out-of-bounds", None)
+
+
+def test_fast_and_wrong_is_not_fast(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        out.values[...] = 2 * source.values * (n < 10)
+        return {"estimated_ms": 0.001}
+
+    result = bench.result("speedup[1.5x]", program(twice))
+    assert (result.verdict, result.measurement) == ("failed", None)
+    (finding,) = result.findings
+    assert finding.code == "wrong-result"
+    assert finding.what.startswith("Not graded, because `correct[n=70]` did not pass: `out`: all 70")
+    assert all(options.sample_blocks is None for _, options in bench.device.launches)
+
+
+def test_only_cases_of_the_same_variant_must_be_right(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        out.values[...] = 2 * source.values * (n > 10)
+        return {"estimated_ms": 1.0}
+
+    floats = Variant("float", {"T": "float"})
+    cases = (Case("n=4", 4, 25), Case("n=70", 70, 25, variant=floats))
+    tiers = (SpeedTier(2, 20, 2**10, variant=floats), SpeedTier(3, 20, 2**10, variant=Variant("other")))
+    results = bench.results(program(twice), cases=cases, speed=tiers)
+    assert codes(results) == {"correct[n=4]": "wrong-result", "speedup[3x other]": "wrong-result"}
+
+
+def test_the_baseline_sees_the_same_data_and_is_costed_once_for_all_submissions(bench: Bench) -> None:
+    seen: dict[str, list[bytes]] = {"naive": [], "submission": []}
+
+    def spying(name: str) -> Program:
+        def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+            if n == 2**10:
+                seen[name].append(source.values.tobytes())
+            return kernel(1.0)(options, source, out, n)  # type: ignore[no-any-return]
+
+        return program(twice)
+
+    bench.programs["naive"] = spying("naive")
+    for _ in range(2):
+        bench.result("speedup[1.5x]", spying("submission"))
+    assert len(seen["naive"]) == 1 and len(seen["submission"]) == 2
+    assert set(seen["naive"]) == set(seen["submission"])
+    assert [source for source, *_ in bench.device.compiled].count("naive") == 1
+
+
+def test_costs_of_baselines_are_forgotten_with_their_device(tmp_path: Any) -> None:
+    bench = Bench(tmp_path)
+    bench.result("speedup[1.5x]", right())
+    n_devices = len(speed._baselines)
+    del bench
+    gc.collect()
+    assert len(speed._baselines) < n_devices
+
+
+def test_another_baseline_is_taken_from_the_exercises_folder(bench: Bench) -> None:
+    bench.programs["tricky"] = right(8.0)
+    (bench.folder / "tricky.cu").write_text("tricky")
+    tiers = (SpeedTier(7, 40, 2**10, baseline="tricky.cu"),)
+    measured = bench.result("speedup[7x tricky]", right(), speed=tiers).measurement
+    assert measured is not None and (measured.speedup, measured.baseline) == (8.0, "tricky.cu")
+
+
+def test_a_broken_baseline_is_the_instructors_mistake(bench: Bench) -> None:
+    bench.programs["naive"] = Program()
+    result = bench.result("speedup[1.5x]", right())
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert result.findings[0].what == (
+        "The exercise's baseline naive.cu cannot be used: There is no kernel called `twice`."
+    )
+    assert "instructor" in result.findings[0].hint
+
+
+def test_a_baseline_that_cannot_be_simulated_is_nobodys_mistake(bench: Bench) -> None:
+    bench.programs["naive"] = Program(error=CannotSimulate("tex"))
+    result = bench.result("speedup[1.5x]", right())
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "cannot-simulate")
+
+
+@pytest.mark.parametrize(
+    ("submission", "what"),
+    [
+        (right(costs_ms=0.0), "The speed cannot be graded here: the estimated time is zero: the size is too small."),
+        (
+            program(lambda options, source, out, n: kernel()(options, source, out, n) | {"estimated_ms": None}),
+            "The speed cannot be graded here: the device gives no estimate for one of the launches.",
+        ),
+    ],
+)
+def test_without_an_estimate_speed_is_not_gradable(bench: Bench, submission: Program, what: str) -> None:
+    result = bench.result("speedup[1.5x]", submission)
+    assert (result.verdict, result.findings[0].code, result.findings[0].what) == ("not gradable", "not-timed", what)
+
+
+def test_a_real_device_is_not_timed_yet(tmp_path: Any) -> None:
+    bench = Bench(tmp_path, estimates=False)
+    result = bench.result("speedup[1.5x]", right())
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "not-timed")
+    assert result.findings[0].what == "The speed cannot be graded here: timing on fake GPU is not there yet."
+    assert "left out of the grade" in result.findings[0].hint
+
+
+def test_the_simulated_size_is_for_devices_that_estimate(tmp_path: Any) -> None:
+    real = Bench(tmp_path, estimates=False).device
+    tier = EXERCISE.speed[0]
+    assert (speed.timed_size(tier, real), speed.timed_size(tier, Bench(tmp_path).device)) == (2**20, 2**10)
+    assert speed.timed_size(replace(tier, simulated_size=None), Bench(tmp_path).device) == 2**20
+
+
+def test_an_instructors_mistake_in_the_minimal_bytes(bench: Bench) -> None:
+    result = bench.result("speedup[1.5x]", right(), min_bytes=lambda problem: problem.size["n"])
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert "`min_bytes`" in result.findings[0].what
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(1024, "2^10"), (2**26, "2^26"), (1000, "1000"), (512, "512"), ((256, 128, 20), "256 x 128 x 20")],
+)
+def test_sizes_in_words(size: Any, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_a_grade_says_where_it_comes_from_and_how_long_it_took(bench: Bench) -> None:
+    grade = bench.grader(right(), seed=np.int64(5)).grade()  # type: ignore[arg-type]
+    assert (grade.submission, grade.exercise, grade.points, grade.max_points) == ("student", "twice", 100, 100)
+    origin = grade.provenance
+    assert (origin.device, origin.device_kind, origin.architecture) == ("fake GPU", "simulated", "sm_90")
+    assert (origin.compiler, origin.seed, origin.exercise_version) == ("fakecc 1.0", 5, "7")
+    assert type(origin.seed) is int and origin.details == {"driver": "none"}
+    assert len(origin.source_sha256) == 64 and origin.plugin_version
+    assert [check.name for check in grade.checks] == [check.name for check in checks_of(EXERCISE)]
+    assert all(check.duration_s > 0 for check in grade.checks)
+    assert type(grade).from_dict(grade.to_dict()) == grade
