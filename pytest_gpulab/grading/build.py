@@ -18,7 +18,8 @@ from pytest_gpulab.grading.signature import signature_finding
 TODO_PREFIX = "gpulab_todo_"
 TUNABLE_PREFIX = "gpulab_tunable_"
 TUNABLE_BYTES = 4
-VariantKey = tuple[str, tuple[tuple[str, str], ...]]
+Defines = tuple[tuple[str, str], ...]
+VariantKey = tuple[str, Defines]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Builds:
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device) -> None:
         self._path, self._loaded, self._device = path, loaded, device
         self._made: dict[VariantKey, Build | Blocked] = {}
+        self._compiled: dict[Defines, Module] = {}
         self._source: str | Blocked
         try:
             contents = path.read_bytes()
@@ -78,11 +80,10 @@ class Builds:
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, Blocked):
             raise self._source
-        exercise, name = self._loaded.exercise, self._path.name
+        exercise = self._loaded.exercise
         try:
-            headers = _headers(self._loaded)
-            module = self._device.compile(self._source, name, dict(variant.defines), headers)
-            _check_started(module, name)
+            module = self._compile(self._source, variant)
+            _check_started(module, self._path.name)
             tunables = {tunable.name: _tunable(module, tunable) for tunable in exercise.tunables}
             problem = signature_finding(module, _plans(exercise, variant, tunables))
         except DeviceError as error:
@@ -93,9 +94,17 @@ class Builds:
             raise Blocked("failed", problem)
         return Build(module, tunables)
 
+    def _compile(self, source: str, variant: Variant) -> Module:
+        """Variants may differ in what is launched only: then they share a module."""
+        _, defines = variant_key(variant)
+        if defines not in self._compiled:
+            headers = _headers(self._loaded)
+            self._compiled[defines] = self._device.compile(source, self._path.name, dict(variant.defines), headers)
+        return self._compiled[defines]
+
 
 def variant_key(variant: Variant) -> VariantKey:
-    """Return what tells compilations apart, hashable."""
+    """Return what tells variants apart, hashable."""
     return variant.name, tuple(sorted(variant.defines.items()))
 
 

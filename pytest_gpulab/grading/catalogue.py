@@ -68,7 +68,7 @@ class Catalogue:
 
     def is_submission(self, path: Path) -> bool:
         """Say whether a `.cu` file is to be graded: in an exercise's own folder only the student's copy is."""
-        resolved = path.resolve()
+        resolved = path.parent.resolve() / path.name  # the name counts, also where it is a link
         if not resolved.is_relative_to(self.folder):
             return True
         name = resolved.relative_to(self.folder).parts[0]

@@ -55,10 +55,14 @@ def test_the_forms_of_an_error_line(bench: Bench, line: str, where: str, what: s
     assert (finding.where, finding.what) == (where, f"The file does not compile: {what}")
 
 
-def test_each_variant_is_compiled_once_with_the_students_file_name_and_the_exercises_headers(bench: Bench) -> None:
+def test_different_macros_are_compiled_once_each_with_the_students_file_name_and_the_exercises_headers(
+    bench: Bench,
+) -> None:
     (bench.folder / "paths.cuh").write_text("// paths")
     floats, ints = Variant("float", {"T": "float"}), Variant("int", {"T": "int"})
-    cases = (Case("a", 4, 30, variant=floats), Case("b", 5, 20, variant=floats), Case("c", 4, 10, variant=ints))
+    also_ints = Variant("positive", {"T": "int"}, facts={"low": 0})
+    cases = (Case("a", 4, 20, variant=floats), Case("b", 5, 20, variant=floats), Case("c", 4, 10, variant=ints))
+    cases += (Case("d", 4, 10, variant=also_ints),)
     bench.results(right(), cases=cases, speed=(), compile_points=30, headers=("paths.cuh",))
     headers = {"paths.cuh": "// paths"}
     assert bench.device.compiled == [

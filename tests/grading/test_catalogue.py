@@ -108,6 +108,8 @@ def test_only_the_students_copy_in_an_exercises_folder_is_a_submission(tmp_path:
     (exercises / "scan" / "scan.cu").write_text("mine")
     assert catalogue.is_submission(exercises / "scan" / "scan.cu")
     assert not catalogue.is_submission(exercises / "scan" / "naive.cu")
+    (exercises / "scan" / "linked.cu").symlink_to(tmp_path / "solutions" / "scan.cu")
+    assert not catalogue.is_submission(exercises / "scan" / "linked.cu")
     assert not catalogue.is_submission(exercises / "scan" / "old" / "scan.cu")
     assert catalogue.is_submission(exercises / "elsewhere" / "scan.cu")
     assert catalogue.is_submission(tmp_path / "solutions" / "scan" / "naive.cu")

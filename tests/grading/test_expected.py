@@ -14,10 +14,12 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_file_lists_what_must_fail_and_the_points(tmp_path: Path) -> None:
-    path = written(tmp_path, '["ladder/01.cu"]\npoints = 60\nfails = { "speedup[1.5x]" = "too-slow" }\n')
+    path = written(
+        tmp_path, '["ladder/01.cu"]\npoints = 60\nlater = "race"\nfails = { "speedup[1.5x]" = "too-slow" }\n'
+    )
     expectation = Expectations.load([path]).for_path(tmp_path / "ladder" / "01.cu")
     assert expectation is not None
-    assert expectation.points == 60.0
+    assert (expectation.points, expectation.later) == (60.0, "race")
     assert dict(expectation.fails) == {"speedup[1.5x]": "too-slow"}
     assert expectation.fails.get("speedup[3x]") is None
     assert len(expectation.fails) == 1
@@ -27,7 +29,7 @@ def test_nothing_is_expected_of_other_files_and_points_are_optional(tmp_path: Pa
     expectations = Expectations.load([written(tmp_path, '["ladder/01.cu"]\n')])
     expectation = expectations.for_path(tmp_path / "ladder" / "01.cu")
     assert expectation is not None
-    assert (dict(expectation.fails), expectation.points) == ({}, None)
+    assert (dict(expectation.fails), expectation.points, expectation.later) == ({}, None, "")
     assert expectations.for_path(tmp_path / "ladder" / "02.cu") is None
     assert Expectations.load([]).for_path(tmp_path) is None
 
@@ -50,8 +52,8 @@ def test_a_star_stands_for_any_text_and_the_most_specific_entry_counts(tmp_path:
         ("[", "not valid TOML"),
         ("x = 1", r"there is no file 'x' beside it"),
         ('["ladder/02.cu"]', "there is no file 'ladder/02.cu' beside it"),
-        ('"ladder/01.cu" = 3', r"\['ladder/01.cu'\] must be a table with the keys fails, passes, points"),
-        ('["ladder/01.cu"]\npoint = 3', "unknown key 'point'; there are fails, passes, points"),
+        ('"ladder/01.cu" = 3', r"\['ladder/01.cu'\] must be a table with the keys fails, passes, points, later"),
+        ('["ladder/01.cu"]\npoint = 3', "unknown key 'point'; there are fails, passes, points, later"),
         ('["ladder/01.cu"]\nfails = 3', "`fails` must map a check to the code of its finding"),
         ('["ladder/01.cu"]\nfails = { compile = 3 }', "`fails` must map a check to the code of its finding"),
         ('["ladder/01.cu"]\npasses = "compile"', "`passes` must be a list of checks"),
@@ -59,6 +61,7 @@ def test_a_star_stands_for_any_text_and_the_most_specific_entry_counts(tmp_path:
         ('["ladder/01.cu"]\npoints = "60"', "`points` must be a number"),
         ('["ladder/01.cu"]\npoints = true', "`points` must be a number"),
         ('["ladder/01.cu"]\nlater = true', "`later` must be the kind of a check"),
+        ('["ladder/01.cu"]\nlater = 3', "`later` must be the kind of a check"),
         ('["ladder/01.cu"]\n["ladder/../ladder/01.cu"]', "'ladder/../ladder/01.cu' is listed a second time"),
     ],
 )
