@@ -1,0 +1,157 @@
+"""Grading kernels that are really compiled and run, on the simulated GPU."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from block_sums import NAIVE, TREE, changed, graded, line_of
+from doubling import codes
+
+from pytest_gpulab.devices.protocol import Device
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+def test_a_good_kernel_earns_everything_but_the_bonus_that_nobody_reaches(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, TREE)
+    assert codes(results) == {"speedup[1000x]": "too-slow"}
+    assert sum(result.points for result in results.values()) == 80
+    measured = results["speedup[1.2x]"].measurement
+    assert measured is not None and measured.estimated and measured.speedup > 1.2
+    assert measured.registers and measured.occupancy and measured.bandwidth_gb_s
+
+
+def test_the_naive_kernel_handed_in_earns_its_correctness_and_no_speed(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, NAIVE)
+    assert codes(results) == {"speedup[1.2x]": "too-slow", "speedup[1000x]": "too-slow"}
+    measured = results["speedup[1.2x]"].measurement
+    assert measured is not None and measured.speedup == 1
+    assert [results[name].verdict for name in codes(results)] == ["failed", "missed"]
+
+
+def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = wait * tile[0];")
+    results = graded(tmp_path, gpu, source)
+    assert set(codes(results).values()) == {"compile-error"} and len(codes(results)) == len(results)
+    (finding,) = results["compile"].findings
+    assert finding.where == line_of(source, "wait")
+    assert 'identifier "wait" is undefined' in finding.what
+    assert any("wait" in line for line in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "what"),
+    [
+        ("void block_sums(", "void blocksums(", "missing-kernel", "There is no kernel called `block_sums`."),
+        (", unsigned n)", ", unsigned n, int more)", "wrong-signature", "has 4 parameters, but it is called with 3."),
+        (", unsigned n)", ", size_t n)", "wrong-signature", "is 8 bytes wide, but it is called with unsigned int"),
+        (
+            "__constant__ GPULAB_T weight",
+            "__constant__ GPULAB_T heavy, *weigh",
+            "compile-error",
+            '"weight" is undefined',
+        ),
+        (
+            "GPULAB_T weight;",
+            "char weight;",
+            "wrong-signature",
+            "`weight` holds 1 bytes, but the grader copies 4 bytes",
+        ),
+        ("GPULAB_TUNABLE(BLOCK_SIZE, 128)", "#define BLOCK_SIZE 128", "tunable-missing", "GPULAB_TUNABLE(BLOCK_SIZE, "),
+        ("(BLOCK_SIZE, 128)", "(BLOCK_SIZE, 96)", "tunable-range", "The tunable BLOCK_SIZE is 96"),
+        (
+            "__constant__",
+            "GPULAB_TODO(block_sums)\n__constant__",
+            "not-started",
+            "Nobody has written `block_sums` yet.",
+        ),
+    ],
+)
+def test_what_is_wrong_before_a_launch(gpu: Device, tmp_path: Path, old: str, new: str, code: str, what: str) -> None:
+    results = graded(tmp_path, gpu, changed(TREE, old, new))
+    assert codes(results) == dict.fromkeys(results, code)
+    assert what in results["compile"].findings[0].what
+
+
+def test_the_line_of_what_is_to_do(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "__constant__", "GPULAB_TODO(block_sums)\n__constant__")
+    assert graded(tmp_path, gpu, source)["compile"].findings[0].where == line_of(source, "GPULAB_TODO")
+
+
+def test_an_unwritten_output(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, changed(TREE, "threadIdx.x == 0)", "threadIdx.x == 0 && i + BLOCK_SIZE <= n)"))
+    assert codes(results)["correct[n=1]"] == codes(results)["correct[n=300]"] == "not-written"
+    assert results["correct[n=block]"].verdict == "passed"
+
+
+def test_a_read_beyond_the_end_is_named_with_its_line(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "i < n ? in[i]", "i <= n ? in[i]")
+    results = graded(tmp_path, gpu, source)
+    assert codes(results)["correct[n=1]"] == codes(results)["safe[memory]"] == "out-of-bounds"
+    assert results["safe[memory]"].findings[0].where == line_of(source, "i <= n")
+
+
+def test_a_missing_barrier_is_not_repeatable(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, ": GPULAB_T(0);\n    __syncthreads();", ": GPULAB_T(0);")
+    results = graded(tmp_path, gpu, source)
+    assert codes(results)["correct[n=block]"] == "not-repeatable"
+    assert codes(results)["speedup[1.2x]"] == "not-repeatable"
+
+
+def test_an_early_return_before_a_barrier(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "    tile[threadIdx.x] = i < n", "    if (i >= n) return;\n    tile[threadIdx.x] = i < n")
+    assert codes(graded(tmp_path, gpu, source))["safe[barrier]"] in ("barrier", "deadlock")
+
+
+def test_an_input_that_is_overwritten(gpu: Device, tmp_path: Path) -> None:
+    source = changed(
+        TREE, "    __shared__", "    ((GPULAB_T*)in)[blockIdx.x] = in[blockIdx.x] + 0 * n + 1;\n    __shared__"
+    )
+    assert codes(graded(tmp_path, gpu, source))["correct[n=1]"] == "input-changed"
+
+
+def test_uninitialised_shared_memory(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "tile[threadIdx.x] = i < n ? in[i] : GPULAB_T(0);", "if (i < n) tile[threadIdx.x] = in[i];")
+    results = graded(tmp_path, gpu, source)
+    assert results["correct[n=block]"].verdict == "passed"
+    assert codes(results)["correct[n=300]"] == "wrong-result"
+
+
+def test_a_result_kept_in_a_device_variable(gpu: Device, tmp_path: Path) -> None:
+    source = changed(
+        TREE, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = kept ? kept : (kept = weight * tile[0]);"
+    )
+    source = changed(source, "__constant__", "__device__ GPULAB_T kept;\n__constant__")
+    results = graded(tmp_path, gpu, source)
+    assert {codes(results)[name] for name in results if name.startswith("correct")} == {"wrong-result"}
+
+
+def test_an_endless_loop_an_assertion_and_a_trap(gpu: Device, tmp_path: Path) -> None:
+    loop = changed(TREE, "s > 0; s /= 2", "s >= 0; s /= 2")
+    assert codes(graded(tmp_path, gpu, loop))["correct[n=1]"] == "endless-loop"
+    asserting = "#include <assert.h>\n" + changed(
+        TREE, "    if (threadIdx.x == 0) out", "    assert(n > 1);\n    if (threadIdx.x == 0) out"
+    )
+    results = graded(tmp_path, gpu, asserting)
+    assert codes(results)["correct[n=1]"] == "assert" and results["correct[n=block]"].verdict == "passed"
+    trapping = changed(
+        TREE, "    if (threadIdx.x == 0) out", "    if (n == 300) __trap();\n    if (threadIdx.x == 0) out"
+    )
+    results = graded(tmp_path, gpu, trapping)
+    assert codes(results)["correct[n=300]"] == "trap" and results["correct[n=1]"].verdict == "passed"
+
+
+def test_what_a_kernel_prints(gpu: Device, tmp_path: Path) -> None:
+    source = "#include <cstdio>\n" + changed(
+        TREE, "== 0) out", '== 0) printf("n is %u\\n", n);\n    if (threadIdx.x == 0) out'
+    )
+    results = graded(tmp_path, gpu, source)
+    assert results["correct[n=1]"].printed == "n is 1\n"
+    assert results["correct[n=300]"].printed == "n is 300\n" * 3
