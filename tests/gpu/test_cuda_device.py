@@ -143,7 +143,7 @@ def test_a_call_that_does_not_fit_the_kernel_is_refused(device, module):
 
 def test_scalars_of_every_size_are_passed_by_value(device):
     source = "__global__ void k(double *out, bool a, signed char b, short c, int d, long long e, float f, double g)"
-    module = device.compile(source + "{ out[0] = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g; }")
+    module = device.compile(source + "{ out[0] = 7 * g + 6 * f + 5 * e + 4 * d + 3 * c + 2 * b + a; }")
     out = device.empty(1, np.float64)
     scalars = [np.bool_(1), np.int8(-2), np.int16(3), np.int32(4), np.int64(1 << 40), np.float32(0.5), np.float64(0.25)]
     module.launch("k", (1,), (1,), (out, *scalars))

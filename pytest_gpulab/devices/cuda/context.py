@@ -63,25 +63,25 @@ class PrimaryContext:
             KernelFault: the kernel ended abnormally, or not at all. The device cannot be used any more: the driver
                 asks for a new process (cuda.h, under the error codes 700 to 721).
         """
+        end = self.driver.Event()
         try:
-            event = self.driver.Event()
-            event.record()
+            end.record()
             started = time.perf_counter()
-            while not event.query():
+            while not end.query():
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
-                    raise self._broken_by(overtime_fault(kernel, self._launch_limit_s))
+                    raise self._broken_by(overtime_fault(kernel, self._launch_limit_s), end)
                 if elapsed_s > _SPIN_S:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()
         except self.driver.Error as error:
-            raise self._broken_by(kernel_fault(kernel, driver_words(error))) from None
+            raise self._broken_by(kernel_fault(kernel, driver_words(error)), end) from None
 
-    def _broken_by(self, fault: KernelFault) -> KernelFault:
+    def _broken_by(self, fault: KernelFault, event: Any) -> KernelFault:
         self._unusable = f"the GPU cannot be used any more in this process, because of an earlier launch: {fault}"
-        # Giving memory back would wait for ever behind a kernel that never ends, even at interpreter exit. One
+        # Giving anything back would wait for ever behind a kernel that never ends, even at interpreter exit. One
         # reference too many keeps Python from trying; the end of the process frees the GPU.
-        for holder in (self, *self.users):
+        for holder in (self, event, *self.users):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
         return fault
 
