@@ -37,9 +37,8 @@ FAULTS = {
 }
 
 
-def run(body):
-    program = [sys.executable, "-c", PROGRAM % body]
-    return subprocess.run(program, capture_output=True, text=True, timeout=60)
+def run(body, program=PROGRAM):
+    return subprocess.run([sys.executable, "-c", program % body], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(("body", "expected"), FAULTS.items())
@@ -55,4 +54,9 @@ def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
 
 def test_a_kernel_that_ends_leaves_the_device_usable():
     ended = run("x[threadIdx.x] = 1;")
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
+
+
+def test_a_device_that_nobody_closes_ends_quietly():
+    ended = run("x[threadIdx.x] = 1;", PROGRAM.replace("device.close()", "").replace("x.free()", ""))
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
