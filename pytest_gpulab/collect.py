@@ -31,14 +31,15 @@ class Workbench:
     """What grading needs, shared by all nodes of a session.
 
     Attributes:
-        device, device_reason: None and empty until a device is opened, and for ever under `--collect-only`.
+        device: None until it is opened, and for ever under `--collect-only`.
+        device_line: what grades, and why that.
     """
 
     settings: Settings
     catalogue: Catalogue
     expectations: Expectations
     device: Device | None = None
-    device_reason: str = ""
+    device_line: str = "collecting only, no device opened"
 
     @classmethod
     def prepare(cls, settings: Settings) -> Workbench:
@@ -78,16 +79,11 @@ class Workbench:
         from pytest_gpulab.devices.protocol import DeviceUnavailable
 
         try:
-            self.device, self.device_reason = open_device(self.settings.device)
+            self.device, reason = open_device(self.settings.device)
         except DeviceUnavailable as error:
             raise SettingsError(str(error)) from None
-
-    @property
-    def device_line(self) -> str:
-        """What grades, and why that."""
-        if self.device is None:
-            return "no device is opened to collect only"
-        return f"{self.device.info.name}, because {self.device_reason}"
+        why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
+        self.device_line = f"{self.device.info.name}, because {why}"
 
     def close_device(self) -> None:
         """Give the device back, if one is open."""
@@ -112,7 +108,7 @@ class ExpectedFailure(CheckFailed):
     """A check that failed with the very finding that the instructor expects."""
 
 
-class SubmissionFolder(pytest.Collector):
+class CudaFolder(pytest.Collector):
     """A folder that is searched for `.cu` files and further folders.
 
     Not a `pytest.Directory`, whose `conftest.py` pytest would import: what students hand in is data.
@@ -121,14 +117,17 @@ class SubmissionFolder(pytest.Collector):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield what the folder holds, sorted, minus what pytest is told to ignore."""
         for path in sorted(self.path.iterdir()):
-            asked_for = self.session.isinitpath(path, with_parents=path.is_dir())
-            if not asked_for and self.ihook.pytest_ignore_collect(collection_path=path, config=self.config):
+            if not self.session.isinitpath(path, with_parents=path.is_dir()) and self._is_passed_over(path):
                 continue
             if path.is_dir():
                 folder = self.ihook.pytest_collect_directory(path=path, parent=self)
                 yield from [folder] if folder is not None else []
             elif path.is_file():
                 yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _is_passed_over(self, path: Path) -> bool:
+        is_possible_loop = path.is_symlink() and path.is_dir()
+        return is_possible_loop or bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
 
 
 class CudaFile(pytest.File):
@@ -228,13 +227,15 @@ class CheckItem(GradingItem):
 
     def runtest(self) -> None:
         """Grade, note the result for the reports, and turn the verdict into an outcome."""
+        from pytest_gpulab.grading.grade import Grade
         from pytest_gpulab.reports.gradebook import result_properties
 
         grader = self.parent.grader(self.exercise)
         result = grader.run(self.check)
-        self.user_properties += result_properties(
-            self.parent.label, self.exercise.name, self.position, result, grader.provenance
-        )
+        grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance)
+        self.user_properties += result_properties(grade, self.position)
+        if result.printed:
+            self.add_report_section("call", "printf", result.printed)
         self._raise_unless_passed(result)
 
     def _raise_unless_passed(self, result: CheckResult) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, SubmissionFolder, Workbench, place_skip
+from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, Workbench, place_skip
 from pytest_gpulab.settings import Settings, SettingsError
 
 
@@ -92,11 +92,13 @@ class GradingHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Open the device; a process that only hands out work merely looks whether it is there."""
+        """Open the device; pytest-xdist's controller merely looks whether it is there."""
         if self.config.getoption("collectonly"):
             return
         with _usage_errors():
             self.bench.open_device()
+        if self.config.getoption("dist", "no") != "no" and not self.is_worker:
+            self.bench.close_device()
 
     def pytest_report_header(self) -> str:
         """Say which device grades, why that one, and the seed."""
@@ -110,7 +112,7 @@ class GradingHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
         """Search folders without importing anything from them."""
-        return SubmissionFolder.from_parent(parent, name=path.name, path=path)
+        return CudaFolder.from_parent(parent, name=path.name, path=path)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take submissions, and neither baselines nor an exercise's other `.cu` files."""
@@ -131,8 +133,10 @@ class GradingHooks:
         self, report: pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """Give a missed bonus its own category: it is neither a pass nor a failure."""
-        missed = report.when == "call" and report.passed and ("gpulab_verdict", "missed") in report.user_properties
-        return ("bonus missed", "b", ("BONUS MISSED", {"yellow": True})) if missed else None
+        from pytest_gpulab.reports.gradebook import is_missed_bonus
+
+        is_missed = report.when == "call" and report.passed and is_missed_bonus(report.user_properties)
+        return ("bonus missed", "b", ("BONUS MISSED", {"yellow": True})) if is_missed else None
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report files, after Ctrl-C too, and give the device back."""

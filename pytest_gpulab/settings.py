@@ -107,7 +107,8 @@ def _seed(text: str | None) -> int:
 def _report_file(spec: str, working_folder: Path) -> ReportFile:
     kind, colon, name = spec.partition(":")
     if not colon or not name or kind not in REPORT_FORMATS:
-        raise SettingsError(f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {REPORT_FORMATS}")
+        formats = ", ".join(REPORT_FORMATS)
+        raise SettingsError(f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}")
     path = working_folder / name
     _try_to_write(path)
     return ReportFile(kind, path)

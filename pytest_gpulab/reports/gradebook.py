@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance
+from pytest_gpulab.grading.grade import Finding, Grade
 
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
@@ -20,31 +20,30 @@ VERDICT = "gpulab_verdict"
 Properties = list[tuple[str, object]]
 
 
-def result_properties(
-    submission: str, exercise: str, position: int, result: CheckResult, provenance: Provenance
-) -> Properties:
+def result_properties(grade: Grade, position: int) -> Properties:
     """Return what travels for one graded check: figures to read in JUnit XML, and the whole as JSON text.
 
-    `position` is the check's place among the exercise's checks: other processes may send a later one first.
+    Args:
+        grade: the submission's grade with this check alone.
+        position: the check's place among the exercise's checks; another process may send a later one first.
     """
-    record = {
-        "submission": submission,
-        "exercise": exercise,
-        "position": position,
-        "check": asdict(result),
-        "provenance": asdict(provenance),
-    }
+    (result,) = grade.checks
     return [
         (VERDICT, result.verdict),
         ("gpulab_points", result.points),
         ("gpulab_max_points", result.max_points),
-        (RECORD, json.dumps(record)),
+        (RECORD, json.dumps({"grade": grade.to_dict(), "position": position})),
     ]
 
 
 def ungraded_properties(submission: str, finding: Finding) -> Properties:
     """Return what travels for a file that could not be graded at all."""
     return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding)}))]
+
+
+def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
+    """Say whether the properties are those of a bonus tier that was not reached."""
+    return (VERDICT, "missed") in properties
 
 
 @dataclass
@@ -58,9 +57,7 @@ class Gradebook:
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
     expected: set[tuple[str, str]] = field(default_factory=set)
-    _exercise_of: dict[str, str] = field(default_factory=dict)
-    _provenance: dict[str, Provenance] = field(default_factory=dict)
-    _checks: dict[str, dict[int, CheckResult]] = field(default_factory=dict)
+    _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
     def add(self, properties: Iterable[tuple[str, object]], is_expected: bool = False) -> None:
         """Take in the properties of one report; those of other people's tests hold nothing for the gradebook."""
@@ -69,26 +66,25 @@ class Gradebook:
             self._add_record(json.loads(text), is_expected)
 
     def _add_record(self, record: dict[str, Any], is_expected: bool) -> None:
-        submission = record["submission"]
         if "ungraded" in record:
             finding = record["ungraded"]
-            self.ungraded[submission] = Finding(**{**finding, "evidence": tuple(finding["evidence"])})
+            self.ungraded[record["submission"]] = Finding(**{**finding, "evidence": tuple(finding["evidence"])})
             return
-        result = CheckResult.from_dict(record["check"])
-        self._exercise_of[submission] = record["exercise"]
-        self._provenance[submission] = Provenance(**record["provenance"])
-        self._checks.setdefault(submission, {})[record["position"]] = result
+        grade = Grade.from_dict(record["grade"])
+        self._parts.setdefault(grade.submission, {})[record["position"]] = grade
         if is_expected:
-            self.expected.add((submission, result.name))
+            self.expected.add((grade.submission, grade.checks[0].name))
 
     @property
     def grades(self) -> tuple[Grade, ...]:
         """One grade a submission, sorted by exercise and then by name as people count (2 before 10)."""
-        grades = (
-            Grade(name, self._exercise_of[name], tuple(checks[i] for i in sorted(checks)), self._provenance[name])
-            for name, checks in self._checks.items()
-        )
+        grades = map(_joined, self._parts.values())
         return tuple(sorted(grades, key=lambda grade: (grade.exercise, _as_people_count(grade.submission))))
+
+
+def _joined(parts: dict[int, Grade]) -> Grade:
+    in_order = [parts[position] for position in sorted(parts)]
+    return replace(in_order[0], checks=tuple(grade.checks[0] for grade in in_order))
 
 
 def _as_people_count(name: str) -> list[tuple[int, int, str]]:

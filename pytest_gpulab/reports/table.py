@@ -7,8 +7,8 @@ kernel. A figure with a tilde is a cost model's estimate.
 from __future__ import annotations
 
 import math
-import os.path
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
@@ -57,8 +57,11 @@ def table_lines(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> list
 def _layout(rows: Sequence[tuple[str, ...]]) -> list[str]:
     from tabulate import tabulate
 
+    # Headers as a row of their own: tabulate pads real headers by two more columns than there is room for.
+    widths = [max(map(len, column)) for column in zip(_HEADERS, *rows, strict=True)]
+    with_headers = [_HEADERS, tuple("-" * width for width in widths), *rows]
     alignment = ("left", "left", *("right",) * 8)
-    text: str = tabulate(rows, _HEADERS, "simple", disable_numparse=True, colalign=alignment)
+    text: str = tabulate(with_headers, tablefmt="plain", disable_numparse=True, colalign=alignment)
     return text.splitlines()
 
 
@@ -112,9 +115,10 @@ def _three_digits(value: float) -> str:
 
 def short_names(submissions: Sequence[str]) -> list[str]:
     """Return the paths without what all of them share: their common folder and `.cu`."""
-    folders = [str(PurePosixPath(name).parent) for name in submissions]
-    common = os.path.commonpath(folders) if len({name.startswith("/") for name in submissions}) == 1 else ""
-    return [str(PurePosixPath(name).relative_to(common or ".").with_suffix("")) for name in submissions]
+    paths = [PurePosixPath(name).with_suffix("") for name in submissions]
+    levels = zip(*(path.parent.parts for path in paths), strict=False)
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
+    return [str(PurePosixPath(*path.parts[shared:])) for path in paths]
 
 
 def _shortened(name: str, room: int) -> str:

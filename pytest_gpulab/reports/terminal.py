@@ -70,7 +70,7 @@ def _sizes(grades: Iterable[Grade]) -> str:
 def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         yield submission
-        yield from _finding_lines("NOT GRADED", finding, [])
+        yield from _finding_lines("NOT GRADED", finding)
     for grade in gradebook.grades:
         lines = list(_submission_findings(grade, gradebook.expected, verbosity))
         if lines:
@@ -82,13 +82,13 @@ def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity
     shown: dict[str, int] = {}
     for (verdict, finding), checks in _grouped(grade, expected).items():
         shown[finding.code] = shown.get(finding.code, 0) + 1
-        heading = verdict.upper() if verdict == "failed" else verdict
+        heading = f"{verdict.upper() if verdict == 'failed' else verdict} "
         if verbosity > 0:
-            yield from _finding_lines(heading, finding, checks)
+            yield from _finding_lines(heading + ", ".join(checks), finding)
         elif verdict in ("missed", "expected") or shown[finding.code] > MAX_SIMILAR:
-            yield from _wrapped(f"{heading} {', '.join(checks)}: {_first_line(finding)}", "  ")
+            yield from _headline(heading + ", ".join(_abridged(checks)), finding)
         else:
-            yield from _finding_lines(heading, finding, _abridged(checks))
+            yield from _finding_lines(heading + ", ".join(_abridged(checks)), finding)
 
 
 def _grouped(grade: Grade, expected: set[tuple[str, str]]) -> dict[tuple[str, Finding], list[str]]:
@@ -102,31 +102,36 @@ def _grouped(grade: Grade, expected: set[tuple[str, str]]) -> dict[tuple[str, Fi
     return groups
 
 
-def _finding_lines(heading: str, finding: Finding, checks: Sequence[str]) -> Iterator[str]:
-    yield from _wrapped(f"{heading} {', '.join(checks)}: {_first_line(finding)}".replace(" :", ":"), "  ")
+def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
+    yield from _headline(heading, finding)
     yield from _details(finding, indent="      ")
 
 
-def _first_line(finding: Finding) -> str:
+def _headline(heading: str, finding: Finding) -> Iterator[str]:
     place = f" ({finding.where})" if finding.where else ""
-    return f"{finding.code}: {finding.what}{place}"
+    what = f"{finding.code}: {finding.what}{place}"
+    if len(f"  {heading}: {what}") <= WIDTH:
+        yield f"  {heading}: {what}"
+    else:
+        yield _wrapped(f"{heading}:", "  ")
+        yield _wrapped(what, "      ")
 
 
 def _details(finding: Finding, indent: str) -> Iterator[str]:
     for line in finding.evidence:
         yield from (indent + part for part in line.splitlines())
     if finding.hint:
-        yield from _wrapped(f"hint: {finding.hint}", indent)
+        yield _wrapped(f"hint: {finding.hint}", indent)
 
 
 def _abridged(checks: Sequence[str], limit: int = 3) -> list[str]:
     if len(checks) <= limit + 1:
         return list(checks)
-    return [*checks[:limit], f"and {len(checks) - limit} more checks"]
+    return [*checks[:limit], f"and {len(checks) - limit} more"]
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
         text,
         WIDTH,
         initial_indent=indent,

@@ -1,0 +1,38 @@
+"""A fresh course for every test, graded on the real simulated GPU.
+
+The inner pytest runs in this process. It throws away the modules that it imports, which NumPy and NVRTC do not
+survive: `_warm_imports` loads them before.
+"""
+
+from __future__ import annotations
+
+import pytest
+from course import EXERCISE, NAIVE, RIGHT, Course
+
+
+@pytest.fixture(scope="session")
+def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
+    import tabulate  # noqa: F401
+
+    import pytest_gpulab.reports.jsonfile  # noqa: F401
+    from pytest_gpulab.devices import open_device
+    from pytest_gpulab.grading.catalogue import Catalogue
+    from pytest_gpulab.grading.checks import checks_of
+    from pytest_gpulab.grading.grader import Grader
+
+    folder = tmp_path_factory.mktemp("warm") / "twice"
+    folder.mkdir()
+    for name, text in (("exercise.py", EXERCISE), ("naive.cu", NAIVE), ("twice.cu", RIGHT)):
+        (folder / name).write_text(text)
+    exercise = Catalogue(folder.parent).load("twice")
+    device, _ = open_device("sim")
+    grader = Grader(exercise, folder / "twice.cu", device, 0)
+    for check in checks_of(exercise.exercise):
+        grader.run(check)
+    device.close()
+
+
+@pytest.fixture
+def course(pytester: pytest.Pytester, _warm_imports: None) -> Course:
+    """A fresh course."""
+    return Course(pytester)

@@ -1,0 +1,54 @@
+"""Ctrl-C in mid-run: what was graded until then is still reported and written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
+
+SLOW = EXERCISE + (
+    """
+import dataclasses, pathlib, time
+
+def wait(problem, pattern, rng):
+    pathlib.Path("waiting").touch()
+    time.sleep(60)
+
+exercise = dataclasses.replace(exercise, inputs=wait)
+"""
+)
+TIMEOUT_S = 60
+
+
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str]) -> None:
+    course.write("exercises/unhurried/exercise.py", SLOW)
+    course.write("exercises/unhurried/naive.cu", NAIVE)
+    course.write("submissions/twice.cu", RIGHT)
+    course.write("submissions/unhurried.cu", RIGHT)
+    options = [*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-report=json:grades.json", *workers]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *options, "submissions"],
+        cwd=course.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (course.folder / "waiting").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert "twice       passed   90/100" in output or "90/100" in output
+    document = json.loads((course.folder / "grades.json").read_text())
+    assert document["interrupted"] is True
+    (grade,) = (grade for grade in document["grades"] if grade["submission"] == "submissions/twice.cu")
+    assert grade["points"] == 90

@@ -1,0 +1,149 @@
+"""What becomes of a verdict in pytest, and what the student gets to read."""
+
+from __future__ import annotations
+
+import pytest
+from course import BEYOND, BROKEN, CHECKS, EXERCISE, NAIVE, PUZZLING, RIGHT, WRONG, Course
+
+
+def no_traceback(result: pytest.RunResult) -> None:
+    assert "Traceback" not in result.stdout.str()
+    assert "pytest_gpulab/" not in result.stdout.str()
+
+
+def test_a_right_kernel_passes_and_a_missed_bonus_is_no_failure(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "-v")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "twice.cu::compile PASSED *",
+            "twice.cu::speedup[[]1.5x[]] PASSED *",
+            "twice.cu::speedup[[]1000x[]] BONUS MISSED *",
+            "twice *passed *90/100 *",
+            "*missed speedup[[]1000x[]]: too-slow: *",
+            "*6 passed, 1 bonus missed in *",
+        ]
+    )
+
+
+def test_the_naive_kernel_as_a_submission_fails_for_speed_alone(course: Course) -> None:
+    course.write("submissions/twice.cu", NAIVE)
+    result = course.grade("submissions")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["twice *failed *70/100 *", "FAILED submissions/twice.cu::speedup[[]1.5x[]] - too-slow: *", "*1 failed, *"]
+    )
+
+
+def test_a_wrong_result_is_explained_without_a_traceback(course: Course) -> None:
+    course.write("twice.cu", WRONG)
+    result = course.grade("twice.cu::correct[n=31]")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "_* twice.cu::correct[[]n=31[]] _*",
+            "wrong-result: *30*",
+            "  hint: *",
+            "*gpulab: findings*",
+            "twice.cu",
+            "  FAILED correct[[]n=31[]]: wrong-result: *",
+            "FAILED twice.cu::correct[[]n=31[]] - wrong-result: *",
+        ]
+    )
+    no_traceback(result)
+
+
+def test_out_of_bounds_names_the_students_line(course: Course) -> None:
+    course.write("twice.cu", BEYOND)
+    result = course.grade("twice.cu::safe[memory]")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["out-of-bounds: *", "  at twice.cu:4"])
+    no_traceback(result)
+
+
+def test_a_compile_error_fails_every_check_with_one_reason_shown_once(course: Course) -> None:
+    course.write("twice.cu", BROKEN)
+    result = course.grade("twice.cu")
+    result.assert_outcomes(failed=len(CHECKS))
+    compilers_words = [line for line in result.outlines if "twice.cu(4): error" in line]
+    assert len(compilers_words) == 2, "once in pytest's own list of failures, once in the findings"
+    result.stdout.fnmatch_lines(["twice *failed *0/100 *", "  FAILED compile: compile-error: *"])
+    result.stdout.fnmatch_lines(["FAILED twice.cu::correct[[]n=1[]] - compile-error: *"])
+    no_traceback(result)
+
+
+@pytest.mark.parametrize(("source", "code"), [(b"", "empty-source"), (b"// \xff\xfe", "not-utf8")])
+def test_a_file_that_is_no_source(course: Course, source: bytes, code: str) -> None:
+    course.write("twice.cu", source)
+    result = course.grade("twice.cu::compile")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"{code}: *", f"FAILED twice.cu::compile - {code}: *"])
+    no_traceback(result)
+
+
+def test_what_the_simulator_does_not_know_is_named_and_costs_nothing(course: Course) -> None:
+    course.write("twice.cu", PUZZLING)
+    result = course.grade("twice.cu", "-rs")
+    assert result.ret == pytest.ExitCode.OK
+    assert result.parseoutcomes().keys() == {"skipped"} or result.parseoutcomes().keys() == {"skipped", "passed"}
+    result.stdout.fnmatch_lines(
+        [
+            "twice *not gradable *",
+            "  not gradable *cannot-simulate: *griddepcontrol*",
+            "SKIPPED * twice.cu:1: not gradable*",
+        ]
+    )
+
+
+def test_printf_is_shown_with_a_failure(course: Course) -> None:
+    course.write("twice.cu", WRONG.replace("int i =", 'printf("hello from a thread\\n"); int i ='))
+    result = course.grade("twice.cu::correct[n=31]")
+    result.stdout.fnmatch_lines(["*Captured printf call*", "hello from a thread"])
+
+
+def test_a_file_of_no_exercise_is_named(course: Course) -> None:
+    course.write("submissions/alice/twize.cu", RIGHT)
+    result = course.grade("submissions")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "submissions/alice/twize.cu F *",
+            "no-exercise: twize.cu belongs to no exercise",
+            "  hint: call the file or its folder after an exercise; there are: twice",
+            "submissions/alice/twize.cu",
+            "  NOT GRADED: no-exercise: twize.cu belongs to no exercise",
+            "FAILED submissions/alice/twize.cu::mapping - no-exercise: *",
+        ]
+    )
+    no_traceback(result)
+
+
+def test_a_broken_exercise_is_an_error_and_the_others_are_graded(course: Course) -> None:
+    course.write("exercises/broken/exercise.py", EXERCISE + "\n1 / 0\n")
+    course.write("submissions/broken.cu", RIGHT)
+    course.write("submissions/twice.cu", RIGHT)
+    result = course.grade("submissions", "-k", "exercise or compile")
+    result.assert_outcomes(errors=1, passed=1, deselected=len(CHECKS) - 1)
+    result.stdout.fnmatch_lines(
+        [
+            "_* ERROR at setup of submissions/broken.cu::exercise _*",
+            "*exercises/broken/exercise.py*, line *",
+            "ZeroDivisionError: division by zero",
+            "  NOT GRADED: broken-exercise: the exercise broken cannot be loaded; tell your instructor",
+        ]
+    )
+    assert "catalogue.py" not in result.stdout.str()
+
+
+def test_a_bug_of_the_plugin_is_an_error_with_its_traceback(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    course.write(
+        "conftest.py",
+        "from pytest_gpulab.grading.grader import Grader\n"
+        "def pytest_runtest_setup(item):\n"
+        "    item.parent.grader(item.exercise).run = None\n",
+    )
+    result = course.grade("twice.cu::compile")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*collect.py:*", "E *TypeError: 'NoneType' object is not callable"])

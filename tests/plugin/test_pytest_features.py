@@ -1,0 +1,112 @@
+"""Everything that pytest and its plugins do with tests, they do with checks."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from course import CHECKS, RIGHT, WRONG, Course
+
+
+@pytest.fixture
+def two(course: Course) -> Course:
+    """A course with a right and a wrong submission."""
+    course.write("submissions/alice/twice.cu", RIGHT)
+    course.write("submissions/bob/twice.cu", WRONG)
+    return course
+
+
+def test_select_by_keyword(two: Course) -> None:
+    result = two.grade("submissions", "-k", "alice and correct")
+    result.assert_outcomes(passed=3, deselected=2 * len(CHECKS) - 3)
+
+
+def test_select_by_marker(two: Course) -> None:
+    two.grade("submissions", "-m", "not gpulab").assert_outcomes(deselected=2 * len(CHECKS))
+    result = two.grade("submissions", "-m", "gpulab", "--strict-markers", "-k", "compile")
+    result.assert_outcomes(passed=2, deselected=2 * len(CHECKS) - 2)
+
+
+def test_the_marker_is_listed(course: Course) -> None:
+    course.pytest("--markers").stdout.fnmatch_lines(["@pytest.mark.gpulab: a check of a CUDA kernel*"])
+
+
+def test_last_failed(two: Course) -> None:
+    failed = two.grade("submissions").parseoutcomes()["failed"]
+    assert failed
+    result = two.grade("submissions", "--lf")
+    assert result.parseoutcomes() == {"failed": failed} | result.parseoutcomes()
+    assert "passed" not in result.parseoutcomes()
+    two.write("submissions/bob/twice.cu", RIGHT)
+    assert "failed" not in two.grade("submissions", "--lf").parseoutcomes()
+
+
+def test_failed_first(two: Course) -> None:
+    two.grade("submissions")
+    lines = [line for line in two.grade("submissions", "--ff", "--co", "-q").outlines if "::" in line]
+    assert "/bob/" in lines[0]
+
+
+def test_stop_at_the_first_failure(two: Course) -> None:
+    result = two.grade("submissions/bob", "submissions/alice", "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["*gpulab: twice*", "*gpulab: findings*"])
+
+
+def test_collect_only_grades_nothing(two: Course) -> None:
+    result = two.grade("submissions", "--co")
+    result.stdout.fnmatch_lines(["*<CudaFile twice.cu>", "*<CheckItem correct[[]n=31[]]>"])
+    result.stdout.no_fnmatch_line("*gpulab: twice*")
+
+
+def test_switched_off(two: Course) -> None:
+    result = two.pytest("-p", "no:gpulab", "--gpulab")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*unrecognized arguments: --gpulab"])
+    two.write("test_one.py", "def test_one(): pass\n")
+    two.pytest("-p", "no:gpulab").assert_outcomes(passed=1)
+
+
+def test_junit_xml(two: Course) -> None:
+    two.grade("submissions", "--junit-xml=results.xml")
+    cases = list(ElementTree.parse(two.folder / "results.xml").iter("testcase"))
+    assert len(cases) == 2 * len(CHECKS)
+    (case,) = (case for case in cases if "bob" in case.attrib["classname"] and case.attrib["name"] == "correct[n=31]")
+    properties = {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}
+    assert properties["gpulab_verdict"] == "failed" and float(properties["gpulab_points"]) == 0
+    assert json.loads(properties["gpulab"])["grade"]["submission"] == "submissions/bob/twice.cu"
+    (failure,) = case.iter("failure")
+    assert failure.text is not None and failure.text.startswith("wrong-result: ")
+
+
+def report_part(result: pytest.RunResult) -> list[str]:
+    """Return the plugin's part of the terminal report, from the first table to the footnotes."""
+    lines = result.outlines
+    first = next(number for number, line in enumerate(lines) if "gpulab: twice" in line)
+    last = next(number for number, line in enumerate(lines) if line.startswith("Repeat this run"))
+    return lines[first : last + 1]
+
+
+def test_workers_report_what_one_process_reports(two: Course) -> None:
+    alone = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
+    spread = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", "-n2")
+    assert "2 workers" in spread.stdout.str()
+    assert report_part(spread) == report_part(alone)
+    assert spread.parseoutcomes() == alone.parseoutcomes() and spread.ret == alone.ret
+    documents = [json.loads((two.folder / name).read_text()) for name in ("alone.json", "spread.json")]
+    for document in documents:
+        del document["created_utc"]
+        for check in (check for grade in document["grades"] for check in grade["checks"]):
+            del check["duration_s"]
+    assert documents[0] == documents[1]
+
+
+def test_workers_share_a_fresh_seed(two: Course) -> None:
+    result = two.grade_apart("submissions", "--gpulab-report=json:grades.json", "-n2")
+    document = json.loads((two.folder / "grades.json").read_text())
+    header = re.search(r"^gpulab: .*; seed (\d+)$", result.stdout.str(), re.M)
+    assert header
+    assert {grade["provenance"]["seed"] for grade in document["grades"]} == {int(header[1])}

@@ -1,0 +1,120 @@
+"""Options and ini keys: what they do, and one clear line and exit code 4 where they cannot be obeyed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from course import EXERCISE, NAIVE, RIGHT, Course
+
+
+def seed_of(result: pytest.RunResult) -> int:
+    """Return the seed in the header, having checked that the report's end repeats it."""
+    header = re.search(r"^gpulab: .*; seed (\d+)$", result.stdout.str(), re.M)
+    end = re.search(r"^Repeat this run with --gpulab-seed=(\d+)\.$", result.stdout.str(), re.M)
+    assert header and end and header[1] == end[1]
+    return int(header[1])
+
+
+def usage_error(result: pytest.RunResult) -> str:
+    """Return the one line of a usage error."""
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line]
+    return line.removeprefix("ERROR: ")
+
+
+def test_header_names_device_reason_and_seed(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "-k", "compile")
+    result.stdout.re_match_lines([r"gpulab: simulated GPU .*, because .*; seed \d+$"])
+
+
+def test_the_seed_is_fresh_unless_given(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    first, second = (seed_of(course.grade("twice.cu", "-k", "compile")) for _ in range(2))
+    assert first != second
+    assert seed_of(course.grade("twice.cu", "-k", "compile", "--gpulab-seed=42")) == 42
+    assert seed_of(course.grade("twice.cu", "-k", "compile", "-o", "gpulab_seed=43")) == 43
+    assert seed_of(course.grade("twice.cu", "-k", "compile", "--gpulab-seed=42", "-o", "gpulab_seed=43")) == 42
+
+
+def test_the_seed_is_printed_even_if_quiet(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "-q", "-k", "compile")
+    result.stdout.fnmatch_lines(["Repeat this run with --gpulab-seed=*."])
+
+
+@pytest.mark.parametrize("seed", ["-1", "x", "4294967296", "1.5", "²"])
+def test_bad_seed(course: Course, seed: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-seed={seed}"))
+    assert line == f"--gpulab-seed={seed}: a seed is a whole number from 0 to 4294967295"
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])
+def test_bad_device(course: Course, device: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-device={device}"))
+    assert line == f"--gpulab-device={device}: a device is auto, sim, cuda or cuda:N with the number of a GPU"
+
+
+@pytest.mark.parametrize("workers", [[], ["-n2"]])
+def test_a_missing_gpu_is_a_usage_error(course: Course, workers: list[str]) -> None:
+    course.write("twice.cu", RIGHT)
+    line = usage_error(course.grade("--gpulab-device=cuda:99", *workers, "twice.cu"))
+    assert re.search("PyCUDA|CUDA device|GPU", line)
+
+
+def test_collect_only_needs_no_device(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("--gpulab-device=cuda:99", "--co", "twice.cu")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["gpulab: collecting only, no device opened; seed *", "*7 tests collected*"])
+
+
+def test_the_device_may_come_from_the_ini_file(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.pytest("--gpulab", "-o", "gpulab_device=cuda:99", "twice.cu")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_no_exercises_folder(course: Course) -> None:
+    course.write("pytest.ini", "[pytest]\ngpulab_exercises = elsewhere\n")
+    line = usage_error(course.grade())
+    assert line == (
+        f"no exercises folder at {course.folder / 'elsewhere'}: "
+        "run from the course's folder, or name it with --gpulab-exercises=DIR"
+    )
+
+
+@pytest.mark.parametrize("given", [["--gpulab-exercises=more"], ["-o", "gpulab_exercises=more"]])
+def test_exercises_elsewhere(course: Course, given: list[str]) -> None:
+    course.write("more/thrice/exercise.py", EXERCISE)
+    course.write("more/thrice/naive.cu", NAIVE)
+    course.write("more/thrice/thrice.cu", RIGHT)
+    result = course.grade("-q", "--co", *given)
+    assert result.outlines[0] == "more/thrice/thrice.cu::compile"
+
+
+@pytest.mark.parametrize("spec", ["json", "json:", "xml:grades.xml", "grades.json"])
+def test_bad_report(course: Course, spec: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-report={spec}"))
+    assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of json"
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_grading(course: Course) -> None:
+    line = usage_error(course.grade("--gpulab-report=json:nowhere/grades.json"))
+    path = course.folder / "nowhere/grades.json"
+    assert line == f"cannot write the report {path}: No such file or directory"
+    line = usage_error(course.grade("--gpulab-report=json:exercises"))
+    assert line == f"cannot write the report {course.folder / 'exercises'}: Is a directory"
+
+
+def test_looking_whether_a_report_can_be_written_leaves_no_trace(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    course.grade("--co", "--gpulab-report=json:grades.json", "twice.cu")
+    assert not (course.folder / "grades.json").exists()
+
+
+def test_settings_are_not_even_read_without_the_flag(course: Course) -> None:
+    course.write("test_one.py", "def test_one(): pass\n")
+    result = course.pytest("--gpulab-seed=x", "--gpulab-device=x")
+    result.assert_outcomes(passed=1)

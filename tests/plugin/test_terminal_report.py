@@ -1,0 +1,188 @@
+"""The tables and findings, from grades made by hand: figures, marks, widths, grouping, verbosity."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
+from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.table import WIDTH, short_names
+from pytest_gpulab.reports.terminal import failure_text, footnotes, sections
+
+PROVENANCE = Provenance("simulated GPU", "simulated", "sm_90", "NVRTC 13", 7, "1", "0.1.0", "0" * 64)
+TOO_SLOW = Finding("too-slow", "1.10x, needs 1.5x", evidence=("interval 1.09 to 1.11",), hint="Look at the addresses.")
+NO_COMPILE = Finding("compile-error", "does not compile", "x.cu:4", ("x.cu(4): error: expected a ;",), "Read it.")
+
+
+def speed(
+    elapsed_ms: float,
+    verdict: Verdict = "passed",
+    threshold: float = 1.5,
+    required: bool = True,
+    estimated: bool = True,
+    bandwidth_gb_s: float | None = 414.0,
+    baseline: str = "naive.cu",
+) -> CheckResult:
+    points = 20.0 if verdict == "passed" else 0.0
+    findings = () if verdict == "passed" else (TOO_SLOW,)
+    measurement = Measurement(
+        "n=65536", elapsed_ms, 0.64, 0.64 / elapsed_ms, threshold, estimated, bandwidth_gb_s, 0.5, 16, "", baseline
+    )
+    name = f"speedup[{threshold:g}x]"
+    return CheckResult(name, "speedup", verdict, points, 20.0, findings, measurement, required)
+
+
+def correct(name: str = "correct[n=1]", verdict: Verdict = "passed", finding: Finding | None = None) -> CheckResult:
+    points = 10.0 if verdict == "passed" else 0.0
+    return CheckResult(name, "correct", verdict, points, 10.0, (finding,) if finding else ())
+
+
+def book(*grades: tuple[str, list[CheckResult]], expected: tuple[str, ...] = (), exercise: str = "sum") -> Gradebook:
+    gradebook = Gradebook()
+    for submission, checks in grades:
+        for position, check in enumerate(checks):
+            properties = result_properties(Grade(submission, exercise, (check,), PROVENANCE), position)
+            gradebook.add(properties, is_expected=check.name in expected)
+    return gradebook
+
+
+def report(gradebook: Gradebook, verbosity: int = 0) -> str:
+    parts = (line for title, lines in sections(gradebook, verbosity) for line in (f"== {title}", *lines))
+    return "\n".join((*parts, *footnotes(gradebook)))
+
+
+def test_the_classic_table() -> None:
+    gradebook = book(
+        ("solutions/sum/10_loads.cu", [correct(), speed(0.0665)]),
+        ("solutions/sum/2_strided.cu", [correct(), speed(0.4)]),
+        ("solutions/sum/1_modulo.cu", [correct(), speed(0.64, "failed")]),
+        expected=("speedup[1.5x]",),
+    )
+    assert report(gradebook).splitlines()[:7] == [
+        "== gpulab: sum, speed at n=65536",
+        "submission           verdict  points       ms  GB/s    step   total  needs  occup.  regs",
+        "-------------------  -------  ------  -------  ----  ------  ------  -----  ------  ----",
+        "naive.cu (baseline)                    ~0.640  ~414           1.00x",
+        "1_modulo             failed*   10/30   ~0.640  ~414  ~1.00x  ~1.00x   1.5x     50%    16",
+        "2_strided            passed    30/30   ~0.400  ~414  ~1.60x  ~1.60x   1.5x     50%    16",
+        "10_loads             passed    30/30  ~0.0665  ~414  ~6.02x  ~9.62x   1.5x     50%    16",
+    ]
+
+
+def test_estimates_are_marked_and_explained() -> None:
+    text = report(book(("a.cu", [speed(0.2)])))
+    row = next(line for line in text.splitlines() if line.startswith("a "))
+    assert row.count("~") == 4
+    assert text.endswith("~ estimated by a cost model of the GPU: an estimate, never a measurement.")
+    assert "~" not in report(book(("a.cu", [speed(0.2, estimated=False)])))
+
+
+def test_the_rows_figures_come_from_the_required_tier_against_the_naive_kernel() -> None:
+    tiers = [
+        speed(0.1, "missed", threshold=9, required=False),
+        speed(0.2, threshold=2),
+        speed(0.4, baseline="blelloch.cu"),
+    ]
+    row = report(book(("a.cu", tiers))).splitlines()[4]
+    assert row.split()[3:8] == ["~0.200", "~414", "~3.20x", "~3.20x", "2x"]
+
+
+def test_another_baseline_has_no_place_in_the_columns_against_naive() -> None:
+    lines = report(book(("a.cu", [speed(0.4, baseline="blelloch.cu")]))).splitlines()
+    assert lines[3].split() == ["a", "passed", "20/20", "~0.400", "~414", "-", "-", "-", "50%", "16"]
+
+
+def test_unknown_figures() -> None:
+    lines = report(book(("a.cu", [speed(0.4, bandwidth_gb_s=None)]), ("b.cu", [correct()]))).splitlines()
+    assert lines[3].split()[-5:] == ["~0.640", "n/a", "1.00x"] or "n/a" in lines[3]
+    assert lines[4].split()[4] == "n/a"
+    assert lines[5].split() == ["b", "passed", "10/10", *"-------"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "overall"),
+    [
+        (["passed", "missed"], "passed"),
+        (["passed", "not started"], "not started"),
+        (["inconclusive", "not started"], "inconclusive"),
+        (["inconclusive", "not gradable"], "not gradable"),
+        (["not gradable", "failed"], "failed"),
+    ],
+)
+def test_a_submissions_verdict_is_its_worst(verdicts: list[Verdict], overall: str) -> None:
+    checks = [correct(f"correct[n={n}]", verdict) for n, verdict in enumerate(verdicts)]
+    row = report(book(("a.cu", checks))).splitlines()[3]
+    assert row[3:].strip().startswith(overall)
+
+
+def test_a_failure_beyond_the_expected_ones_takes_the_asterisk_away() -> None:
+    checks = [correct("correct[n=1]", "failed", NO_COMPILE), speed(0.64, "failed")]
+    text = report(book(("a.cu", checks), expected=("speedup[1.5x]",)))
+    assert "failed*" not in text and "* fails as" in text
+
+
+def test_long_names_do_not_widen_the_report() -> None:
+    name = "submissions/" + "a_very_long_name_" * 12 + "end.cu"
+    slow = Finding("too-slow", "word " * 60, hint="word " * 60)
+    gradebook = book((name, [speed(0.0123456, "failed"), correct("c" * 20, "failed", slow)]), ("b.cu", [speed(0.5)]))
+    lines = [line for line in report(gradebook).splitlines() if line != name]
+    assert max(map(len, lines)) <= WIDTH
+    assert any(line.startswith("..") and "name_end " in line for line in lines)
+
+
+def test_short_names_leave_out_the_common_folder() -> None:
+    assert short_names(["s/alice/sum.cu", "s/bob/sum.cu"]) == ["alice/sum", "bob/sum"]
+    assert short_names(["s/sum/1_a.cu", "s/sum/2_b.cu"]) == ["1_a", "2_b"]
+    assert short_names(["sum.cu"]) == ["sum"]
+    assert short_names(["/tmp/sum.cu", "s/sum.cu"]) == ["/tmp/sum", "s/sum"]
+
+
+def test_one_compile_error_is_one_finding() -> None:
+    checks = [correct(f"correct[n={n}]", "failed", NO_COMPILE) for n in range(10)]
+    text = report(book(("s/x.cu", checks)))
+    assert text.count("does not compile") == 1
+    assert (
+        "s/x.cu\n"
+        "  FAILED correct[n=0], correct[n=1], correct[n=2], and 7 more:\n"
+        "      compile-error: does not compile (x.cu:4)\n"
+        "      x.cu(4): error: expected a ;\n"
+        "      hint: Read it."
+    ) in text
+
+
+def test_findings_of_one_kind_are_shown_in_full_three_times_unless_verbose() -> None:
+    checks = [
+        correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out[{n}] is 0", evidence=("proof",)))
+        for n in range(5)
+    ]
+    gradebook = book(("x.cu", checks))
+    assert report(gradebook).count("proof") == 3
+    assert all(f"out[{n}] is 0" in report(gradebook) for n in range(5))
+    assert report(gradebook, verbosity=1).count("proof") == 5
+
+
+def test_expected_findings_are_one_line_unless_verbose() -> None:
+    gradebook = book(("x.cu", [speed(0.64, "failed")]), expected=("speedup[1.5x]",))
+    assert "  expected speedup[1.5x]: too-slow: 1.10x, needs 1.5x\n" in report(gradebook)
+    assert "interval" not in report(gradebook)
+    assert "interval" in report(gradebook, verbosity=1)
+
+
+def test_quiet_leaves_the_tables() -> None:
+    text = report(book(("x.cu", [speed(0.64, "failed")])), verbosity=-1)
+    assert "findings" not in text and "failed" in text
+
+
+def test_exercises_have_a_table_each() -> None:
+    gradebook = book(("a.cu", [correct()]), exercise="sum")
+    gradebook.add(result_properties(Grade("b.cu", "scan", (correct(),), PROVENANCE), 0))
+    titles = [title for title, _ in sections(gradebook, 0)]
+    assert titles == ["gpulab: scan", "gpulab: sum"]
+
+
+def test_failure_text_shows_a_shared_message_once() -> None:
+    shown: set[Finding] = set()
+    assert failure_text((NO_COMPILE,), shown) == (
+        "compile-error: does not compile\n  at x.cu:4\n  x.cu(4): error: expected a ;\n  hint: Read it."
+    )
+    assert failure_text((NO_COMPILE,), shown) == "compile-error: does not compile\n  (as above)"

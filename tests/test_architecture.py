@@ -1,0 +1,88 @@
+"""Who may know whom: DESIGN's arrows, held by reading the imports of every module."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pytest_gpulab
+
+PACKAGE = Path(pytest_gpulab.__file__).parent
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+MAY_KNOW: dict[str, set[str]] = {
+    "plugin": {"settings", "collect", "reports"},
+    "collect": {"settings", "devices", "grading", "reports"},
+    "settings": set(),
+    "reports": {"grading"},
+    "grading": {"devices", "exercise"},
+    "devices": set(),
+    "numerics": {"exercise"},
+    "exercise": set(),
+    "__init__": {"devices", "exercise"},
+}
+
+
+def imported_by(module: str) -> Iterator[str]:
+    """Yield the full names that a module imports, at its top or anywhere else, with relative imports resolved."""
+    package = ["pytest_gpulab", *Path(module).parent.parts]
+    for node in ast.walk(ast.parse((PACKAGE / module).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def part_of(name: str) -> str | None:
+    """Return the part of the package that an imported name belongs to."""
+    first, _, rest = name.partition(".")
+    part = rest.partition(".")[0]
+    return part if first == "pytest_gpulab" and not part.startswith("__version") else None
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_arrows_point_one_way(module: str) -> None:
+    own = Path(module).parts[0].removesuffix(".py")
+    known = {part_of(name) for name in imported_by(module)} - {own, None, ""}
+    assert known <= MAY_KNOW[own]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_only_hooks_and_nodes_know_pytest(module: str) -> None:
+    names = {name.partition(".")[0] for name in imported_by(module)}
+    assert "_pytest" not in names
+    assert ("pytest" in names) == (module in ("plugin.py", "collect.py"))
+
+
+def test_importing_the_plugin_loads_nothing_but_pytest_and_the_standard_library() -> None:
+    script = """
+import sys, pytest
+before = set(sys.modules)
+import pytest_gpulab.plugin
+print(*sorted({name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)))
+print(*sorted(name for name in set(sys.modules) - before if name.startswith("pytest_gpulab.")))
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    foreign, own = answer.splitlines()
+    assert foreign == "pytest_gpulab"
+    assert own == "pytest_gpulab.collect pytest_gpulab.plugin pytest_gpulab.settings"
+
+
+def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:
+    test = tmp_path / "test_modules.py"
+    test.write_text(
+        "import sys\n"
+        "def test_modules():\n"
+        "    heavy = {'numpy', 'tabulate', 'cuda', 'pycuda', 'pynvml', 'pytest_gpulab.grading'}\n"
+        "    assert not heavy & set(sys.modules) and 'pytest_gpulab.plugin' in sys.modules\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark", "-p", "no:hypothesispytest", str(test)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
