@@ -62,8 +62,8 @@ _GUIDE_DOUBLE = _ulps(
 )  # fmt: skip
 
 # Stated for |x| <= pi (sin, cos), 0.5 <= y <= 2 (logarithms: absolute there, in ulps outside) and by formula with the
-# argument for the exponentials: 2 + floor(|1.173 x|) and 2 + floor(|2.97 x|) ulps, at most 5 and 11 for |x| <= pi. No bound
-# is stated for __tanf (a quotient of the two above; |cos| falls to 1e-3 among the inputs) or __powf (exp2(x log2(y))).
+# argument for the exponentials: 2 + floor(|1.173 x|) and 2 + floor(|2.97 x|) ulps, at most 5 and 11 for |x| <= pi. No
+# bound is stated for __tanf (the quotient of the two above; |cos| falls to 1e-3 here) or __powf (exp2(x log2(y))).
 _GUIDE_INTRINSICS = {
     "fast_sinf": Bound(absolute=2**-21.41),
     "fast_cosf": Bound(absolute=2**-21.19),

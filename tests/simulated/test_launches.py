@@ -1,0 +1,193 @@
+"""The device protocol by hand on the simulated GPU: modules, memory, symbols, launches that do not fit the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import CompileError, Device, LaunchError, Module
+
+SOURCE = """
+#include <gpulab.cuh>
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+__constant__ float weights[4];
+__device__ int counter = 7;
+template <typename T> __device__ T twice(T x) { return x + x; }
+__global__ void scale(float *x, float by, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = twice(x[i]) * by * weights[i & 3];
+}
+__global__ void fill(char *x, char value, short other, double third) { x[threadIdx.x] = value + other + third; }
+namespace inner { __global__ void nested(int *x) { x[0] = atomicAdd(&counter, 1); } }
+__global__ void big(float *x) {
+    __shared__ float tile[8192];
+    tile[threadIdx.x] = x[0];
+    __syncthreads();
+    x[1] = tile[1];
+}
+"""
+
+
+@pytest.fixture
+def module(device: Device) -> Module:
+    return device.compile(SOURCE)
+
+
+def test_kernels_and_symbols_have_their_own_names(module: Module) -> None:
+    assert set(module.kernels) == {"scale", "fill", "nested", "big"} or set(module.kernels) == {
+        "scale", "fill", "inner::nested", "big",
+    }  # fmt: skip
+    assert {"weights", "counter", "gpulab_tunable_BLOCK_SIZE"} <= set(module.symbols)
+
+
+def test_parameters_constants_and_symbols(device: Device, module: Module) -> None:
+    assert module.parameter_bytes("scale") == (8, 4, 4)
+    assert module.parameter_bytes("fill") == (8, 1, 2, 8)
+    assert np.frombuffer(module.read_symbol("gpulab_tunable_BLOCK_SIZE"), np.int32)[0] == 256
+    module.set_constant("weights", np.array([1, 2, 3, 4], np.float32))
+    x = device.array(np.ones(10, np.float32))
+    module.launch("scale", (1,), (32,), [x, np.float32(0.5), np.uint32(10)])
+    assert x.get().tolist() == [1, 2, 3, 4, 1, 2, 3, 4, 1, 2]
+    module.set_constant("counter", np.array([40], np.int32))
+    (nested,) = (name for name in module.kernels if "nested" in name)
+    y = device.array(np.zeros(1, np.int32))
+    module.launch(nested, (1,), (3,), [y])
+    assert np.frombuffer(module.read_symbol("counter"), np.int32)[0] == 43
+
+
+def test_small_scalars(device: Device, module: Module) -> None:
+    x = device.array(np.zeros(4, np.int8))
+    module.launch("fill", (1,), (4,), [x, np.int8(-3), np.int16(20), np.float64(2)])
+    assert x.get().tolist() == [19] * 4
+
+
+def test_profile_names_the_launch(device: Device, module: Module) -> None:
+    profile = module.launch(
+        "scale", (2, 3), (8, 4), [device.array(np.ones(4, np.float32)), np.float32(1), np.uint32(4)]
+    )
+    assert (profile.kernel, profile.grid, profile.block) == ("scale", (2, 3, 1), (8, 4, 1))
+    assert profile.output == "" and profile.hazards == ()
+
+
+X = object()
+GOOD = [X, np.float32(1), np.uint32(4)]
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no such kernel": ({"kernel": "scael"}, "scale"),
+    "too few arguments": ({"args": GOOD[:2]}, "3"),
+    "too many arguments": ({"args": [*GOOD, np.int32(1)]}, "3"),
+    "scalar too wide": ({"args": [X, np.float64(1), np.uint32(4)]}, "8 bytes"),
+    "array for a scalar": ({"args": [X, X, np.uint32(4)]}, "bytes"),
+    "scalar for an array": ({"args": [np.int32(5), *GOOD[1:]]}, "bytes"),
+    "plain Python number": ({"args": [X, 1.0, np.uint32(4)]}, "float"),
+    "too many threads": ({"block": (1025,)}, "1024"),
+    "too many threads in two dimensions": ({"block": (33, 32)}, "1024"),
+    "block too deep": ({"block": (1, 1, 65)}, "64"),
+    "empty grid": ({"grid": (0,)}, "1"),
+    "negative block": ({"block": (-32,)}, "1"),
+    "four dimensions": ({"grid": (1, 1, 1, 1)}, "three"),
+    "grid too high": ({"grid": (1, 65536)}, "65535"),
+    "too much shared memory": ({"shared_bytes": 256 * 1024}, "shared"),
+    "too much shared memory with the static part": (
+        {"kernel": "big", "args": [X], "shared_bytes": 200 * 1024},
+        "shared",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrong", "word"), BAD.values(), ids=BAD.keys())
+def test_launch_that_does_not_fit(device: Device, module: Module, wrong: dict[str, Any], word: str) -> None:
+    x = device.array(np.ones(4, np.float32))
+    call: dict[str, Any] = {"kernel": "scale", "grid": (1,), "block": (32,), "args": GOOD} | wrong
+    call["args"] = [x if argument is X else argument for argument in call["args"]]
+    with pytest.raises(LaunchError, match=word):
+        module.launch(**call)
+    assert x.get().tolist() == [1] * 4
+
+
+def test_errors_of_symbols(module: Module) -> None:
+    with pytest.raises(LaunchError, match="missing"):
+        module.read_symbol("missing")
+    with pytest.raises(LaunchError, match="missing"):
+        module.set_constant("missing", np.zeros(1))
+    with pytest.raises(LaunchError, match="16"):
+        module.set_constant("weights", np.zeros(5, np.float32))
+    with pytest.raises(LaunchError, match="missing"):
+        module.parameter_bytes("missing")
+
+
+def test_memory(device: Device) -> None:
+    memory = device.array([[1, 2, 3], [4, 5, 6]], np.int16)
+    assert (memory.shape, memory.dtype, memory.nbytes) == ((2, 3), np.dtype(np.int16), 12)
+    copy = memory.get()
+    copy[0, 0] = 99
+    assert memory.get()[0, 0] == 1
+    memory.set(np.arange(6).reshape(2, 3))
+    assert memory.get().tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ValueError, match="shape"):
+        memory.set(np.zeros(7))
+    assert memory.damage() is None
+    assert device.empty((3, 2), np.float64).get().shape == (3, 2)
+
+
+def test_freed_memory_cannot_be_used(device: Device, module: Module) -> None:
+    x = device.array(np.ones(4, np.float32))
+    x.free()
+    with pytest.raises(LaunchError, match="free"):
+        module.launch("scale", (1,), (32,), [x, np.float32(1), np.uint32(4)])
+
+
+def test_compile_error_is_the_compilers_own(device: Device) -> None:
+    with pytest.raises(CompileError) as caught:
+        device.compile("__global__ void f(int *x) {\n  x[0] = y;\n}\n", "mine.cu")
+    assert "mine.cu(2): error:" in caught.value.diagnostics and '"y"' in caught.value.diagnostics
+
+
+def test_defines_with_parameters_and_without(device: Device) -> None:
+    source = "__global__ void f(T *x) { x[0] = OP(x[0], x[1]); }"
+    module = device.compile(source, defines={"T": "float", "OP(a, b)": "fmaxf((a), (b))"})
+    x = device.array([1.5, 2.5], np.float32)
+    module.launch("f", (1,), (1,), [x])
+    assert x.get().tolist() == [2.5, 2.5]
+
+
+def test_warnings_are_kept(device: Device) -> None:
+    assert "unused" in device.compile("__global__ void f() { int unused = 1; }").log
+
+
+def test_two_modules_have_their_own_variables(device: Device) -> None:
+    first, second = device.compile(SOURCE), device.compile(SOURCE)
+    first.set_constant("counter", np.array([1], np.int32))
+    assert np.frombuffer(second.read_symbol("counter"), np.int32)[0] == 7
+
+
+def test_info_and_resources(device: Device, module: Module) -> None:
+    assert device.info.kind == "simulated" and device.info.estimates
+    assert device.info.compiler.startswith("NVRTC")
+    assert module.resources("big").shared_bytes == 4 * 8192
+
+
+def test_large_grid_of_small_blocks(device: Device) -> None:
+    module = device.compile("__global__ void f(unsigned *x) { atomicAdd(&x[blockIdx.x % 7], 1u); }")
+    x = device.array(np.zeros(7, np.uint32))
+    module.launch("f", (70_000,), (1,), [x])
+    assert x.get().tolist() == [10_000] * 7
+
+
+def test_every_size_of_block(device: Device) -> None:
+    module = device.compile("__global__ void f(unsigned *x) { atomicAdd(x, 1u + (threadIdx.x == blockDim.x - 1)); }")
+    for size in (1, 2, 31, 32, 33, 63, 65, 100, 1023, 1024):
+        x = device.array(np.zeros(1, np.uint32))
+        module.launch("f", (3,), (size,), [x])
+        assert x.get()[0] == 3 * (size + 1)
+
+
+def test_warp_number_differs_between_the_warps_of_a_block(device: Device) -> None:
+    source = (
+        '__global__ void f(unsigned *x) { unsigned w; asm("mov.u32 %0, %%warpid;" : "=r"(w)); x[threadIdx.x] = w; }'
+    )
+    x = device.array(np.zeros(160, np.uint32))
+    device.compile(source).launch("f", (1,), (160,), [x])
+    numbers = x.get().reshape(5, 32)
+    assert len(set(numbers[:, 0])) == 5 and (numbers == numbers[:, :1]).all()

@@ -1,0 +1,108 @@
+"""A kernel that lacks a barrier gives itself away by depending on the schedule or on what memory held before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import Run
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+
+NEIGHBOUR = """
+__global__ void f(const int *in, int *out, int by) {{
+    __shared__ int tile[128];
+    tile[threadIdx.x] = in[threadIdx.x];
+    {barrier}
+    out[threadIdx.x] = tile[(threadIdx.x + by) & 127];
+}}
+"""
+
+
+def shifted(run: Run, schedule: str, by: int, barrier: str = "") -> bool:
+    """Say whether a rotation within a block comes out right."""
+    values, out = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
+    options = LaunchOptions(schedule=schedule, fill=0xFF)
+    run(NEIGHBOUR.format(barrier=barrier), values, out, np.int32(by), block=(128,), options=options)
+    return bool((out == np.roll(values, -by)).all())
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
+@pytest.mark.parametrize("by", [1, 127, 32, 64])
+def test_with_a_barrier_no_schedule_matters(run: Run, schedule: str, by: int) -> None:
+    assert shifted(run, schedule, by, "__syncthreads();")
+
+
+@pytest.mark.parametrize("by", [1, 127, 32, 64])
+def test_missing_barrier_is_hidden_by_lockstep_and_shown_by_warps(run: Run, by: int) -> None:
+    assert shifted(run, "lockstep", by)
+    assert not shifted(run, "warps", by)
+    assert not shifted(run, "warps-reversed", by)
+
+
+def test_order_of_the_warps(run: Run) -> None:
+    source = """
+    __global__ void f(int *order, int *next) {
+        if (threadIdx.x % 32 == 0) order[atomicAdd(next, 1)] = threadIdx.x / 32;
+    }
+    """
+    orders = {}
+    for schedule in ("warps", "warps-reversed"):
+        order = np.zeros(4, np.int32)
+        run(source, order, np.zeros(1, np.int32), block=(128,), options=LaunchOptions(schedule=schedule))
+        orders[schedule] = order.tolist()
+    assert orders == {"warps": [0, 1, 2, 3], "warps-reversed": [3, 2, 1, 0]}
+
+
+def test_tree_reduction_without_its_barrier(run: Run) -> None:
+    source = """
+    __global__ void f(const int *in, int *out) {{
+        __shared__ int tile[256];
+        int t = threadIdx.x;
+        tile[t] = in[t];
+        __syncthreads();
+        for (int step = 128; step; step >>= 1) {{
+            if (t < step) tile[t] += tile[t + step];
+            {barrier}
+        }}
+        if (t == 0) out[0] = tile[0];
+    }}"""
+    values = np.arange(256, dtype=np.int32)
+    sums = {}
+    for barrier in ("__syncthreads();", ""):
+        for schedule in ("lockstep", "warps", "warps-reversed"):
+            out = np.zeros(1, np.int32)
+            options = LaunchOptions(schedule=schedule)
+            run(source.format(barrier=barrier), values, out, block=(256,), options=options)
+            sums[barrier, schedule] = int(out[0]) == values.sum()
+    assert sums["__syncthreads();", "lockstep"] and sums["__syncthreads();", "warps"]
+    assert sums["__syncthreads();", "warps-reversed"] and sums["", "lockstep"]
+    assert not (sums["", "warps"] and sums["", "warps-reversed"])
+
+
+UNINITIALISED = {
+    "static shared": "__shared__ volatile unsigned tile[64]; out[t] = tile[t];",
+    "dynamic shared": "extern __shared__ unsigned some[]; out[t] = some[t];",
+    "local": "volatile unsigned own[8]; own[t & 1] = 5; out[t] = own[4 + (t & 3)];",
+    "register": 'unsigned r; asm volatile("{ .reg .b32 x; mov.b32 %0, x; }" : "=r"(r)); out[t] = r;',
+}
+
+
+@pytest.mark.parametrize("body", UNINITIALISED.values(), ids=UNINITIALISED.keys())
+@pytest.mark.parametrize("fill", [0xFF, 0xA5, 0x00])
+def test_unwritten_memory_holds_the_fill(run: Run, body: str, fill: int) -> None:
+    out = np.full(64, 3, np.uint32)
+    source = f"__global__ void f(unsigned *out) {{ unsigned t = threadIdx.x; {body} }}"
+    run(source, out, block=(64,), shared_bytes=256, options=LaunchOptions(fill=fill))
+    assert (out == fill * 0x01010101).all()
+
+
+def test_shared_memory_does_not_survive_a_block(run: Run) -> None:
+    source = """
+    __global__ void f(unsigned *out) {
+        __shared__ volatile unsigned tile[32];
+        out[blockIdx.x * 32 + threadIdx.x] = tile[threadIdx.x];
+        tile[threadIdx.x] = 1;
+    }"""
+    out = np.zeros(96, np.uint32)
+    run(source, out, grid=(3,), options=LaunchOptions(fill=0xA5))
+    assert (out == 0xA5A5A5A5).all()
