@@ -52,6 +52,20 @@ def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
     assert "PyCUDA" not in ended.stderr
 
 
+def test_ctrl_c_ends_a_launch_that_does_not_end_itself():
+    interrupt_soon = "import signal, threading\nthreading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()\n"
+    program = PROGRAM.replace("launch_limit_s=1.0", "launch_limit_s=50.0").replace(
+        "try:\n", interrupt_soon + "try:\n", 1
+    )
+    program = program.replace("except KernelFault as fault", "except KeyboardInterrupt as fault")
+    program = program.replace("fault.code, fault", "'interrupted'")
+    ended = run("while (*(volatile int *)x == 0) {}", program)
+    interrupted, unusable = ended.stdout.splitlines()
+    assert interrupted == "interrupted"
+    assert unusable.endswith("because of an earlier launch: k: interrupted while the kernel was running")
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 def test_a_kernel_that_ends_leaves_the_device_usable():
     ended = run("x[threadIdx.x] = 1;")
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)

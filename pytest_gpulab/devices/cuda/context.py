@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words
 from .faults import kernel_fault, overtime_fault
+
+_Cause = TypeVar("_Cause", KernelFault, KeyboardInterrupt)
 
 _SPIN_S = 0.002  # most kernels of an exercise end within this; sleeping would only add latency
 _NAP_S = 0.0005
@@ -70,20 +72,24 @@ class PrimaryContext:
             while not end.query():
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
-                    raise self._broken_by(overtime_fault(kernel, self._launch_limit_s), end)
+                    raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
                 if elapsed_s > _SPIN_S:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()
         except self.driver.Error as error:
-            raise self._broken_by(kernel_fault(kernel, driver_words(error)), end) from None
+            raise self._broken(kernel_fault(kernel, driver_words(error)), end) from None
+        except KeyboardInterrupt as interrupt:
+            raise self._broken(interrupt, end, f"{kernel}: interrupted while the kernel was running") from None
 
-    def _broken_by(self, fault: KernelFault, event: Any) -> KernelFault:
-        self._unusable = f"the GPU cannot be used any more in this process, because of an earlier launch: {fault}"
+    def _broken(self, cause: _Cause, event: Any, what: str = "") -> _Cause:
+        self._unusable = (
+            f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
+        )
         # Giving anything back would wait for ever behind a kernel that never ends, even at interpreter exit. One
         # reference too many keeps Python from trying; the end of the process frees the GPU.
         for holder in (self, event, *self.users):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
-        return fault
+        return cause
 
     def close(self) -> None:
         """Release the context; a broken one is left to the end of the process."""
