@@ -121,7 +121,7 @@ class CaseRuns:
             if run.error is not None:
                 verdict, found = of_error(run.error)
                 return verdict, (found,)
-            findings = (*_changed(run), *_mismatches(run, prepared, repetition))
+            findings = wrong_with(run, prepared, repetition)
             if findings:
                 return "failed", findings if repetition is FIRST else _not_repeatable(findings)
         if self._loaded.exercise.deterministic:
@@ -134,6 +134,11 @@ class CaseRuns:
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
     """Drop what can be large: outcomes are kept until the submission is graded."""
     return tuple(replace(run, outputs={}) for run in runs)
+
+
+def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
+    """Return what is wrong with the memory that a replay left behind."""
+    return (*_changed(run), *_mismatches(run, prepared, repetition))
 
 
 def _changed(run: Run) -> tuple[Finding, ...]:

@@ -111,17 +111,19 @@ class Grader:
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only what is right: a fast wrong answer is no answer."""
-        self._builds.of(tier.variant)
+        self._builds.of(tier.variant)  # what blocks the build is said as everywhere else
         for case in cases_of(self._loaded.exercise, tier.variant) or self._loaded.exercise.cases:
             outcome = self._cases.outcome(case)
             if outcome.verdict != "passed":
                 return _dependent(check, correct_name(case), outcome)
         try:
             measurement = self._costs.measure(tier)
+            reached = measurement.speedup >= tier.threshold
+            wrong = self._costs.wrong(tier) if reached else ()
         except Blocked as blocked:
             return _result(check, blocked.verdict, (blocked.finding,))
-        if measurement.speedup >= tier.threshold:
-            return _result(check, "passed", measurement=measurement)
+        if reached:
+            return _result(check, "failed" if wrong else "passed", wrong, measurement)
         verdict: Verdict = "failed" if tier.required else "missed"
         return _result(check, verdict, (too_slow(measurement),), measurement)
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
 from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, prepare, rng_for
 from pytest_gpulab.grading.replay import FIRST, Run, replay
 
 Array = npt.NDArray[Any]
@@ -52,6 +53,7 @@ class Costs:
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._own: dict[tuple[Size, VariantKey], Timing] = {}
+        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...]] = {}
 
     def measure(self, tier: SpeedTier) -> Measurement:
         """Cost a submission and its baseline on the same data.
@@ -83,6 +85,28 @@ class Costs:
             baseline=tier.baseline,
         )
 
+    def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return what is wrong with a whole result at the timed size: a kernel may know it and skip the work.
+
+        Raises:
+            Blocked, InstructorsMistake: as in `measure`.
+        """
+        size, variant = timed_size(tier, self._device), tier.variant
+        key = (size, variant_key(variant))
+        if key not in self._wrong:
+            build = self._builds.of(variant)
+            problem = Problem(size, build.tunables, variant)
+            plan = make_plan(self._loaded.exercise, problem)
+            prepared = prepare(self._loaded.exercise, problem, plan, *self._data(size, variant))
+            run = replay(self._device, build.module, plan, prepared.inputs, FIRST)
+            if run.error is not None:
+                raise Blocked(*of_error(run.error))
+            self._wrong[key] = tuple(
+                replace(found, what=f"At the timed size {size_text(size)}: {found.what}")
+                for found in wrong_with(run, prepared, FIRST)
+            )
+        return self._wrong[key]
+
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Cost the baseline, once for all submissions to the same exercise on the same device."""
         cache = _baselines.setdefault(self._device, {})
@@ -97,17 +121,19 @@ class Costs:
         return cache[key]
 
     def _time(self, builds: Builds, size: Size, variant: Variant) -> Timing:
-        exercise, name = self._loaded.exercise, self._loaded.name
         build = builds.of(variant)
         problem = Problem(size, build.tunables, variant)
-        plan = make_plan(exercise, problem)
-        pattern = (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
-        rng = rng_for(self._seed, name, "speedup", size_text(size), variant.name)
-        inputs = make_inputs(exercise, problem, plan, pattern, rng)
+        plan = make_plan(self._loaded.exercise, problem)
+        inputs = make_inputs(self._loaded.exercise, problem, plan, *self._data(size, variant))
         try:
             return time_plan(self._device, build.module, plan, inputs)
         except DeviceError as error:
             raise Blocked(*of_error(error)) from error
+
+    def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
+        """Return the input pattern, and the generator that gives everyone the same data."""
+        pattern = (cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases)[0].patterns[0]
+        return pattern, rng_for(self._seed, self._loaded.name, "speedup", size_text(size), variant.name)
 
 
 def too_slow(measurement: Measurement) -> Finding:

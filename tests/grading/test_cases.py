@@ -30,7 +30,8 @@ def test_a_right_kernel_passes_and_is_launched_no_more_than_needed(bench: Bench)
     assert {result.verdict for result in results.values()} == {"passed"}
     assert sum(result.points for result in results.values()) == 100
     assert codes(results) == {}
-    n_warm_up, n_patterns, n_speed = 1, 1 + 2, 2  # both tiers have one size: the submission and the baseline
+    n_warm_up, n_patterns = 1, 1 + 2
+    n_speed = 3  # both tiers have one size: the submission costed, the baseline, the submission checked
     assert len(bench.device.launches) == n_warm_up + 2 * n_patterns + n_speed
     assert bench.device.held == []
 

@@ -131,8 +131,9 @@ def test_cost_is_sampled_and_a_sample_that_gets_stuck_is_run_whole(bench: Bench)
 
     assert bench.result("speedup[1.5x]", program(waits_for_the_block_before)).verdict == "passed"
     samples = [options.sample_blocks for _, options in bench.device.launches]
-    assert samples[-3:] == [speed.SAMPLE_BLOCKS, None, speed.SAMPLE_BLOCKS]  # the third is the baseline's
-    assert set(samples[:-3]) == {None}
+    costed, costed_whole, baseline, checked = samples[-4:]
+    assert costed == baseline == speed.SAMPLE_BLOCKS and costed_whole is None and checked is None
+    assert set(samples[:-4]) == {None}
 
 
 def test_a_kernel_that_ends_abnormally_at_the_timed_size_fails(bench: Bench) -> None:
@@ -151,6 +152,41 @@ def test_fast_and_wrong_is_not_fast(bench: Bench) -> None:
     assert finding.code == "wrong-result"
     assert finding.what.startswith("Not graded, because `correct[n=70]` did not pass: `out`: all 70")
     assert all(options.sample_blocks is None for _, options in bench.device.launches)
+
+
+def skipping_work_at(n_timed: int, costs_ms: float) -> Program:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        if n != n_timed:
+            out.values[...] = 2 * source.values
+        return {"estimated_ms": costs_ms}
+
+    return program(twice)
+
+
+def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench: Bench) -> None:
+    results = bench.results(skipping_work_at(2**10, costs_ms=1.0))
+    assert codes(results) == {"speedup[1.5x]": "not-written", "speedup[3x]": "not-written"}
+    assert {results[name].verdict for name in codes(results)} == {"failed"}
+    (finding,) = results["speedup[1.5x]"].findings
+    assert finding.what == "At the timed size 2^10: `out`: all 1024 elements are never written."
+    assert results["speedup[1.5x]"].measurement is not None
+    n_whole = sum(options.sample_blocks is None for _, options in bench.device.launches)
+    assert n_whole == 1 + 2 * 3 + 1  # warm-up, cases, and once for both tiers
+
+
+def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) -> None:
+    results = bench.results(skipping_work_at(2**10, costs_ms=9.0))
+    assert set(codes(results).values()) == {"too-slow"}
+
+
+def test_a_kernel_that_fails_in_the_whole_timed_grid_only(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n == 2**10 and options.sample_blocks is None:
+            raise KernelFault("trap", "__trap() was called")
+        return kernel(1.0)(options, source, out, n)
+
+    result = bench.result("speedup[1.5x]", program(twice))
+    assert (result.verdict, result.findings[0].code) == ("failed", "trap")
 
 
 def test_only_cases_of_the_same_variant_must_be_right(bench: Bench) -> None:
