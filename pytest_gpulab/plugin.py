@@ -90,6 +90,13 @@ class GradingHooks:
         """Give pytest-xdist's workers the seed of this process."""
         node.workerinput["gpulab_seed"] = self.settings.seed
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Let one worker grade all of a file: its checks share what was compiled and run."""
+        from xdist.scheduler import LoadFileScheduling
+
+        return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         """Open the device; pytest-xdist's controller merely looks whether it is there."""

@@ -110,3 +110,9 @@ def test_workers_share_a_fresh_seed(two: Course) -> None:
     header = re.search(r"^gpulab: .*; seed (\d+)$", result.stdout.str(), re.M)
     assert header
     assert {grade["provenance"]["seed"] for grade in document["grades"]} == {int(header[1])}
+
+
+def test_one_worker_grades_all_of_a_file(two: Course) -> None:
+    result = two.grade_apart("submissions", "-n2", "-v")
+    workers = set(re.findall(r"^\[(gw\d)\] .* submissions/(\w+)/", result.stdout.str(), re.M))
+    assert sorted(name for _, name in workers) == ["alice", "bob"]
