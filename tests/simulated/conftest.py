@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from places import Run
 
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
-
-Run = Callable[..., LaunchProfile]
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
-"""Where in a test's source something is expected to be reported."""
+"""What the tests of the simulated GPU share: the type of their `run` fixture, and places in a source."""
 
 from __future__ import annotations
 
-from pytest_gpulab.devices.protocol import SourceLine
+from collections.abc import Callable
+
+from pytest_gpulab.devices.protocol import LaunchProfile, SourceLine
+
+Run = Callable[..., LaunchProfile]
 
 
 def marked(source: str, marker: str = "// HERE") -> SourceLine:

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pycuda.driver as cuda
-from launches import LAUNCHES, TruthLaunch
+from truth_launches import LAUNCHES, TruthLaunch
 from pycuda.compiler import compile as compile_cubin
-from values import Array
+from truth_values import Array
 
 
 def record(output: Path) -> None:

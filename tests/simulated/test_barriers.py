@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Run
-from places import marked
+from places import Run, marked
 
 HAZARDS = {
     "in a divergent branch": "if (t % 2)\n __syncthreads(); // HERE\n out[t] = t;",

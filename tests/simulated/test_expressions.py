@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from values import operands
+from truth_values import operands
 
 from pytest_gpulab.devices.simulated import SimulatedDevice
 

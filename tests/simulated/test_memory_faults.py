@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Run
-from places import marked
+from places import Run, marked
 
 from pytest_gpulab.devices.protocol import Device, KernelFault, Lane
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Run
+from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
 

@@ -104,7 +104,7 @@ extern "C" __global__ void single(const T *as, const T *bs, const T *cs, T *out,
     PUT(max_xorsign_abs, BINARY("max.xorsign.abs.f32"))
 }
 
-// The hardware's approximations; their bounds are in launches.py.
+// The hardware's approximations; their bounds are in truth_bounds.py.
 extern "C" __global__ void approximations(const T *as, const T *bs, const T *cs, T *out, int n) {
     BEGIN
     PUT(div_approx, BINARY("div.approx.f32"))

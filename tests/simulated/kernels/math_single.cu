@@ -1,4 +1,4 @@
-// The math library in single precision. One row of `out` for each PUT; the bounds are in launches.py.
+// The math library in single precision. One row of `out` for each PUT; the bounds are in truth_bounds.py.
 #define PUT(name, value) out[row++ * n + i] = (value);
 #define BEGIN                                                   \
     int i = blockIdx.x * blockDim.x + threadIdx.x, row = 0;     \

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from values import Array, arguments, fractions, noise, operands
+from truth_values import Array, arguments, fractions, noise, operands
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW = re.compile(r"\b(?:PUT|FETCH|EACH|FROM)\((\w+),")
@@ -49,6 +49,7 @@ class TruthLaunch:
         columns: elements of `out` that each thread writes, where it has no rows.
         sorted_rows: whether the order within a row of `out` is open (old values of atomics).
         prints: whether what it prints is part of the record.
+        hazard: whether the simulated GPU must warn of a barrier, although the launch is well defined on this GPU.
     """
 
     name: str
@@ -64,6 +65,7 @@ class TruthLaunch:
     columns: int | None = None
     sorted_rows: bool = False
     prints: bool = False
+    hazard: bool = False
 
     @property
     def text(self) -> str:
@@ -88,8 +90,9 @@ class TruthLaunch:
 
     @property
     def digest(self) -> str:
-        """Tells whether a record belongs to this source and these inputs."""
-        what = [self.text, self.kernel, json.dumps(dict(self.defines)), str((self.grid, self.block, self.shared_bytes))]
+        """Tells whether a record belongs to this source (comments aside) and these inputs."""
+        code = re.sub(r"//.*", "", self.text)
+        what = [code, self.kernel, json.dumps(dict(self.defines)), str((self.grid, self.block, self.shared_bytes))]
         arrays = [array.tobytes() for array in (*self.inputs, *([] if self.state is None else [self.state]))]
         return hashlib.sha256(b"\0".join([*(text.encode() for text in what), *arrays])).hexdigest()[:16]
 
@@ -209,7 +212,7 @@ def _warps_and_blocks() -> list[TruthLaunch]:
     words = noise(512, 21).astype("u4")
     launches = [_flat("warp", kernel, (words,), "u4") for kernel in ("shuffles", "votes", "reductions")]
     for kernel in ("barriers", "named_barriers", "warp_barriers", "leavers"):
-        launches.append(_flat("block", kernel, (words,), "u4", block=256))
+        launches.append(_flat("block", kernel, (words,), "u4", block=256, hazard=kernel == "leavers"))
     return [*launches, _flat("cooperative", "groups", (words,), "u4")]
 
 
