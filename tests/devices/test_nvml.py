@@ -66,3 +66,29 @@ def test_a_query_that_is_not_supported_is_none_and_costs_no_other_fact(name):
 @needs_no_driver
 def test_without_a_driver_the_rows_say_so():
     assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: no NVIDIA driver (its library libnvidia-ml was not found)"}
+
+
+@pytest.fixture
+def nvml_that_starts(monkeypatch):
+    """NVML with its start and end taken out, so that the queries can be made to fail as they do on some machines."""
+    import pynvml
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: None)
+    return pynvml
+
+
+def test_a_gpu_that_nvml_does_not_know_is_named(nvml_that_starts, monkeypatch):
+    def refuse(pci_bus_id):
+        raise nvml_that_starts.NVMLError_NotFound
+
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", refuse)
+    assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: NVML does not know the GPU at 0000:01:00.0: Not Found"}
+
+
+def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
+    def refuse():
+        raise nvml_that_starts.NVMLError_DriverNotLoaded
+
+    monkeypatch.setattr(nvml_that_starts, "nvmlInit", refuse)
+    assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: NVML says: Driver Not Loaded"}

@@ -216,3 +216,17 @@ def test_a_number_that_no_device_has_is_refused(opened_device):
 
     with pytest.raises(DeviceUnavailable, match=r"there is no CUDA device 99: this machine has"):
         open_device("cuda:99")
+
+
+def test_a_closed_device_says_so(opened_device):
+    from pytest_gpulab.devices import open_device
+
+    second, why = open_device("cuda:0")
+    memory = second.array([1, 2, 3])
+    second.close()
+    assert why == "asked for"
+    with pytest.raises(DeviceUnavailable, match="this device was closed"):
+        second.empty(1, np.int32)
+    with pytest.raises(ValueError, match="this array was freed"):
+        memory.get()
+    assert opened_device.array([4]).get().tolist() == [4]  # another opening of the same GPU goes on
