@@ -1,0 +1,187 @@
+"""Compile CUDA C++ with NVRTC, in process: to PTX, or for a resource report. Needs no GPU, driver or toolkit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
+
+MISSING = (
+    "NVRTC, the CUDA compiler library, is not installed: python -m pip install cuda-bindings nvidia-cuda-nvrtc "
+    "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl (NVIDIA offers them for Linux and Windows, not for macOS)"
+)
+_STUBS = {  # standard headers that host code includes; NVRTC knows what device code may use of them by itself
+    name: ""
+    for name in ("stdio.h", "cstdio", "assert.h", "cassert", "math.h", "cmath", "stdlib.h", "cstdlib", "string.h",
+                 "cstring", "limits.h", "climits", "float.h", "cfloat", "iostream", "device_launch_parameters.h")
+}  # fmt: skip
+_STUBS["stdint.h"] = _STUBS["cstdint"] = (
+    "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;"
+    "typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;"
+    "typedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
+)
+_STUBS["limits.h"] = _STUBS["climits"] = (
+    "#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295u\n#define CHAR_BIT 8\n"
+    "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n"
+)
+_STUBS["float.h"] = _STUBS["cfloat"] = (
+    "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-7f\n"
+    "#define DBL_MAX 1.7976931348623158e+308\n#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
+)
+_BUILT_IN_HEADERS = ("gpulab.cuh",)
+
+
+@lru_cache(maxsize=1)
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
+        raise DeviceUnavailable(f"{MISSING} ({error})") from error
+    return nvrtc
+
+
+def version() -> str:
+    """Return NVRTC's version, such as `13.5`.
+
+    Raises:
+        DeviceUnavailable: NVRTC is not installed.
+    """
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+@lru_cache(maxsize=1)
+def include_folders() -> tuple[Path, ...]:
+    """Return the folders with the toolkit's headers, as the wheels install them."""
+    import nvidia
+
+    found = []
+    for root in map(Path, nvidia.__path__):
+        for header in ("cuda_runtime.h", "cuda/std/version", "nv/target"):
+            for path in (*root.glob(f"*/include/{header}"), *root.glob(f"*/include/cccl/{header}")):
+                folder = path.parents[header.count("/")]
+                if folder not in found:
+                    found.append(folder)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _shipped_headers() -> dict[str, str]:
+    folder = resources.files("pytest_gpulab") / "include"
+    return {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
+
+
+def compile_ptx(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[str, str]:
+    """Compile to PTX with line information.
+
+    Args:
+        source: the text.
+        filename: what diagnostics and the line table call it.
+        architecture: such as `compute_90`.
+        defines: macros.
+        headers: further files that may be included, name to text.
+
+    Returns:
+        The PTX and the log (warnings).
+
+    Raises:
+        CompileError: with the compiler's messages.
+    """
+    program = _compile(source, filename, [f"--gpu-architecture={architecture}", "--generate-line-info"], defines, headers)
+    nvrtc = _nvrtc()
+    try:
+        return _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), _log(program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def resource_usage(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, KernelResources]:
+    """Compile to machine code for an architecture such as `sm_90` and return what each kernel needs, by symbol.
+
+    Raises:
+        CompileError: with the compiler's messages.
+    """
+    options = [f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+    program = _compile(source, filename, options, defines, headers)
+    log = _log(program)
+    _nvrtc().nvrtcDestroyProgram(program)
+    return _parse_usage(log)
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+def _parse_usage(log: str) -> dict[str, KernelResources]:
+    """Read ptxas's report: an entry line, a stack line and a line with registers and shared bytes for each kernel."""
+    usage = {}
+    name, stack = "", 0
+    for line in log.splitlines():
+        if match := _ENTRY.search(line):
+            name, stack = match[1], 0
+        elif match := _STACK.search(line):
+            stack = int(match[1])
+        elif (match := _USED.search(line)) and name:
+            shared = _SHARED.search(line)
+            usage[name] = KernelResources(int(match[1]), int(shared[1]) if shared else 0, stack)
+    return usage
+
+
+def _compile(
+    source: str,
+    filename: str,
+    options: list[str],
+    defines: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
+) -> Any:
+    nvrtc = _nvrtc()
+    files = _STUBS | _shipped_headers() | dict(headers or {})
+    _, program = nvrtc.nvrtcCreateProgram(
+        source.encode(),
+        filename.encode(),
+        len(files),
+        [text.encode() for text in files.values()],
+        [name.encode() for name in files],
+    )
+    arguments = [*options, "--std=c++17"]
+    arguments += [f"--include-path={folder}" for folder in include_folders()]
+    arguments += [f"--define-macro={name.replace(' ', '')}={value}" for name, value in (defines or {}).items()]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = _log(program)
+        nvrtc.nvrtcDestroyProgram(program)
+        raise CompileError(log or str(status))
+    return program
+
+
+def _log(program: Any) -> str:
+    nvrtc = _nvrtc()
+    return _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+
+
+def _text(size_of: Any, get: Any, program: Any) -> str:
+    _, size = size_of(program)
+    text = b" " * size
+    get(program, text)
+    return text.rstrip(b"\0").decode(errors="replace").strip()

@@ -1,0 +1,209 @@
+"""Block barriers: who waits, who has exited, when a block may go on, and what is wrong with how it got there.
+
+As on hardware since Volta, threads arrive one by one and exited threads no longer count (PTX ISA 9.7.13, `barrier`).
+What hardware lets pass but CUDA forbids (a barrier that not all threads of the block reach together) is a hazard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Hazard, SourceLine
+from pytest_gpulab.devices.simulated.group import Group, meet
+from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Union, Value, from_warps
+from pytest_gpulab.devices.simulated.memory import lane_at
+from pytest_gpulab.devices.simulated.program import Step
+from pytest_gpulab.devices.simulated.wave import Wave
+
+_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
+
+
+@dataclass
+class _Waiting:
+    """A group at a barrier: the block it stands in, the barrier's number and thread count, its predicate."""
+
+    group: Group
+    block: int
+    step: Step
+    number: int
+    threads: int | None
+    predicate: Value
+
+
+class Barriers:
+    """The barriers of one wave's blocks."""
+
+    def __init__(self, wave: Wave) -> None:
+        self.wave = wave
+        self.alive = np.ones((wave.shape.warps * WARP, wave.shape.columns), np.bool_)
+        self.alive[wave.shape.threads :] = False
+        self.all_alive = True
+        self.waiting: list[_Waiting] = []
+        self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads a block, by barrier
+
+    def exit(self, group: Group) -> None:
+        """A group has ended."""
+        self.all_alive = False
+        group.exit()
+        lanes = group.lanes
+        if lanes.flat:
+            self.alive[lanes.threads, lanes.columns] = False
+        else:
+            self.alive[np.ix_(lanes.threads, lanes.columns)] = False
+
+    def alive_bits(self, lanes: Lanes) -> Value:
+        """For each lane, the lanes of its warp that have not exited."""
+        grid = self.alive.reshape(self.wave.shape.warps, WARP, -1)
+        return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
+
+    def arrive(self, group: Group, block: int, step: Step, value: tuple[Value, Value, Value]) -> Group | None:
+        """Let a group wait; return it if nobody else of its blocks is missing."""
+        number, threads, predicate = value
+        if step.barrier is not None and "arrive" in step.barrier.op:
+            self._count_early(group.lanes, int(number.flat[0]))
+            return group
+        entry = _Waiting(group, block, step, int(number.flat[0]), None if threads is None else int(threads.flat[0]), predicate)
+        if group.lanes.full and entry.threads in (None, self.wave.shape.threads):
+            self._reduce([entry], group)
+            return group
+        self.waiting.append(entry)
+        return None
+
+    def _count_early(self, lanes: Lanes, number: int) -> None:
+        counts = self.arrived_early.setdefault(number, np.zeros(self.wave.shape.columns, np.int64))
+        counts += self._per_block(lanes)
+
+    def _per_block(self, lanes: Lanes) -> npt.NDArray[np.int64]:
+        """Threads of each block among these lanes."""
+        counts = np.bincount(lanes.columns, minlength=self.wave.shape.columns)
+        return counts if lanes.flat else counts * len(lanes.threads)
+
+    def release(self, stuck: Callable[[Group, int], None] | None) -> list[tuple[Group, int]]:
+        """Return the groups whose barriers are complete, with the block each goes on in.
+
+        `stuck` is called with one that waits for ever if none is complete and nobody else can move.
+        """
+        if not self.waiting:
+            return []
+        alive = self.alive.sum(axis=0)
+        released: list[tuple[Group, int]] = []
+        kept: list[_Waiting] = []
+        for number in sorted({entry.number for entry in self.waiting}):
+            entries = [entry for entry in self.waiting if entry.number == number]
+            done = self._complete(entries, alive, number)
+            self._judge(entries, done)
+            released += self._let_go(entries, done, kept)
+        self.waiting = kept
+        if not released and stuck is not None:
+            stuck(kept[0].group, kept[0].block)
+        return released
+
+    def _complete(self, entries: list[_Waiting], alive: npt.NDArray[Any], number: int) -> npt.NDArray[np.bool_]:
+        """Whether each block of the wave has everybody at this barrier."""
+        early = self.arrived_early.get(number)
+        arrived = sum((self._per_block(entry.group.lanes) for entry in entries), np.zeros(len(alive), np.int64))
+        total = arrived if early is None else arrived + early
+        needed = alive if entries[0].threads is None else np.minimum(entries[0].threads, self.wave.shape.threads)
+        done: npt.NDArray[np.bool_] = (total >= needed) & (arrived > 0)
+        if early is not None:
+            early[done] = 0
+        return done
+
+    def _judge(self, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
+        """Note a hazard where a block completes a barrier with threads missing or at different places."""
+        if entries[0].threads is not None:
+            return  # a barrier for some of the threads, by the student's own count
+        for position in sorted({entry.block for entry in entries}):
+            here = [entry for entry in entries if entry.block == position]
+            arrived = sum((self._per_block(entry.group.lanes) for entry in here), np.zeros(len(done), np.int64))
+            short = done & (arrived > 0) & (arrived < self.wave.shape.threads)
+            if short.any():
+                self._report(here[0], int(np.flatnonzero(short)[0]), entries)
+
+    def _report(self, entry: _Waiting, column: int, entries: list[_Waiting]) -> None:
+        others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})
+        exited = self.wave.shape.threads - int(self.alive[:, column].sum())
+        reasons = [f"{exited} threads of the block had already returned"] if exited else []
+        reasons += [f"others wait at {' and '.join(others)}"] if others else []
+        what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
+        self.hazard(what, self.line(entry.step), entry.group.lanes, column)
+
+    @staticmethod
+    def line(step: Step) -> SourceLine | None:
+        """The source line of a barrier."""
+        return step.barrier.where if step.barrier is not None else step.where
+
+    def hazard(self, what: str, where: SourceLine | None, lanes: Lanes, column: int | None = None) -> None:
+        """Note a hazard once a place, with the first lane seen."""
+        key = ("barrier", what.split("(")[0], where)
+        if key in self.wave.launch.hazards:
+            return
+        first = 0
+        if column is not None:
+            first = int(np.flatnonzero(np.broadcast_to(lanes.column == column, lanes.shape))[0])
+        self.wave.launch.hazards[key] = Hazard("barrier", what, where, lane_at(lanes, first))
+
+    def _let_go(
+        self, entries: list[_Waiting], done: npt.NDArray[np.bool_], kept: list[_Waiting]
+    ) -> list[tuple[Group, int]]:
+        released = []
+        for position in sorted({entry.block for entry in entries}):
+            here = [entry for entry in entries if entry.block == position]
+            step = here[0].step
+            for entry in here:
+                entry.group.tag = 0
+            going: list[Group] = []
+            for entry in here:
+                mine = done[entry.group.lanes.column]
+                if mine.all():
+                    self._reduce(here, entry.group, entry)
+                    going.append(entry.group)
+                elif not mine.any():
+                    kept.append(entry)
+                else:
+                    where = mine if entry.group.lanes.flat or mine.shape[1] > 1 else mine
+                    subsets = [entry.group.lanes.subset(w) for w in (where, ~where)]
+                    self._reduce(here, entry.group, entry)
+                    go, stay = entry.group.part(subsets, [step.live_in | step.writes | self._after(step)] * 2)
+                    going.append(go)
+                    predicate = None if entry.predicate is None else subsets[1].take(np.asarray(entry.predicate))
+                    kept.append(_Waiting(stay, entry.block, step, entry.number, entry.threads, predicate))
+            if going:
+                released.append((meet(going, self._after(step)), step.targets[0]))
+        return released
+
+    def _after(self, step: Step) -> int:
+        return self.wave.program.steps[step.targets[0]].live_in
+
+    def _reduce(self, entries: list[_Waiting], group: Group, own: _Waiting | None = None) -> None:
+        """`bar.red`: give a group the number of its block's threads with a true predicate, or whether all or any are."""
+        step = entries[0].step
+        if step.result is None or step.barrier is None:
+            return
+        yes = np.zeros(self.wave.shape.columns, np.int64)
+        everyone = np.zeros(self.wave.shape.columns, np.int64)
+        for entry in entries:
+            lanes = entry.group.lanes
+            true = np.broadcast_to(entry.predicate, lanes.shape)
+            yes += np.bincount(np.broadcast_to(lanes.column, lanes.shape)[true], minlength=len(yes))
+            everyone += self._per_block(lanes)
+        op = step.barrier.op
+        result = yes.astype(np.uint32) if "popc" in op else yes == everyone if "and" in op else yes > 0
+        register, code = step.result
+        values = result[group.lanes.column]
+        group.regs[register] = values if code == "?" or "popc" not in op else values.astype(code)
+        group.dirty |= 1 << register
+
+    def check_all_left(self) -> None:
+        """Hold that nobody was forgotten."""
+        assert not self.alive.any(), "the scheduler lost threads"
+
+
+def join_lanes(groups: list[Group]) -> Lanes:
+    """Return the lanes of several groups together."""
+    return Union([group.lanes for group in groups]).lanes

@@ -1,0 +1,318 @@
+"""The control flow of an inlined kernel: basic blocks in scheduling order, their ends, and liveness.
+
+The scheduler always advances the lanes in the lowest block, so the order decides where diverged lanes meet
+again. It is topological with each loop's blocks kept together (the exit of a loop comes after its body), found
+by ordering strongly connected components and, inside each, again without the edges back to its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx import (
+    Address,
+    Call,
+    Function,
+    Instruction,
+    Label,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    Statement,
+    Sym,
+    Vector,
+)
+
+
+@dataclass
+class Block:
+    """A basic block.
+
+    Attributes:
+        body: statements, none of which moves control.
+        end: what the last statement does: `goto`, `branch`, `switch`, `barrier` or `exit`.
+        last: the statement that `end` stands for, where there is one.
+        targets: indices of the next blocks; for `branch` (taken, not taken).
+        converge: the block begins with a warp-synchronising instruction.
+        live_in, live_out, defined: registers as bit sets over `Graph.registers`.
+        spins: a loop ends here whose body can see other threads' writes (it may be a wait for them).
+    """
+
+    body: list[Statement] = field(default_factory=list)
+    end: str = "goto"
+    last: Instruction | None = None
+    targets: tuple[int, ...] = ()
+    converge: bool = False
+    live_in: int = 0
+    live_out: int = 0
+    defined: int = 0
+    spins: bool = False
+
+    @property
+    def where(self) -> SourceLine | None:
+        """The first source line of the block."""
+        statements = [*self.body, self.last] if self.last else self.body
+        return next((s.where for s in statements if not isinstance(s, Label) and s.where), None)
+
+
+@dataclass
+class Graph:
+    """A kernel as blocks in scheduling order; block 0 is the entry."""
+
+    blocks: list[Block]
+    registers: dict[str, int]
+
+
+_WARP_SYNC = {"shfl", "vote", "match", "redux"}
+_BARRIERS = {"bar", "barrier"}
+_NO_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt", "exit",
+              "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority"}  # fmt: skip
+
+
+def build(function: Function) -> Graph:
+    """Return the control-flow graph of an inlined kernel.
+
+    Raises:
+        CannotSimulate: a jump to nowhere.
+    """
+    blocks = _Splitter(function).run()
+    order = _schedule(blocks)
+    position = {old: new for new, old in enumerate(order)}
+    ordered = [blocks[old] for old in order]
+    for block in ordered:
+        block.targets = tuple(position[target] for target in block.targets)
+    registers = {name: i for i, name in enumerate(function.registers)}
+    _liveness(ordered, registers)
+    _mark_spins(ordered)
+    return Graph(ordered, registers)
+
+
+class _Splitter:
+    """Cut a statement list at labels, jumps, barriers and warp-synchronising instructions."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.blocks = [Block()]
+        self.labels: dict[str, int] = {}
+        self.jumps: list[tuple[Block, tuple[str | int, ...]]] = []
+        self.open = True  # whether the last block can still be continued
+
+    def run(self) -> list[Block]:
+        for statement in self.function.body:
+            if isinstance(statement, Label):
+                self.labels[statement.name] = self._start()
+            elif isinstance(statement, Call):
+                self._current().body.append(statement)
+            else:
+                self._instruction(statement)
+        if self.open:
+            self._finish("exit", None, ())
+        for block, targets in self.jumps:
+            block.targets = tuple(self._target(block, target) for target in targets)
+        return self.blocks
+
+    def _target(self, block: Block, target: str | int) -> int:
+        if isinstance(target, str) and target not in self.labels:
+            raise CannotSimulate(f"a jump to {target}", block.where)
+        return self.labels[target] if isinstance(target, str) else target
+
+    def _current(self) -> Block:
+        if not self.open:
+            self._append()
+        return self.blocks[-1]
+
+    def _append(self) -> int:
+        self.blocks.append(Block())
+        self.open = True
+        return len(self.blocks) - 1
+
+    def _start(self) -> int:
+        """Begin a new block unless the last one is still empty; return its index."""
+        if self.open and not self.blocks[-1].body and not self.blocks[-1].converge:
+            return len(self.blocks) - 1
+        if self.open:
+            self._finish("goto", None, (len(self.blocks),))
+        return self._append()
+
+    def _finish(self, end: str, last: Instruction | None, targets: tuple[str | int, ...]) -> None:
+        block = self._current()
+        block.end, block.last = end, last
+        self.jumps.append((block, targets))
+        self.open = False
+
+    def _instruction(self, instruction: Instruction) -> None:
+        op = instruction.op[0]
+        if op == "bra":
+            self._branch(instruction)
+        elif instruction.guard is not None:
+            self._predicated(instruction)
+        elif op == "brx":
+            label = instruction.operands[1]
+            assert isinstance(label, Sym)
+            self._finish("switch", instruction, self.function.branch_targets[label.name])
+        elif op in ("ret", "exit"):
+            self._finish("exit", instruction, ())
+        elif op in _BARRIERS and "warp" not in instruction.op:
+            self._current()
+            self._finish("barrier", instruction, (len(self.blocks),))
+        else:
+            if op in _WARP_SYNC or (op in _BARRIERS and "warp" in instruction.op):
+                self._start()
+                self.blocks[-1].converge = True
+            self._current().body.append(instruction)
+            if op == "trap":
+                self._finish("exit", None, ())
+
+    def _branch(self, instruction: Instruction) -> None:
+        target = instruction.operands[0]
+        assert isinstance(target, Sym)
+        self._current()
+        if instruction.guard is None:
+            self._finish("goto", instruction, (target.name,))
+        else:
+            self._finish("branch", instruction, (target.name, len(self.blocks)))
+
+    def _predicated(self, instruction: Instruction) -> None:
+        """`@p op` runs `op` in a block of its own, jumped over by the lanes whose predicate is false."""
+        assert instruction.guard is not None
+        register, negated = instruction.guard
+        self._current()
+        skip = Instruction(("bra",), (), (register, not negated), instruction.where)
+        self._finish("branch", skip, ())
+        branch, jump = self.blocks[-1], len(self.jumps) - 1
+        inner = self._append()
+        self._instruction(Instruction(instruction.op, instruction.operands, None, instruction.where))
+        self.jumps[jump] = (branch, (self._start(), inner))
+
+
+def _schedule(blocks: list[Block]) -> list[int]:
+    successors = {i: list(block.targets) for i, block in enumerate(blocks)}
+    reachable: set[int] = set()
+    stack = [0]
+    while stack:
+        node = stack.pop()
+        if node not in reachable:
+            reachable.add(node)
+            stack.extend(successors[node])
+    return _order(sorted(reachable), {n: successors[n] for n in reachable}, 0)
+
+
+def _order(nodes: list[int], successors: dict[int, list[int]], entry: int) -> list[int]:
+    result: list[int] = []
+    for component in reversed(_components(nodes, successors, entry)):
+        if len(component) == 1:
+            result += component
+            continue
+        inside = set(component)
+        entered = {t for n in nodes if n not in inside for t in successors[n] if t in inside}
+        header = entry if entry in inside else min(entered)
+        inner = {n: [t for t in successors[n] if t in inside and t != header] for n in component}
+        result += _order(sorted(component), inner, header)
+    return result
+
+
+def _components(nodes: list[int], successors: dict[int, list[int]], entry: int) -> list[list[int]]:
+    """Return strongly connected components, successors before predecessors (Tarjan, without recursion)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    path: list[int] = []
+    on_path: set[int] = set()
+    found: list[list[int]] = []
+    for root in [entry, *nodes]:
+        work = [] if root in index else [(root, iter(successors[root]))]
+        while work:
+            node, children = work[-1]
+            if node not in index:
+                index[node] = low[node] = len(index)
+                path.append(node)
+                on_path.add(node)
+            child = next((c for c in children if c not in index or c in on_path), None)
+            if child is None:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == index[node]:
+                    cut = path.index(node)
+                    found.append(path[cut:])
+                    on_path.difference_update(path[cut:])
+                    del path[cut:]
+            elif child in index:
+                low[node] = min(low[node], index[child])
+            else:
+                work.append((child, iter(successors[child])))
+    return found
+
+
+def _registers(operands: Iterable[Operand]) -> Iterable[str]:
+    for operand in operands:
+        if isinstance(operand, Reg):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            yield from _registers(operand.items)
+        elif isinstance(operand, Pair):
+            yield from _registers((operand.first, operand.second))
+        elif isinstance(operand, Address):
+            yield from _registers((operand.base,))
+        elif isinstance(operand, Not):
+            yield operand.operand.name
+
+
+def has_result(instruction: Instruction) -> bool:
+    """Whether the first operand is written."""
+    return instruction.op[0] not in _NO_RESULT or (instruction.op[0] in _BARRIERS and "red" in instruction.op)
+
+
+def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Return the registers that a statement writes and reads."""
+    if isinstance(statement, Call):
+        passed = {name: [r for r in registers if r.startswith(name + "+")] for name in
+                  (*statement.results, *statement.arguments)}  # fmt: skip
+        defined = [r for name in statement.results for r in passed[name]]
+        return defined, [r for name in statement.arguments for r in passed[name]]
+    assert isinstance(statement, Instruction)
+    split = 1 if has_result(statement) else 0
+    used = list(_registers(statement.operands[split:]))
+    if statement.guard is not None:
+        used.append(statement.guard[0].name)
+    return list(_registers(statement.operands[:split])), used
+
+
+def _liveness(blocks: list[Block], registers: dict[str, int]) -> None:
+    uses = []
+    for block in blocks:
+        defined = used = 0
+        for statement in [*block.body, *([block.last] if block.last else [])]:
+            writes, reads = defined_and_used(statement, registers)
+            for name in reads:
+                used |= (1 << registers[name]) & ~defined
+            for name in writes:
+                defined |= 1 << registers[name]
+        block.defined = defined
+        uses.append(used)
+    changed = True
+    while changed:
+        changed = False
+        for block, used in zip(reversed(blocks), reversed(uses), strict=True):
+            block.live_out = 0
+            for target in block.targets:
+                block.live_out |= blocks[target].live_in
+            live_in = used | (block.live_out & ~block.defined)
+            changed |= live_in != block.live_in
+            block.live_in = live_in
+
+
+def _sees_others(block: Block) -> bool:
+    """Whether the block can notice another thread's write, so that looping over it may be waiting."""
+    words = {word for s in block.body if isinstance(s, Instruction) for word in s.op}
+    return bool(words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio"})
+
+
+def _mark_spins(blocks: list[Block]) -> None:
+    for i, block in enumerate(blocks):
+        backs = [target for target in block.targets if target <= i]
+        if backs:
+            block.spins = any(_sees_others(inner) for inner in blocks[min(backs) : i + 1])

@@ -1,0 +1,345 @@
+"""The simulated GPU behind the device protocol: arrays, modules, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.names import unmangle
+from pytest_gpulab.devices.protocol import (
+    DEFAULT_OPTIONS,
+    Array,
+    DeviceInfo,
+    KernelFault,
+    KernelResources,
+    LaunchError,
+    LaunchOptions,
+    LaunchProfile,
+    Memory,
+    Module,
+)
+from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
+from pytest_gpulab.devices.simulated.counters import Counters
+from pytest_gpulab.devices.simulated.inline import function_address
+from pytest_gpulab.devices.simulated.memory import Allocation, Arena
+from pytest_gpulab.devices.simulated.printing import Printer
+from pytest_gpulab.devices.simulated.program import Program, translate
+from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable, parse
+from pytest_gpulab.devices.simulated.scheduler import Scheduler
+from pytest_gpulab.devices.simulated.wave import Launch
+
+WAVE_LANES = 16_384  # NumPy is fastest while a value of a whole wave fits into the cache
+STEP_BUDGET = 200_000  # basic blocks that one wave may run
+MAX_SHARED_BYTES = 227 * 1024
+MAX_THREADS = 1024
+
+
+class SimulatedMemory:
+    """An array of the simulated GPU."""
+
+    def __init__(self, device: SimulatedDevice, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._device = device
+        self.dtype, self.shape = dtype, shape
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        self.allocation: Allocation | None = device.arena.allocate(self.nbytes)
+
+    def _contents(self) -> Array:
+        if self.allocation is None:
+            raise LaunchError("this array was freed")
+        return self.allocation.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+        return self._contents().copy()
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents.
+
+        Raises:
+            ValueError: where the shape differs.
+        """
+        values = np.asarray(values)
+        if values.shape != self.shape:
+            raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
+        self._contents()[...] = values
+
+    def damage(self) -> str | None:
+        """Return None: the simulated GPU stops at a write outside an array."""
+        return None
+
+    def free(self) -> None:
+        """Give the memory back."""
+        if self.allocation is not None:
+            self._device.forget(self)
+            self.allocation = None
+
+
+class SimulatedModule:
+    """A module compiled to PTX; kernels are translated on their first launch."""
+
+    def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
+        self._device, self.log, self._source = device, log, source
+        self._module: PtxModule = parse(ptx)
+        self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
+        self._variables = {
+            name: device.arena.allocate(variable.nbytes)
+            for name, variable in self._module.variables.items()
+            if variable.space in ("global", "const")
+        }
+        self._addresses = {name: allocation.base for name, allocation in self._variables.items()}
+        for name in self._variables:
+            self._initialise(self._module.variables[name])
+        self._programs: dict[str, Program] = {}
+
+    def _initialise(self, variable: Variable) -> None:
+        data = self._variables[variable.name].data
+        data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
+        for offset, name, addend in variable.pointers:
+            known = self._addresses.get(name)
+            address = function_address(self._module, name) if known is None else known
+            data[offset : offset + 8] = np.frombuffer((address + addend).to_bytes(8, "little"), np.uint8)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The `__global__` functions by their unmangled names."""
+        return tuple(self._entries)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The `__device__` and `__constant__` variables by their names."""
+        return tuple(unmangle(name) for name in self._variables if "$" not in name)
+
+    def _variable(self, name: str) -> Allocation:
+        for symbol, allocation in self._variables.items():
+            if unmangle(symbol) == name:
+                return allocation
+        raise LaunchError(f"the module has no variable {name!r}")
+
+    def read_symbol(self, name: str) -> bytes:
+        """Return a variable's present contents.
+
+        Raises:
+            LaunchError: no such variable.
+        """
+        allocation = self._variable(name)
+        return allocation.data[: allocation.nbytes].tobytes()
+
+    def set_constant(self, name: str, values: Array) -> None:
+        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
+
+        Raises:
+            LaunchError: no such variable, or it is smaller than the array.
+        """
+        allocation = self._variable(name)
+        if values.nbytes > allocation.nbytes:
+            raise LaunchError(f"the variable {name!r} holds {allocation.nbytes} bytes, not {values.nbytes}")
+        allocation.data[: values.nbytes] = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+
+    def _entry(self, kernel: str) -> Function:
+        if kernel not in self._entries:
+            have = ", ".join(self._entries) or "none"
+            raise LaunchError(f"the module has no kernel {kernel!r} (it has: {have})")
+        return self._entries[kernel]
+
+    def parameter_bytes(self, kernel: str) -> tuple[int, ...]:
+        """Return the size of each of the kernel's parameters.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
+
+    @cached_property
+    def _usage(self) -> dict[str, KernelResources]:
+        source, filename, defines, headers = self._source
+        return nvrtc.resource_usage(source, filename, f"sm_{self._device.gpu.architecture}", defines, headers)
+
+    def resources(self, kernel: str) -> KernelResources:
+        """Return the compiler's figures for a kernel on the described GPU.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return self._usage.get(self._entry(kernel).name, KernelResources())
+
+    def program(self, kernel: str) -> Program:
+        """Return the translated kernel.
+
+        Raises:
+            LaunchError: no such kernel.
+            CannotSimulate: it uses something unknown.
+        """
+        entry = self._entry(kernel)
+        if kernel not in self._programs:
+            self._programs[kernel] = translate(self._module, entry, self._addresses)
+        return self._programs[kernel]
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Memory | np.generic],
+        shared_bytes: int = 0,
+        options: LaunchOptions = DEFAULT_OPTIONS,
+    ) -> LaunchProfile:
+        """Run a kernel to its end; see `protocol.Module.launch`."""
+        program = self.program(kernel)
+        grid3, block3 = _three(grid), _three(block)
+        _check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
+        total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
+        counters = Counters(program) if options.sample_blocks is not None else None
+        launch = Launch(
+            program, self._device.arena, grid3, block3, _pack(kernel, program, args), total, options, Printer(), counters,
+            self._device.step_budget,
+        )  # fmt: skip
+        ran = self._run(launch)
+        profile = LaunchProfile(kernel, grid3, block3, hazards=tuple(launch.hazards.values()), output=launch.printer.text)
+        return profile if counters is None else self._cost(profile, counters, ran, total)
+
+    def _run(self, launch: Launch) -> int:
+        """Run all (or a sample of the) blocks; return how many."""
+        blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        chosen = _sample(blocks, launch)
+        width = max(1, WAVE_LANES // threads)
+        waiting = [chosen[start : start + width] for start in range(0, len(chosen), width)][::-1]
+        resident = self._device.gpu.sms * max(1, 2048 // threads)
+        active: list[Scheduler] = []
+        try:
+            with np.errstate(all="ignore"):
+                while waiting or active:
+                    # a wave that only waits may wait for a later block, if that fits on the GPU beside it
+                    held = sum(scheduler.wave.shape.columns for scheduler in active)
+                    if waiting and (not active or held < resident):
+                        active.append(Scheduler(launch, waiting.pop()))
+                    active = [scheduler for scheduler in active if not scheduler.run()]
+        except KernelFault as fault:
+            raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
+        return len(chosen)
+
+    def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
+        blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
+        threads = profile.block[0] * profile.block[1] * profile.block[2]
+        totals = counters.totals(blocks / ran)
+        totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
+        resources = self.resources(profile.kernel)
+        cost = estimate(self._device.gpu, totals, blocks, threads, shared_bytes, resources)
+        return LaunchProfile(
+            profile.kernel, profile.grid, profile.block, totals, cost.elapsed_ms, cost.bottleneck, cost.occupancy,
+            resources, profile.hazards, profile.output,
+        )  # fmt: skip
+
+
+def _three(extents: Sequence[int]) -> tuple[int, int, int]:
+    if not 1 <= len(extents) <= 3 or min(extents) < 1:
+        raise LaunchError(f"grid and block need one to three extents of at least 1, not {tuple(extents)}")
+    x, y, z = (*map(int, extents), 1, 1)[:3]
+    return x, y, z
+
+
+def _check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS or block[2] > 64:
+        raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
+    if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
+        raise LaunchError(f"{kernel}: a grid of {grid} is too large")
+    if shared_bytes > MAX_SHARED_BYTES:
+        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {MAX_SHARED_BYTES}")
+
+
+def _pack(kernel: str, program: Program, args: Sequence[Memory | np.generic]) -> bytes:
+    """Lay the arguments out as the kernel expects them."""
+    if len(args) != len(program.parameters):
+        raise LaunchError(f"{kernel} takes {len(program.parameters)} arguments, not {len(args)}")
+    end = max((offset + size for offset, size in program.parameters), default=0)
+    packed = bytearray(end)
+    for number, (argument, (offset, size)) in enumerate(zip(args, program.parameters, strict=True), 1):
+        if isinstance(argument, SimulatedMemory):
+            if argument.allocation is None:
+                raise LaunchError(f"{kernel}: argument {number} is an array that was freed")
+            raw = argument.allocation.base.to_bytes(8, "little")
+        elif isinstance(argument, np.generic):
+            raw = argument.tobytes()
+        else:
+            raise LaunchError(f"{kernel}: argument {number} is neither an array of this device nor a NumPy scalar")
+        if len(raw) != size:
+            raise LaunchError(f"{kernel}: argument {number} has {len(raw)} bytes, the kernel's parameter {size}")
+        packed[offset : offset + size] = raw
+    return bytes(packed)
+
+
+def _sample(blocks: int, launch: Launch) -> npt.NDArray[np.intp]:
+    """Choose the blocks to run: all, or evenly spread ones; the first ones if blocks talk to each other."""
+    wanted = launch.options.sample_blocks
+    if wanted is None or blocks <= wanted:
+        return np.arange(blocks)
+    if any(step.spins for step in launch.program.steps):
+        return np.arange(wanted)
+    return np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
+
+
+class SimulatedDevice:
+    """A GPU made of NumPy: see the package's docstring."""
+
+    def __init__(self, gpu: Gpu = H200, step_budget: int = STEP_BUDGET) -> None:
+        self.gpu, self.step_budget = gpu, step_budget
+        self.arena = Arena()
+        self._arrays: list[SimulatedMemory] = []
+        self._version = nvrtc.version()
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What to print about it."""
+        return DeviceInfo(
+            "simulated",
+            f"simulated GPU (cost model: {self.gpu.name})",
+            f"NVRTC {self._version}",
+            f"sm_{self.gpu.architecture}",
+            True,
+        )
+
+    def compile(
+        self,
+        source: str,
+        filename: str = "kernel.cu",
+        defines: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Module:
+        """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
+        ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.architecture}", defines, headers)
+        return SimulatedModule(self, ptx, log, (source, filename, defines, headers))
+
+    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
+        """Allocate and fill an array."""
+        values = np.asarray(values, dtype)
+        memory = self.empty(values.shape, values.dtype)
+        memory.set(values)
+        return memory
+
+    def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> SimulatedMemory:
+        """Allocate an array with undefined contents."""
+        extents = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+        memory = SimulatedMemory(self, tuple(int(extent) for extent in extents), np.dtype(dtype))
+        self._arrays.append(memory)
+        return memory
+
+    def forget(self, memory: SimulatedMemory) -> None:
+        """Take an array's addresses out of use."""
+        assert memory.allocation is not None
+        self._arrays.remove(memory)
+        self.arena.free(memory.allocation)
+
+    def reset(self) -> None:
+        """Free every array of this device."""
+        for memory in list(self._arrays):
+            memory.free()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.reset()

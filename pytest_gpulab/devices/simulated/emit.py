@@ -1,0 +1,240 @@
+"""Write one basic block as Python: names, types and constants, and the table of what to do for each opcode.
+
+The opcodes themselves are in `emit_arithmetic`, `emit_memory` and `emit_warp`, which register in `EMITTERS`.
+Registers live in their declared width, integers unsigned; a use in another type of that width is a NumPy view, cached
+within the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.memory import Site
+from pytest_gpulab.devices.simulated.ptx import Address, Imm, Instruction, Not, Operand, Reg, Sym
+
+CODES = {
+    "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "b32": "u4",
+    "u32": "u4", "s32": "i4", "f32": "f4", "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f16x2": "u4",
+}  # fmt: skip
+"""PTX type to NumPy dtype code."""
+
+SPECIAL = {
+    f"%{name}.{axis}": f"{owner}.{name}_{axis}"
+    for name, owner in (("tid", "L"), ("ctaid", "L"), ("ntid", "w"), ("nctaid", "w"))
+    for axis in "xyz"
+} | {
+    "%laneid": "L.laneid", "%warpid": "L.warpid", "%nwarpid": "w.nwarpid", "WARP_SZ": "w.warp_size",
+    "%clock": "w.clock()", "%clock_hi": "w.zero", "%clock64": "w.clock64()", "%globaltimer": "w.clock64()",
+    "%globaltimer_lo": "w.clock()", "%globaltimer_hi": "w.zero", "%smid": "w.zero", "%nsmid": "w.one", "%gridid": "w.zero64",
+    "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
+    "%lanemask_eq": "lanemask('eq', L.laneid)", "%lanemask_lt": "lanemask('lt', L.laneid)",
+    "%lanemask_le": "lanemask('le', L.laneid)", "%lanemask_gt": "lanemask('gt', L.laneid)",
+    "%lanemask_ge": "lanemask('ge', L.laneid)",
+}  # fmt: skip
+
+Emitter = Callable[["BlockWriter", Instruction], None]
+EMITTERS: dict[str, Emitter] = {}
+
+
+def emits(*names: str) -> Callable[[Emitter], Emitter]:
+    """Register the function that writes these opcodes (their first word)."""
+
+    def register(function: Emitter) -> Emitter:
+        EMITTERS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+class Names:
+    """What generated code can refer to: registers, addresses of variables, constants, memory sites."""
+
+    def __init__(self, registers: dict[str, str], index: dict[str, int], addresses: dict[str, int]) -> None:
+        self.codes = {name: self._code(kind) for name, kind in registers.items()}
+        self.index = index
+        self.addresses = addresses
+        self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
+        self.sites: list[Site] = []
+        self._constants: dict[tuple[str, int], str] = {}
+
+    @staticmethod
+    def _code(kind: str) -> str:
+        code = CODES.get(kind, "")
+        return code.replace("i", "u") if code else "?"
+
+    def constant(self, value: int, code: str) -> str:
+        """Return a name for an integer or the bits of a float in a type."""
+        size = 1 if code == "?" else int(code[1])
+        value &= (1 << (8 * size)) - 1
+        name = self._constants.get((code, value))
+        if name is None:
+            name = self._constants[code, value] = f"k{len(self._constants)}"
+            raw = np.frombuffer(value.to_bytes(size, "little"), np.bool_ if code == "?" else np.dtype(code))
+            self.namespace[name] = raw[0]
+        return name
+
+    def site(self, space: str, access: str, nbytes: int, instruction: Any) -> str:
+        """Return a name for a memory instruction."""
+        site = Site(space, access, nbytes, instruction.where, len(self.sites))
+        self.sites.append(site)
+        name = f"s{site.index}"
+        self.namespace[name] = site
+        return name
+
+
+class BlockWriter:
+    """Collects the lines of one block's function."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.lines: list[str] = []
+        self.known: set[str] = set()  # locals that hold a register's current value
+        self.aliases: dict[tuple[str, str], str] = {}
+        self.serial = 0
+
+    def temporary(self) -> str:
+        """Return a fresh local name."""
+        self.serial += 1
+        return f"t{self.serial}"
+
+    def assign(self, expression: str) -> str:
+        """Bind an expression to a fresh local and return its name."""
+        name = self.temporary()
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def local(self, register: str) -> str:
+        """Return the local of a register, fetching its value from the group on first use."""
+        name = f"r{self.names.index[register]}"
+        if name not in self.known:
+            self.known.add(name)
+            self.lines.append(f"{name} = R[{name[1:]}]")
+            self.lines.append(f"if {name} is None: {name} = g.fetch({name[1:]})")
+        return name
+
+    def code_of(self, operand: Operand, instruction: Instruction) -> str:
+        """Return the declared type code of a register operand."""
+        if not isinstance(operand, Reg):
+            raise CannotSimulate(f"{instruction.name} with such an operand", instruction.where)
+        return self.names.codes[operand.name]
+
+    def read(self, operand: Operand, code: str) -> str:
+        """Return an expression (a local or constant) for an operand as a type."""
+        if isinstance(operand, Imm):
+            return self._immediate(operand, code)
+        if isinstance(operand, Not):
+            return f"~{self.read(operand.operand, code)}"
+        if isinstance(operand, Sym):
+            return self._symbol(operand, code)
+        if not isinstance(operand, Reg):
+            raise CannotSimulate(f"an operand of the form {type(operand).__name__}")
+        name = self.local(operand.name)
+        held = self.names.codes[operand.name]
+        return name if held == code else self._alias(operand.name, name, held, code)
+
+    def _alias(self, register: str, name: str, held: str, code: str) -> str:
+        key = (register, code)
+        if key not in self.aliases:
+            if code == "?" or held == "?":
+                expression = f"{name} != 0" if code == "?" else f"{name}.astype({code})"
+            elif held[1] == code[1]:
+                expression = f"{name}.view({code})"
+            else:  # a wider register, of which an 8- or 16-bit instruction uses the low part
+                expression = f"{name}.astype(u{code[1]}).view({code})"
+            self.aliases[key] = self.assign(expression)
+        return self.aliases[key]
+
+    def as_f64(self, operand: Operand) -> str:
+        """Return an expression for a float32 operand converted to float64, cached for a register."""
+        if isinstance(operand, Imm):
+            name = self._immediate(operand, "f4")
+            value = np.float64(self.names.namespace[name])
+            return self.names.constant(int(value.view(np.uint64)), "f8")
+        key = (operand.name, "f8 of f4") if isinstance(operand, Reg) else ("", "")
+        if key not in self.aliases:
+            self.aliases[key] = self.assign(f"{self.read(operand, 'f4')}.astype(f8)")
+        return self.aliases[key]
+
+    def _immediate(self, operand: Imm, code: str) -> str:
+        value = operand.value
+        if operand.bits == 64 and code == "f4":  # a decimal literal
+            value = int(np.uint64(value).view(np.float64).astype(np.float32).view(np.uint32))
+        elif operand.bits == 0 and code[0] == "f":
+            value = int(np.dtype(code).type(value).view(f"u{code[1]}"))
+        return self.names.constant(value, code)
+
+    def _symbol(self, operand: Sym, code: str) -> str:
+        if operand.name in SPECIAL:
+            key = (operand.name, code)
+            if key not in self.aliases:
+                wide = operand.name in ("%clock64", "%globaltimer", "%gridid")
+                same = code[1:] == ("8" if wide else "4")
+                conversion = f".view({code})" if same else f".astype(u{code[1]}).view({code})"
+                plain = code == ("u8" if wide else "u4")
+                self.aliases[key] = self.assign(SPECIAL[operand.name] + ("" if plain else conversion))
+            return self.aliases[key]
+        if operand.name not in self.names.addresses:
+            raise CannotSimulate(f"the register or symbol {operand.name}")
+        return self.names.constant(self.names.addresses[operand.name] + operand.offset, code)
+
+    def address(self, operand: Address) -> str:
+        """Return an expression for an address, as an unsigned integer of its register's width."""
+        if isinstance(operand.base, Reg):
+            code = self.names.codes[operand.base.name]
+            base = self.local(operand.base.name)
+            if not operand.offset:
+                return base
+            return f"({base} + {self.names.constant(operand.offset, code)})"
+        if isinstance(operand.base, Imm):
+            return self.names.constant(operand.base.value + operand.offset, "u8")
+        return self._symbol(Sym(operand.base.name, operand.base.offset + operand.offset), "u8")
+
+    def write(self, operand: Operand, expression: str, code: str) -> None:
+        """Assign an expression of a type to a register, extending it by its sign to a wider one."""
+        if isinstance(operand, Sym) and operand.name == "_":
+            self.lines.append(expression)
+            return
+        if not isinstance(operand, Reg):
+            raise CannotSimulate(f"a result in the form {type(operand).__name__}")
+        held = self.names.codes[operand.name]
+        name = f"r{self.names.index[operand.name]}"
+        self.lines.append(f"{name} = {self._convert(expression, code, held)}")
+        self.known.add(name)
+        for key in [key for key in self.aliases if key[0] == operand.name]:
+            del self.aliases[key]
+
+    @staticmethod
+    def _convert(expression: str, code: str, held: str) -> str:
+        if code == held:
+            return expression
+        if code == "?":
+            return f"({expression}).astype({held})"
+        if held == "?":
+            return f"({expression}) != 0"
+        if code[1] == held[1]:
+            return f"({expression}).view({held})"
+        if code[0] == "i":
+            return f"({expression}).astype(i{held[1]}).view({held})"
+        return f"({expression}).view(u{code[1]}).astype(u{held[1]}).view({held})"
+
+    def instruction(self, instruction: Instruction) -> None:
+        """Write one instruction.
+
+        Raises:
+            CannotSimulate: an opcode, type or modifier that is not known, with its line.
+        """
+        emitter = EMITTERS.get(instruction.op[0])
+        if emitter is None:
+            raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
+        try:
+            emitter(self, instruction)
+        except CannotSimulate as error:
+            if error.where is None:
+                raise CannotSimulate(f"{error.what} in {instruction.name}", instruction.where) from None
+            raise
+        except (KeyError, IndexError):
+            raise CannotSimulate(f"the instruction {instruction.name}", instruction.where) from None

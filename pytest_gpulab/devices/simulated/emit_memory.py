@@ -1,0 +1,120 @@
+"""Loads, stores, atomics and fences as calls of the running wave.
+
+The wave (`w` in generated code) owns the memories; every access passes its group's lanes and its `Site`.
+"""
+
+from __future__ import annotations
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits
+from pytest_gpulab.devices.simulated.ptx import Address, Call, Imm, Instruction, Operand, Sym, Vector
+
+_SPACES = ("global", "shared", "local", "const", "param")
+
+
+def _space(instruction: Instruction) -> str:
+    for part in instruction.op[1:]:
+        name, _, _ = part.partition("__")
+        if name in _SPACES:
+            return name
+    return "generic"
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+@emits("ld", "ldu")
+def _load(b: BlockWriter, i: Instruction) -> None:
+    target, address = i.operands[:2]
+    if not isinstance(address, Address):
+        raise CannotSimulate("an address of this form")
+    code, space = CODES[i.op[-1]], _space(i)
+    items = _items(target)
+    if space == "param":
+        _load_parameter(b, i, items, address, code)
+        return
+    site = b.names.site(space, "read", int(code[1]) * len(items), i)
+    values = b.assign(f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})")
+    for k, item in enumerate(items):
+        if not (isinstance(item, Sym) and item.name == "_"):
+            b.write(item, f"{values}[{k}]", code)
+
+
+def _load_parameter(
+    b: BlockWriter, i: Instruction, items: tuple[Operand, ...], address: Address, code: str
+) -> None:
+    for k, item in enumerate(items):
+        shift = int(code[1]) * k
+        base = address.base
+        if isinstance(base, Sym):
+            offset = str(b.names.addresses[base.name] + base.offset + address.offset + shift)
+        else:
+            offset = b.address(Address(base, address.offset + shift))
+        b.write(item, f"w.parameter({offset}, {code})", code)
+
+
+@emits("st")
+def _store(b: BlockWriter, i: Instruction) -> None:
+    address, value = i.operands[:2]
+    if not isinstance(address, Address):
+        raise CannotSimulate("an address of this form")
+    code, space = CODES[i.op[-1]], _space(i)
+    items = _items(value)
+    site = b.names.site(space, "write", int(code[1]) * len(items), i)
+    values = ", ".join(b.read(item, code) for item in items)
+    b.lines.append(f"w.store_{space}(L, {site}, {b.address(address)}, [{values}])")
+
+
+_ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
+
+
+@emits("atom", "red")
+def _atomic(b: BlockWriter, i: Instruction) -> None:
+    wanted = i.op[0] == "atom"
+    operation = next((part for part in i.op if part in _ATOMIC), None)
+    code = CODES[i.op[-1]]
+    address = i.operands[int(wanted)]
+    if operation is None or not isinstance(address, Address) or code == "u4" and i.op[-1] == "f16x2":
+        raise CannotSimulate("an atomic operation of this kind")
+    values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
+    site = b.names.site(_space(i), "atomic", int(code[1]), i)
+    if wanted and isinstance(i.operands[0], Sym):
+        wanted = False  # the result goes to `_`
+    call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
+    if wanted:
+        b.write(i.operands[0], call, code)
+    else:
+        b.lines.append(call)
+
+
+@emits("membar", "fence", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+def _nothing(b: BlockWriter, i: Instruction) -> None:
+    """Memory is sequentially consistent here and time does not pass: nothing to do."""
+
+
+@emits("createpolicy")
+def _policy(b: BlockWriter, i: Instruction) -> None:
+    b.write(i.operands[0], b.names.constant(0, "u8"), "u8")
+
+
+@emits("trap")
+def _trap(b: BlockWriter, i: Instruction) -> None:
+    site = b.names.site("trap", "trap", 0, i)
+    b.lines.append(f"w.trap(L, {site})")
+
+
+def emit_built_in(b: BlockWriter, call: Call) -> None:
+    """Write a call of one of the driver's functions, whose parameters are registers by now."""
+    assert isinstance(call.callee, Sym)
+    values = [b.local(f"{name}+0") for name in call.arguments]
+    site = b.names.site("call", call.callee.name, 0, call)
+    if call.callee.name == "__assertfail":
+        b.lines.append(f"w.assertion(L, {site}, {', '.join(values[:3])})")
+        return
+    b.lines.append(f"w.printf(L, {site}, {', '.join(values)})")
+    for name in call.results:
+        if f"{name}+0" in b.names.codes:
+            index = b.names.index[f"{name}+0"]
+            b.lines.append(f"r{index} = {b.names.constant(Imm(1).value, 'u4')}")
+            b.known.add(f"r{index}")

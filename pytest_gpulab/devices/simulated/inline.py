@@ -1,0 +1,212 @@
+"""Turn a kernel and every device function it calls into one list of statements without calls.
+
+Parameters passed between functions become registers; what is left of calls are the few functions that the
+driver provides (`vprintf`, `__assertfail`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx import (
+    TYPE_BYTES,
+    Address,
+    Call,
+    Function,
+    Imm,
+    Instruction,
+    Label,
+    Not,
+    Operand,
+    Pair,
+    PtxModule,
+    Reg,
+    Statement,
+    Sym,
+    Variable,
+    Vector,
+)
+
+BUILT_IN = ("vprintf", "__assertfail")
+MAX_DEPTH = 32
+FUNCTION_STRIDE = 16  # bytes between the made-up addresses of functions, see `function_address`
+FUNCTION_BASE = 0x10
+
+
+def function_address(module: PtxModule, name: str) -> int:
+    """Return the address that stands for a device function in a function pointer."""
+    return FUNCTION_BASE + FUNCTION_STRIDE * list(module.functions).index(name)
+
+
+def inline(module: PtxModule, kernel: Function) -> Function:
+    """Return the kernel with every call replaced by the callee's statements.
+
+    Raises:
+        CannotSimulate: recursion, an unknown external function, parameters passed in pieces that do not match.
+    """
+    return _Inliner(module, kernel).run()
+
+
+class _Inliner:
+    def __init__(self, module: PtxModule, kernel: Function) -> None:
+        self.module = module
+        self.kernel = kernel
+        self.result = Function(kernel.name, True, kernel.parameters, ())
+        self.serial = count(1)
+
+    def run(self) -> Function:
+        self._expand(self.kernel, "", {}, "", 0)
+        return self.result
+
+    def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str, depth: int) -> None:
+        """Append a function's statements; `bound` maps its parameters to the caller's scratch names."""
+        self.result.registers.update({name + suffix: kind for name, kind in function.registers.items()})
+        for variable in function.variables.values():
+            # a function's local memory is a new instance per inlined copy; its shared memory is one for all
+            tail = suffix if variable.space != "shared" else ""
+            name = variable.name + tail
+            self.result.variables[name] = replace(variable, name=name)
+        for label, targets in function.branch_targets.items():
+            self.result.branch_targets[label + suffix] = tuple(target + suffix for target in targets)
+        scope = _Names(function, suffix, bound)
+        for statement in function.body:
+            if isinstance(statement, Label):
+                self.result.body.append(Label(statement.name + suffix))
+            elif isinstance(statement, Call):
+                self._call(statement, scope, depth)
+            else:
+                self._instruction(statement, scope, end)
+
+    def _instruction(self, instruction: Instruction, names: _Names, end: str) -> None:
+        operands = tuple(names.operand(operand) for operand in instruction.operands)
+        guard = names.guard(instruction.guard)
+        op = instruction.op
+        if op[0] in ("ret", "exit") and end and op[0] == "ret":
+            self.result.body.append(Instruction(("bra",), (Sym(end),), guard, instruction.where))
+        elif op[0] in ("ld", "st") and op[1] == "param" and not self._kernel_parameter(operands):
+            self._passed(instruction, operands)
+        else:
+            self.result.body.append(Instruction(op, operands, guard, instruction.where))
+
+    def _kernel_parameter(self, operands: tuple[Operand, ...]) -> bool:
+        address = next(operand for operand in operands if isinstance(operand, Address))
+        names = {parameter.name for parameter in self.kernel.parameters}
+        return isinstance(address.base, Reg) or (isinstance(address.base, Sym) and address.base.name in names)
+
+    def _passed(self, instruction: Instruction, operands: tuple[Operand, ...]) -> None:
+        """Replace an access to a parameter between functions by moves from or to registers, one an element."""
+        kind = instruction.op[-1]
+        size = TYPE_BYTES[kind]
+        store = instruction.op[0] == "st"
+        address, value = operands if store else operands[::-1]
+        assert isinstance(address, Address) and isinstance(address.base, Sym)
+        for i, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
+            name = f"{address.base.name}+{address.base.offset + address.offset + i * size}"
+            known = self.result.registers.setdefault(name, kind)
+            if TYPE_BYTES[known] != size:
+                what = "a structure passed to a function in pieces of different size"
+                raise CannotSimulate(what, instruction.where)
+            pair = (Reg(name), item) if store else (item, Reg(name))
+            bits = f"b{8 * size}" if size > 1 else "u8"
+            self.result.body.append(Instruction(("mov", bits), pair, None, instruction.where))
+
+    def _call(self, call: Call, names: _Names, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise CannotSimulate(f"recursion, or calls more than {MAX_DEPTH} deep", call.where)
+        results, arguments = tuple(map(names.scratch, call.results)), tuple(map(names.scratch, call.arguments))
+        after = f"$after~{next(self.serial)}"
+        if call.guard is not None:
+            register, negated = call.guard
+            inverse = names.guard((register, not negated))
+            self.result.body.append(Instruction(("bra",), (Sym(after),), inverse, call.where))
+        if isinstance(call.callee, Reg):
+            self._indirect(call, names, results, arguments, after, depth)
+        else:
+            self._direct(call.callee.name, results, arguments, after, call.where, depth)
+        self.result.body.append(Label(after))
+
+    def _direct(
+        self,
+        name: str,
+        results: tuple[str, ...],
+        arguments: tuple[str, ...],
+        after: str,
+        where: SourceLine | None,
+        depth: int,
+    ) -> None:
+        callee = self.module.functions.get(name)
+        if name in BUILT_IN:
+            self.result.body.append(Call(Sym(name), results, arguments, None, where))
+        elif callee is None or not callee.body:
+            raise CannotSimulate(f"a call of {name}()", where)
+        else:
+            formals = [parameter.name for parameter in (*callee.results, *callee.parameters)]
+            bound = dict(zip(formals, (*results, *arguments), strict=True))
+            self._expand(callee, f"~{next(self.serial)}", bound, after, depth + 1)
+
+    def _indirect(
+        self,
+        call: Call,
+        names: _Names,
+        results: tuple[str, ...],
+        arguments: tuple[str, ...],
+        after: str,
+        depth: int,
+    ) -> None:
+        """Compare the pointer with every function of that many parameters, and jump to the one it names."""
+        assert isinstance(call.callee, Reg)
+        pointer = names.operand(call.callee)
+        for name, function in self.module.functions.items():
+            fits = len(function.parameters) == len(arguments) and len(function.results) == len(results)
+            if function.entry or not function.body or not fits:
+                continue
+            predicate, skip = f"%p~{next(self.serial)}", f"$skip~{next(self.serial)}"
+            self.result.registers[predicate] = "pred"
+            address = Imm(function_address(self.module, name))
+            compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
+            jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
+            self.result.body += [compare, jump]
+            self._direct(name, results, arguments, after, call.where, depth)
+            self.result.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
+        self.result.body.append(Instruction(("trap",), (), None, call.where))
+
+
+class _Names:
+    """The names of one inlined copy of a function."""
+
+    def __init__(self, function: Function, suffix: str, bound: dict[str, str]) -> None:
+        self.function, self.suffix, self.bound = function, suffix, bound
+        self.labels = {item.name for item in function.body if isinstance(item, Label)} | set(function.branch_targets)
+
+    def scratch(self, name: str) -> str:
+        if name in self.bound:
+            return self.bound[name]
+        return name + self.suffix if name in self.function.variables else name
+
+    def symbol(self, name: str) -> str:
+        variable: Variable | None = self.function.variables.get(name)
+        if variable is not None and variable.space == "shared":
+            return name
+        return name + self.suffix if name in self.labels else self.scratch(name)
+
+    def guard(self, guard: tuple[Reg, bool] | None) -> tuple[Reg, bool] | None:
+        return None if guard is None else (Reg(guard[0].name + self.suffix), guard[1])
+
+    def operand(self, operand: Operand) -> Operand:
+        if isinstance(operand, Reg):
+            return Reg(operand.name + self.suffix)
+        if isinstance(operand, Sym):
+            return Sym(self.symbol(operand.name), operand.offset)
+        if isinstance(operand, Address):
+            base = self.operand(operand.base)
+            assert isinstance(base, (Reg, Sym, Imm))
+            return Address(base, operand.offset)
+        if isinstance(operand, Vector):
+            return Vector(tuple(self.operand(item) for item in operand.items))
+        if isinstance(operand, Pair):
+            return Pair(self.operand(operand.first), self.operand(operand.second))
+        if isinstance(operand, Not):
+            return Not(Reg(operand.operand.name + self.suffix))
+        return operand

@@ -1,0 +1,259 @@
+"""Which threads of which blocks a group of lanes holds, and how values follow when groups part and meet.
+
+A value belongs to a group of lanes. It is a NumPy scalar (the same in all lanes) or a two-dimensional array
+that broadcasts to the group's shape (threads, blocks): `(threads, 1)` if all blocks agree, `(1, blocks)` if all
+threads of a block do. Most index arithmetic is therefore never computed lane by lane. Lanes that form no
+rectangle are *flat*: shape (lanes, 1), every lane with its own thread and block. Arrays are never written to
+once they are a value, so copies are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Value = Any  # np.generic or a two-dimensional np.ndarray
+IndexArray = npt.NDArray[np.intp]
+WARP = 32
+
+
+class Shape:
+    """What all lanes of a wave share: extents of grid and block, and the wave's blocks by linear index.
+
+    Attributes:
+        grid, block: (x, y, z).
+        block_ids: linear index of the block in each column of the wave.
+    """
+
+    def __init__(self, grid: tuple[int, int, int], block: tuple[int, int, int], block_ids: IndexArray) -> None:
+        self.grid, self.block, self.block_ids = grid, block, block_ids
+        self.threads = block[0] * block[1] * block[2]
+        self.columns = len(block_ids)
+        self.warps = -(-self.threads // WARP)
+
+    def all_lanes(self) -> Lanes:
+        """Return every lane of the wave."""
+        return Lanes(self, np.arange(self.threads), np.arange(self.columns), False)
+
+
+class Lanes:
+    """An immutable set of lanes: a rectangle `threads` x `columns`, or flat pairs of both."""
+
+    def __init__(self, wave: Shape, threads: IndexArray, columns: IndexArray, flat: bool) -> None:
+        self.wave, self.threads, self.columns, self.flat = wave, threads, columns, flat
+        self.shape = (len(threads), 1 if flat else len(columns))
+        self.n = self.shape[0] * self.shape[1]
+        self.full = self.n == wave.threads * wave.columns and not flat
+
+    def _of_threads(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values.astype(np.uint32).reshape(-1, 1)
+
+    def _of_blocks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return values.astype(np.uint32).reshape((-1, 1) if self.flat else (1, -1))
+
+    @cached_property
+    def tid_x(self) -> Value:
+        return self._of_threads(self.threads % self.wave.block[0])
+
+    @cached_property
+    def tid_y(self) -> Value:
+        return self._of_threads(self.threads // self.wave.block[0] % self.wave.block[1])
+
+    @cached_property
+    def tid_z(self) -> Value:
+        return self._of_threads(self.threads // (self.wave.block[0] * self.wave.block[1]))
+
+    @cached_property
+    def ctaid_x(self) -> Value:
+        return self._of_blocks(self.wave.block_ids[self.columns] % self.wave.grid[0])
+
+    @cached_property
+    def ctaid_y(self) -> Value:
+        return self._of_blocks(self.wave.block_ids[self.columns] // self.wave.grid[0] % self.wave.grid[1])
+
+    @cached_property
+    def ctaid_z(self) -> Value:
+        return self._of_blocks(self.wave.block_ids[self.columns] // (self.wave.grid[0] * self.wave.grid[1]))
+
+    @cached_property
+    def laneid(self) -> Value:
+        return self._of_threads(self.threads % WARP)
+
+    @cached_property
+    def warpid(self) -> Value:
+        return self._of_threads(self.threads // WARP)
+
+    @cached_property
+    def column(self) -> IndexArray:
+        """The wave's column of each lane, broadcastable to the shape."""
+        return self.columns.reshape((-1, 1) if self.flat else (1, -1))
+
+    @cached_property
+    def position(self) -> IndexArray:
+        """Each lane's index in the wave's (threads, columns) grid, flattened; has the group's shape."""
+        return self.threads.reshape(-1, 1) * self.wave.columns + self.column
+
+    @cached_property
+    def all_columns(self) -> bool:
+        """Whether a rectangle covers every block of the wave, in order."""
+        return not self.flat and len(self.columns) == self.wave.columns
+
+    @cached_property
+    def warp_count(self) -> int:
+        """How many warps have at least one lane here."""
+        if self.flat:
+            return len(np.unique(self.threads // WARP * self.wave.columns + self.columns))
+        return len(np.unique(self.threads // WARP)) * len(self.columns)
+
+    @cached_property
+    def _place(self) -> IndexArray:
+        """Where each wave position stands in this group, flattened; meaningless for lanes that are not here."""
+        place = np.zeros(self.wave.threads * self.wave.columns, np.intp)
+        place[self.position.ravel()] = np.arange(self.n)
+        return place
+
+    def locate(self, other: Lanes) -> Subset:
+        """Return where another group's lanes, all of them among these, stand here."""
+        if self.flat or other.flat:
+            return Subset(self.shape, other, flat=self._place[other.position.ravel()])
+        rows = columns = None
+        if len(other.threads) != len(self.threads):
+            rows = np.searchsorted(self.threads, other.threads)
+        if len(other.columns) != len(self.columns):
+            columns = np.searchsorted(self.columns, other.columns)
+        return Subset(self.shape, other, rows, columns)
+
+    def subset(self, where: npt.NDArray[np.bool_]) -> Subset:
+        """Return the lanes where a mask holds; the mask has the group's shape or broadcasts to it."""
+        if where.shape[1] == 1 and (where.shape[0] == self.shape[0] or self.flat):
+            rows = np.flatnonzero(where)
+            columns = self.columns[rows] if self.flat else self.columns
+            return Subset(self.shape, Lanes(self.wave, self.threads[rows], columns, self.flat), rows)
+        if where.shape[0] == 1:
+            chosen = np.flatnonzero(where)
+            return Subset(self.shape, Lanes(self.wave, self.threads, self.columns[chosen], False), None, chosen)
+        index = np.flatnonzero(where)
+        rows, chosen = np.divmod(index, self.shape[1])
+        lanes = Lanes(self.wave, self.threads[rows], self.columns[chosen], True)
+        return Subset(self.shape, lanes, flat=index)
+
+
+class Subset:
+    """Some lanes of a group, and how to take their part of the group's values."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        lanes: Lanes,
+        rows: IndexArray | None = None,
+        columns: IndexArray | None = None,
+        flat: IndexArray | None = None,
+    ) -> None:
+        self.shape, self.lanes, self.rows, self.columns, self.flat = shape, lanes, rows, columns, flat
+
+    def take(self, value: Value) -> Value:
+        """Return the value as the subset's lanes see it."""
+        if value.ndim == 0:
+            return value
+        if self.flat is not None:
+            if value.shape == self.shape:
+                return value.ravel().take(self.flat).reshape(-1, 1)
+            if value.shape[1] == 1:
+                return value[self.flat // self.shape[1]] if value.shape[0] > 1 else value
+            return value.ravel().take(self.flat % self.shape[1]).reshape(-1, 1)
+        if self.rows is not None and value.shape[0] > 1:
+            value = value.take(self.rows, axis=0)
+        if self.columns is not None and value.shape[1] > 1:
+            value = value.take(self.columns, axis=1)
+        return value
+
+
+class Union:
+    """Several disjoint groups together, and how to put their values side by side."""
+
+    def __init__(self, parts: Sequence[Lanes], whole: Lanes | None = None) -> None:
+        """Join `parts`; `whole`, where given, is a rectangle or flat group that they make up completely."""
+        self.parts = parts
+        first = parts[0]
+        rectangular = not any(part.flat for part in parts)
+        self.axis: int | None = None
+        if rectangular and all(np.array_equal(part.columns, first.columns) for part in parts):
+            self.axis = 0
+            threads = np.sort(np.concatenate([part.threads for part in parts]))
+            self.lanes = whole or Lanes(first.wave, threads, first.columns, False)
+            self.places = [np.searchsorted(self.lanes.threads, part.threads) for part in parts]
+        elif rectangular and all(np.array_equal(part.threads, first.threads) for part in parts):
+            self.axis = 1
+            columns = np.sort(np.concatenate([part.columns for part in parts]))
+            self.lanes = whole or Lanes(first.wave, first.threads, columns, False)
+            self.places = [np.searchsorted(self.lanes.columns, part.columns) for part in parts]
+        else:
+            self.lanes = whole or self._flat()
+            self.places = [self.lanes._place[part.position.ravel()] for part in parts]
+
+    def _flat(self) -> Lanes:
+        position = np.concatenate([part.position.ravel() for part in self.parts])
+        position.sort()
+        wave = self.parts[0].wave
+        threads, columns = np.divmod(position, wave.columns)
+        return Lanes(wave, threads, columns, True)
+
+    def join(self, values: Sequence[Value]) -> Value:
+        """Return the parts' values, one each, as one value of the union."""
+        first = values[0]
+        if all(value is first for value in values) and first.ndim == 0:
+            return first
+        if all(value.ndim == 0 for value in values) and all(value == first for value in values):
+            return first
+        if self.axis == 0:
+            width = max(value.shape[1] if value.ndim else 1 for value in values)
+            out = np.empty((self.lanes.shape[0], width), first.dtype)
+            for place, value in zip(self.places, values, strict=True):
+                out[place] = value
+            return out
+        if self.axis == 1:
+            height = max(value.shape[0] if value.ndim else 1 for value in values)
+            out = np.empty((height, self.lanes.shape[1]), first.dtype)
+            for place, value in zip(self.places, values, strict=True):
+                out[:, place] = value
+            return out
+        out = np.empty(self.lanes.n, first.dtype)
+        for place, part, value in zip(self.places, self.parts, values, strict=True):
+            out[place] = np.broadcast_to(value, part.shape).ravel()
+        return out.reshape(self.lanes.shape)
+
+
+def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
+    """Return a value as (warps, 32, blocks), `fill` where the wave has no such lane in the group.
+
+    The last axis has length 1 if the group is a rectangle and its blocks agree.
+    """
+    wave = lanes.wave
+    if lanes.flat or value.ndim == 2 and value.shape[1] > 1:
+        width = wave.columns
+    else:
+        width = 1
+    grid = np.full((wave.warps * WARP, width), fill, value.dtype)
+    if lanes.flat:
+        grid[lanes.threads, lanes.columns] = np.broadcast_to(value, lanes.shape)[:, 0]
+    elif width == 1 or lanes.all_columns:
+        grid[lanes.threads] = value
+    else:
+        grid[np.ix_(lanes.threads, lanes.columns)] = np.broadcast_to(value, lanes.shape)
+    return grid.reshape(wave.warps, WARP, width)
+
+
+def from_warps(lanes: Lanes, grid: npt.NDArray[Any]) -> Value:
+    """Undo `to_warps`: the group's own lanes of a (warps, 32 or 1, blocks) array."""
+    wave = lanes.wave
+    width = grid.shape[2]
+    flat = np.broadcast_to(grid, (wave.warps, WARP, width)).reshape(wave.warps * WARP, width)
+    if lanes.flat:
+        return flat[lanes.threads, lanes.columns if width > 1 else 0].reshape(-1, 1)
+    if width == 1 or lanes.all_columns:
+        return flat[lanes.threads]
+    return flat[np.ix_(lanes.threads, lanes.columns)]

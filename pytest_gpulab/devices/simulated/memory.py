@@ -1,0 +1,283 @@
+"""The memories of the simulated GPU: exact about bounds and alignment, vectorised over the lanes of a group.
+
+`Arena` holds allocations of global and constant memory at made-up addresses; `Banked` holds shared memory (a
+column a block) or local memory (a column a lane) as 32-bit words, so that a row is the same word of every block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault, Lane, SourceLine
+from pytest_gpulab.devices.simulated.lanes import Lanes, Subset, Union, Value
+
+SHARED_WINDOW = 0x7F00_0000_0000  # generic addresses of shared memory
+LOCAL_WINDOW = 0x7E00_0000_0000  # and of local memory
+_ARENA_BASE = 0x0010_0000_0000
+_GAP = 1 << 20  # between allocations, so that an overrun never lands in a neighbour
+U64 = np.dtype(np.uint64)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A memory instruction of the program.
+
+    Attributes:
+        space: as in the message: `global`, `shared`, `local`, `const` or `generic`.
+        access: `read`, `write` or `atomic`.
+        nbytes: of one lane's access.
+        index: its number in the program.
+    """
+
+    space: str
+    access: str
+    nbytes: int
+    where: SourceLine | None
+    index: int
+
+
+def lane_at(lanes: Lanes, flat_index: int) -> Lane:
+    """Return the identity of one lane of a group, by its index in the flattened group shape."""
+    row, column = divmod(flat_index, lanes.shape[1])
+    thread = int(lanes.threads[row])
+    block = int(lanes.wave.block_ids[lanes.columns[row if lanes.flat else column]])
+    return Lane(_unflatten(block, lanes.wave.grid), _unflatten(thread, lanes.wave.block))
+
+
+def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    return index % extents[0], index // extents[0] % extents[1], index // (extents[0] * extents[1])
+
+
+def _first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
+    """Return the lane of lowest block, then lowest thread, at which a mask holds."""
+    index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
+    row, column = np.divmod(index, lanes.shape[1])
+    blocks = lanes.columns[row if lanes.flat else column]
+    return lane_at(lanes, int(index[np.lexsort((lanes.threads[row], blocks))[0]]))
+
+
+def misaligned(lanes: Lanes, site: Site, address: Value) -> NoReturn:
+    """Raise the fault of an address that is no multiple of the access size."""
+    bad = address & address.dtype.type(site.nbytes - 1) != 0
+    what = f"misaligned {site.space} {site.access} of {site.nbytes} bytes"
+    raise KernelFault("misaligned", what, site.where, _first_lane(lanes, bad))
+
+
+class Allocation:
+    """A range of addresses and its bytes."""
+
+    def __init__(self, base: int, nbytes: int) -> None:
+        self.base, self.nbytes = base, nbytes
+        self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
+        self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
+
+    def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return the bytes as an array of `dtype`."""
+        view = self._views.get(dtype)
+        if view is None:
+            view = self._views[dtype] = self.data.view(dtype)
+        return view
+
+
+class Arena:
+    """Global and constant memory."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._allocations: list[Allocation] = []
+        self._next = _ARENA_BASE
+
+    def allocate(self, nbytes: int) -> Allocation:
+        """Reserve `nbytes` zeroed bytes, aligned to 256."""
+        allocation = Allocation(self._next, nbytes)
+        self._bases.append(allocation.base)
+        self._allocations.append(allocation)
+        self._next += -(-(nbytes + _GAP) // _GAP) * _GAP
+        return allocation
+
+    def free(self, allocation: Allocation) -> None:
+        """Forget an allocation: its addresses become invalid."""
+        index = self._allocations.index(allocation)
+        del self._allocations[index], self._bases[index]
+
+    def find(self, address: int) -> Allocation | None:
+        """Return the allocation that an address lies in."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0 or address >= self._bases[index] + max(self._allocations[index].nbytes, 1):
+            return None
+        return self._allocations[index]
+
+    def locate(
+        self, lanes: Lanes, site: Site, address: Value
+    ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
+        """Yield (lanes or None for all, allocation, byte offset) for each allocation that is touched.
+
+        Raises:
+            KernelFault: out of bounds or misaligned.
+        """
+        # an overrun is far more often beyond the end of the array meant than before the start of another
+        allocation = self.find(int(address.flat[0]) if address.ndim else int(address))
+        if allocation is not None:
+            offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
+            if int(offset.max()) <= allocation.nbytes - site.nbytes:
+                if site.nbytes > 1 and int(np.bitwise_or.reduce(offset, axis=None)) & (site.nbytes - 1):
+                    misaligned(lanes, site, offset)
+                yield None, allocation, offset
+                return
+        yield from self._pieces(lanes, site, address)
+
+    def _pieces(
+        self, lanes: Lanes, site: Site, address: Value
+    ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
+        full = np.broadcast_to(address, lanes.shape)
+        bases = np.array(self._bases, np.uint64)
+        sizes = np.array([allocation.nbytes for allocation in self._allocations], np.int64)
+        owner = np.searchsorted(bases, full, side="right") - 1
+        offset = (full - bases[np.maximum(owner, 0)]).astype(np.int64) if len(bases) else full.astype(np.int64)
+        inside = (owner >= 0) & (offset + site.nbytes <= sizes[np.maximum(owner, 0)]) if len(bases) else owner >= 0
+        if not inside.all():
+            self._out_of_bounds(lanes, site, full, ~inside)
+        if np.any(offset & (site.nbytes - 1)):
+            misaligned(lanes, site, offset)
+        for which in np.unique(owner):
+            subset = lanes.subset(owner == which)
+            yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
+
+    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
+        lane = _first_lane(lanes, bad)
+        first = int(address[bad].flat[0])
+        for row, column in np.argwhere(bad):
+            if lane_at(lanes, int(row) * lanes.shape[1] + int(column)) == lane:
+                first = int(address[row, column])
+                break
+        what = f"invalid {site.space} {site.access} of {site.nbytes} bytes: {self._distance(first)}"
+        raise KernelFault("out-of-bounds", what, site.where, lane)
+
+    def _distance(self, address: int) -> str:
+        """Say where an address lies relative to the nearest allocation."""
+        if address < 4096:
+            return "the address is a null pointer or close to one"
+        nearest = []
+        index = bisect_right(self._bases, address) - 1
+        if index >= 0:
+            before = self._allocations[index]
+            past = address - before.base - before.nbytes
+            if past < 0:
+                return f"the access runs past the end of an array of {before.nbytes} bytes"
+            nearest.append((past, f"{past} bytes past the end of an array of {before.nbytes} bytes"))
+        if index + 1 < len(self._bases):
+            gap = self._bases[index + 1] - address
+            size = self._allocations[index + 1].nbytes
+            nearest.append((gap, f"{gap} bytes before the start of an array of {size} bytes"))
+        return min(nearest)[1] if nearest else "no memory is allocated"
+
+    def load(self, lanes: Lanes, site: Site, address: Value, dtype: np.dtype[Any], count: int = 1) -> list[Value]:
+        """Read `count` consecutive elements of `dtype` a lane."""
+        shift = np.uint64(dtype.itemsize.bit_length() - 1)
+        subsets, found = [], []
+        for subset, allocation, offset in self.locate(lanes, site, address):
+            index = (offset >> shift).view(np.intp)
+            view = allocation.typed(dtype)
+            values = [view.take(index + k if k else index) for k in range(count)]
+            if subset is None:
+                return values
+            subsets.append(subset)
+            found.append(values)
+        union = Union([subset.lanes for subset in subsets], lanes)
+        return [union.join(values) for values in zip(*found, strict=True)]
+
+    def store(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write consecutive elements a lane; where lanes meet at one address, the last thread wins."""
+        dtype = values[0].dtype
+        shift = np.uint64(dtype.itemsize.bit_length() - 1)
+        for subset, allocation, offset in self.locate(lanes, site, address):
+            view = allocation.typed(dtype)
+            index = (offset >> shift).view(np.intp)
+            for k, value in enumerate(values):
+                _scatter(view, index + k if k else index, value if subset is None else subset.take(value))
+
+
+def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
+    if value.ndim and value.size > index.size:
+        if index.ndim == 0:
+            value = value.flat[-1]
+        else:
+            index = np.broadcast_to(index, np.broadcast_shapes(index.shape, value.shape))
+    view[index] = value
+
+
+class Banked:
+    """Shared or local memory: `words[word, column]`."""
+
+    def __init__(self, nbytes: int, columns: int, fill: int) -> None:
+        self.nbytes, self.columns = nbytes, columns
+        self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
+
+    def check(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Raise KernelFault if any lane is out of bounds or misaligned."""
+        top = int(address.max())
+        if top > self.nbytes - site.nbytes:
+            bad = address.astype(np.int64) > self.nbytes - site.nbytes
+            # addresses below zero wrapped around: say so instead of a huge number
+            wrapped = top >= 1 << (8 * address.dtype.itemsize - 1)
+            far = "before the start" if wrapped else f"{max(top - self.nbytes, 0)} bytes past the end"
+            bad |= address.astype(np.int64) < 0
+            what = f"invalid {site.space} {site.access} of {site.nbytes} bytes: {far} of the block's {self.nbytes} bytes"
+            raise KernelFault("out-of-bounds", what, site.where, _first_lane(lanes, bad))
+        if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
+            misaligned(lanes, site, address)
+
+    def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
+        """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""
+        index = (address >> address.dtype.type(2)).astype(np.intp) * self.columns + column
+        if size == 4:
+            return index
+        part = (address & address.dtype.type(3)) >> address.dtype.type(size.bit_length() - 1)
+        return index * (4 // size) + part.astype(np.intp)
+
+    def _rows(self, lanes: Lanes, address: Value, size: int) -> bool:
+        """Whether whole rows of words are touched, so that no index a lane is needed."""
+        return size >= 4 and lanes.all_columns and self.columns == lanes.wave.columns and (
+            address.ndim == 0 or address.shape[1] == 1
+        )  # fmt: skip
+
+    def load(
+        self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]
+    ) -> Value:
+        """Read one element of `dtype` a lane; bounds were checked."""
+        size = dtype.itemsize
+        if size == 8:
+            unsigned = np.dtype(np.uint32)
+            low = self.load(lanes, column, address, unsigned)
+            high = self.load(lanes, column, address + address.dtype.type(4), unsigned)
+            return (low.astype(U64) | (high.astype(U64) << np.uint64(32))).view(dtype)
+        if self._rows(lanes, address, size):
+            if address.ndim == 0:
+                return self.words[int(address) >> 2].reshape(1, -1).copy().view(dtype)
+            return self.words.take(address[:, 0] >> address.dtype.type(2), axis=0).view(dtype)
+        unsigned = np.dtype(f"u{size}")
+        return self.words.view(unsigned).ravel().take(self.index(address, column, size)).view(dtype)
+
+    def store(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, value: Value) -> None:
+        """Write one element a lane; bounds were checked."""
+        size = value.dtype.itemsize
+        if size == 8:
+            bits = value.view(U64)
+            self.store(lanes, column, address, bits.astype(np.uint32))
+            self.store(lanes, column, address + address.dtype.type(4), (bits >> np.uint64(32)).astype(np.uint32))
+            return
+        value = value.view(f"u{size}")
+        if self._rows(lanes, address, size):
+            row = int(address) >> 2 if address.ndim == 0 else address[:, 0] >> address.dtype.type(2)
+            if address.ndim == 0 and value.ndim and value.shape[0] > 1:
+                value = value[-1:]
+            self.words[row] = value
+            return
+        index = self.index(address, column, size)
+        _scatter(self.words.view(value.dtype).reshape(-1), np.broadcast_to(index, lanes.shape), value)

@@ -1,0 +1,210 @@
+"""Translate one kernel of a PTX module into a `Program`: a Python function for each basic block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated import arithmetic, emit_arithmetic, emit_warp, warp
+from pytest_gpulab.devices.simulated.control import Block, Graph, build
+from pytest_gpulab.devices.simulated.emit import BlockWriter, Names
+from pytest_gpulab.devices.simulated.emit_memory import emit_built_in
+from pytest_gpulab.devices.simulated.inline import function_address, inline
+from pytest_gpulab.devices.simulated.memory import LOCAL_WINDOW, SHARED_WINDOW, Site
+from pytest_gpulab.devices.simulated.ptx import Call, Function, Instruction, PtxModule, Variable
+from pytest_gpulab.devices.simulated.weights import weight
+
+_ = emit_arithmetic, emit_warp  # imported for the opcodes they register
+
+
+@dataclass
+class Step:
+    """A basic block ready to run.
+
+    Attributes:
+        run: (wave, group) to the predicate of a branch, the index of a switch or the operands of a barrier.
+        end, targets, spins, where: as in `Block`; for a branch, targets are (if true, if false).
+        mask: for a block that begins with a warp-synchronising instruction, (wave, group) to its lane mask.
+        live_in: registers needed from here on, a bit set.
+        writes: registers written here that live on, a bit set.
+        instructions: PTX instructions, the end included.
+        issue: machine instructions that they are expected to become (see `weights`).
+    """
+
+    run: Callable[[Any, Any], Any]
+    end: str
+    targets: tuple[int, ...]
+    spins: bool
+    where: SourceLine | None
+    mask: Callable[[Any, Any], Any] | None
+    live_in: int
+    writes: int
+    instructions: int
+    issue: float
+    barrier: Instruction | None
+    result: tuple[int, str] | None
+
+
+@dataclass
+class Program:
+    """A kernel ready to run.
+
+    Attributes:
+        codes: dtype code of each register.
+        parameters: (byte offset, size) of each kernel parameter.
+        static_shared, local: bytes a block and a thread.
+        sites: memory instructions by index.
+    """
+
+    name: str
+    steps: list[Step]
+    codes: list[str]
+    parameters: tuple[tuple[int, int], ...]
+    static_shared: int
+    local: int
+    sites: list[Site]
+    source: str
+
+
+def translate(module: PtxModule, kernel: Function, addresses: dict[str, int]) -> Program:
+    """Translate a kernel; `addresses` are those of the module's global and constant variables.
+
+    Raises:
+        CannotSimulate: for anything that is not known, with the opcode, file and line.
+    """
+    flat = inline(module, kernel)
+    graph = build(flat)
+    layout = _Layout(module, flat, addresses)
+    names = Names(flat.registers, graph.registers, layout.addresses)
+    source, masks = _write(graph, names)
+    namespace = names.namespace
+    namespace.update(np=np, **_public(arithmetic), **_public(warp))
+    exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # noqa: S102 our own translation, no student's text
+    steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
+    codes = [names.codes[name] for name in flat.registers]
+    return Program(kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source)
+
+
+def _public(module: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if callable(value) and name[0].islower()}
+
+
+class _Layout:
+    """Where variables and parameters lie: offsets in shared and local memory, parameter offsets."""
+
+    def __init__(self, module: PtxModule, kernel: Function, addresses: dict[str, int]) -> None:
+        self.addresses = dict(addresses)
+        self.addresses["shared window"], self.addresses["local window"] = SHARED_WINDOW, LOCAL_WINDOW
+        for name, function in module.functions.items():
+            if not function.entry:
+                self.addresses[name] = function_address(module, name)
+        shared = [v for v in (*module.variables.values(), *kernel.variables.values()) if v.space == "shared"]
+        self.shared = self._place([v for v in shared if v.nbytes])
+        dynamic = -(-self.shared // 16) * 16
+        self.addresses.update({v.name: dynamic for v in shared if not v.nbytes})
+        self.local = self._place([v for v in kernel.variables.values() if v.space == "local"])
+        self.parameters = self._parameters(kernel.parameters)
+
+    def _place(self, variables: list[Variable]) -> int:
+        end = 0
+        for variable in variables:
+            start = -(-end // variable.align) * variable.align
+            self.addresses[variable.name] = start
+            end = start + variable.nbytes
+        return end
+
+    def _parameters(self, variables: tuple[Variable, ...]) -> tuple[tuple[int, int], ...]:
+        self._place(list(variables))
+        return tuple((self.addresses[variable.name], variable.nbytes) for variable in variables)
+
+
+def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
+    lines: list[str] = []
+    masks = set()
+    for i, block in enumerate(graph.blocks):
+        lines += _function(f"b{i}", *_block_lines(block, names))
+        if block.converge:
+            first = block.body[0]
+            assert isinstance(first, Instruction)
+            writer = BlockWriter(names)
+            value = writer.read(first.operands[-1], "u4")
+            lines += _function(f"m{i}", writer.lines, value)
+            masks.add(i)
+    return "\n".join(lines), masks
+
+
+def _function(name: str, body: list[str], value: str) -> list[str]:
+    head = [f"def {name}(w, g):", " L = g.lanes; R = g.regs"]
+    return head + [f" {line}" for line in body] + [f" return {value}"]
+
+
+def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
+    writer = BlockWriter(names)
+    for statement in block.body:
+        if isinstance(statement, Call):
+            emit_built_in(writer, statement)
+        elif isinstance(statement, Instruction):
+            writer.instruction(statement)
+    value = _end_value(block, writer)
+    for register, index in names.index.items():
+        if block.live_out & block.defined & (1 << index) and not _set_by_barrier(block, register):
+            writer.lines.append(f"R[{index}] = {writer.local(register)}")
+    return writer.lines, value
+
+
+def _set_by_barrier(block: Block, register: str) -> bool:
+    result = _barrier_result(block)
+    return result is not None and result == register
+
+
+def _barrier_result(block: Block) -> str | None:
+    if block.end == "barrier" and block.last is not None and "red" in block.last.op:
+        target = block.last.operands[0]
+        return getattr(target, "name", None)
+    return None
+
+
+def _end_value(block: Block, writer: BlockWriter) -> str:
+    last = block.last
+    if block.end == "branch" and last is not None and last.guard is not None:
+        return writer.read(last.guard[0], "?")
+    if block.end == "switch" and last is not None:
+        return writer.read(last.operands[0], "u4")
+    if block.end == "barrier" and last is not None:
+        operands = last.operands[1:] if "red" in last.op else last.operands
+        values = [writer.read(operand, "u4") for operand in (operands[:-1] if "red" in last.op else operands)]
+        predicate = writer.read(operands[-1], "?") if "red" in last.op else "None"
+        number = values[0] if values else "w.zero"
+        return f"({number}, {values[1] if len(values) > 1 else 'None'}, {predicate})"
+    return "None"
+
+
+def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked: bool) -> Step:
+    targets = block.targets
+    if block.end == "branch" and block.last is not None and block.last.guard is not None and block.last.guard[1]:
+        targets = targets[::-1]
+    register = _barrier_result(block)
+    result = None
+    if register is not None:
+        result = (names.index[register], names.codes[register])
+    barrier = block.last if block.end == "barrier" else None
+    if barrier is not None and barrier.op[0] in ("bar", "barrier") and not {"sync", "red", "arrive"} & set(barrier.op):
+        raise CannotSimulate(f"the instruction {barrier.name}", barrier.where)
+    return Step(
+        run=namespace[f"b{i}"],
+        end=block.end,
+        targets=targets,
+        spins=block.spins,
+        where=block.where,
+        mask=namespace[f"m{i}"] if masked else None,
+        live_in=block.live_in,
+        writes=block.defined & block.live_out,
+        instructions=len(block.body) + (block.last is not None),
+        issue=sum(map(weight, [*block.body, *([block.last] if block.last else [])])),
+        barrier=barrier,
+        result=result,
+    )

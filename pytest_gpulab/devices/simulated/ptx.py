@@ -1,0 +1,439 @@
+"""Read PTX text into plain data: variables, functions, instructions with operands and source lines.
+
+Knows the grammar only, not what an instruction does. The grammar is that of the PTX ISA manual, chapters 4
+and 5, as far as NVRTC and inline assembly use it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A virtual register; names are unique in their function."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Imm:
+    """An immediate: an integer, or the bits of a float (`bits` 32 or 64; 0 for an integer)."""
+
+    value: int
+    bits: int = 0
+
+    def __neg__(self) -> Imm:
+        return Imm(-self.value, self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Sym:
+    """A variable, function, label or special register, with a byte offset where one is added."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base + offset]`."""
+
+    base: Reg | Sym | Imm
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`{a, b, ...}`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`a|b`: two results."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`!p`: a negated predicate operand."""
+
+    operand: Reg
+
+
+Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line."""
+
+    op: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: tuple[Reg, bool] | None = None
+    where: SourceLine | None = None
+
+    @property
+    def name(self) -> str:
+        """The opcode as written."""
+        return ".".join(self.op)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A jump target among a function's statements."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call: parameter scratch names in and out, and the callee (a name, or a register with a prototype)."""
+
+    callee: Sym | Reg
+    results: tuple[str, ...]
+    arguments: tuple[str, ...]
+    guard: tuple[Reg, bool] | None = None
+    where: SourceLine | None = None
+
+
+Statement = Instruction | Label | Call
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A declared variable: state space, alignment and size in bytes, initial bytes, and symbols whose addresses it holds."""
+
+    name: str
+    space: str
+    align: int
+    nbytes: int
+    data: bytes = b""
+    pointers: tuple[tuple[int, str, int], ...] = ()
+    external: bool = False
+
+
+@dataclass
+class Function:
+    """A kernel or device function."""
+
+    name: str
+    entry: bool
+    parameters: tuple[Variable, ...]
+    results: tuple[Variable, ...]
+    registers: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    body: list[Statement] = field(default_factory=list)
+    branch_targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass
+class PtxModule:
+    """A whole PTX text."""
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
+
+
+TYPE_BYTES = {
+    f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64, 128) if not (kind == "f" and bits == 8)
+} | {"pred": 1, "f16x2": 4, "bf16": 2, "bf16x2": 4}
+
+_LINE_DIRECTIVES = (".version", ".target", ".address_size", ".file", ".loc")
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[;{}]|[^;{}"]+')
+_LABEL = re.compile(r"\s*([\w$%.]+)\s*:(?!:)\s*")
+_GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
+_VARIABLE = re.compile(
+    r"(?P<link>(?:\.(?:extern|visible|weak|common)\s+)*)\.(?P<space>global|const|shared|local|param)"
+    r"(?:\s*\.attribute\([^)]*\))?(?:\s*\.align\s+(?P<align>\d+))?(?:\s*\.ptr(?:\s*\.\w+)*(?:\s*\.align\s+\d+)?)?"
+    r"\s*\.(?P<type>\w+)(?:\s*\.ptr(?:\s*\.(?:global|const|shared|local))?(?:\s*\.align\s+\d+)?)?"
+    r"\s+(?P<name>[\w$%]+)(?P<dims>(?:\s*\[\s*\d*\s*\])*)\s*(?:=\s*(?P<init>.*))?$",
+    re.S,
+)
+_FUNCTION = re.compile(
+    r"(?:\.(?:extern|visible|weak)\s+)*\.(?P<kind>entry|func)\s*(?:\((?P<results>[^)]*)\))?\s*"
+    r"(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?",
+    re.S,
+)
+_CALL = re.compile(
+    r"call(?:\.uni)?\s*(?:\((?P<results>[^)]*)\)\s*,)?\s*(?P<callee>[\w$%]+)\s*(?:,\s*\((?P<arguments>[^)]*)\))?", re.S
+)
+_OPERAND_SPLIT = re.compile(r",(?![^\[{]*[\]}])")
+
+
+def parse(text: str) -> PtxModule:
+    """Read a PTX text.
+
+    Raises:
+        CannotSimulate: for a construct outside the grammar known here.
+    """
+    return _Parser().run(text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+    lines = []
+    for line in text.split("\n"):
+        line = re.sub(r'^((?:[^"]|"(?:[^"\\]|\\.)*")*?)//.*$', r"\1", line) if "//" in line else line
+        stripped = line.strip()
+        if stripped.startswith(".section"):
+            break  # debug sections close the text
+        lines.append(stripped + ";" if stripped.startswith(_LINE_DIRECTIVES) else stripped)
+    return iter(_PIECE.findall("\n".join(lines)))
+
+
+class _Parser:
+    """Walks the text once, keeping the function, the scope and the source line that it is in."""
+
+    def __init__(self) -> None:
+        self.module = PtxModule()
+        self.function: Function | None = None
+        self.scopes: list[dict[str, str]] = []
+        self.where: SourceLine | None = None
+        self.serial = 0
+
+    def run(self, text: str) -> PtxModule:
+        for number, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M):
+            self.module.files[int(number)] = name
+        pending = ""
+        nested = 0  # braces inside a statement: initialisers and vector operands
+        for piece in _pieces(text):
+            if piece == "{" and (nested or not self._opens_scope(pending)):
+                nested += 1
+                pending += piece
+            elif piece == "{":
+                self._open(pending)
+                pending = ""
+            elif piece == "}" and nested:
+                nested -= 1
+                pending += piece
+            elif piece == "}":
+                self._close()
+            elif piece == ";" and not nested:
+                self._statement(pending.strip())
+                pending = ""
+            else:
+                pending += piece
+        return self.module
+
+    def _opens_scope(self, pending: str) -> bool:
+        while match := _LABEL.match(pending):
+            pending = pending[match.end() :]
+        return not pending.strip() or (self.function is None and "=" not in pending)
+
+    def _open(self, head: str) -> None:
+        if self.function is None:
+            self.function = self._declare(head)
+        else:
+            self._labels(head)
+        self.scopes.append({})
+
+    def _close(self) -> None:
+        self.scopes.pop()
+        if not self.scopes:
+            self.function = None
+
+    def _declare(self, head: str) -> Function:
+        match = _FUNCTION.search(head)
+        if match is None:
+            raise CannotSimulate(f"the PTX declaration {head.strip()[:80]!r}")
+        function = Function(
+            match["name"],
+            match["kind"] == "entry",
+            tuple(_variable(text) for text in _split(match["parameters"])),
+            tuple(_variable(text) for text in _split(match["results"])),
+        )
+        self.module.functions[function.name] = function
+        return function
+
+    def _statement(self, text: str) -> None:
+        if self.function is not None:
+            text = self._labels(text)
+        if not text:
+            return
+        if text[0] == ".":
+            self._directive(text)
+        elif self.function is not None:
+            self.function.body.append(self._instruction(text))
+
+    def _labels(self, text: str) -> str:
+        assert self.function is not None
+        while match := _LABEL.match(text):
+            rest = text[match.end() :]
+            if rest.startswith((".branchtargets", ".calltargets", ".callprototype")):
+                if rest.startswith(".branchtargets"):
+                    names = tuple(self._name(name) for name in _split(rest.split(None, 1)[1]))
+                    self.function.branch_targets[match[1]] = names
+                return ""
+            self.function.body.append(Label(self._bind(match[1]) if len(self.scopes) > 1 else match[1]))
+            text = rest
+        return text.strip()
+
+    def _directive(self, text: str) -> None:
+        word = text.split(None, 1)[0]
+        if word == ".loc":
+            self._location(text)
+        elif word == ".reg":
+            self._registers(text)
+        elif self.function is None and re.search(r"\.(func|entry)\b", text):
+            self._declare_only(text)
+        elif match := _VARIABLE.match(text):
+            self._declare_variable(match, text)
+
+    def _declare_only(self, text: str) -> None:
+        match = _FUNCTION.search(text)
+        if match is not None and match["name"] not in self.module.functions:
+            self._declare(text)
+
+    def _declare_variable(self, match: re.Match[str], text: str) -> None:
+        variable = _variable(text)
+        if self.function is None:
+            self.module.variables[variable.name] = variable
+            return
+        name = self._bind(variable.name) if len(self.scopes) > 1 else variable.name
+        self.function.variables[name] = Variable(
+            name, variable.space, variable.align, variable.nbytes, variable.data, variable.pointers
+        )
+
+    def _location(self, text: str) -> None:
+        numbers = text.split(",")[0].split()
+        line = int(numbers[2])
+        if line:  # line 0 is the compiler's "nowhere in particular": keep the last real line
+            self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
+
+    def _registers(self, text: str) -> None:
+        assert self.function is not None
+        match = re.match(r"\.reg\s*(?:\.v[248]\s*)?\.(\w+)\s+(.*)", text, re.S)
+        if match is None:
+            raise CannotSimulate(f"the PTX declaration {text!r}", self.where)
+        for name in _split(match[2]):
+            ranged = re.match(r"([\w$%]+)<(\d+)>", name)
+            names = [f"{ranged[1]}{i}" for i in range(int(ranged[2]))] if ranged else [name]
+            for one in names:
+                self.function.registers[self._bind(one) if len(self.scopes) > 1 else one] = match[1]
+
+    def _bind(self, name: str) -> str:
+        self.serial += 1
+        self.scopes[-1][name] = f"{name}@{self.serial}"
+        return self.scopes[-1][name]
+
+    def _name(self, name: str) -> str:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return name
+
+    def _instruction(self, text: str) -> Instruction | Call:
+        guard = None
+        if match := _GUARD.match(text):
+            guard = (Reg(self._name(match[2])), match[1] == "!")
+            text = text[match.end() :]
+        if re.match(r"call\b", text):
+            return self._call(text, guard)
+        opcode, _, rest = text.partition(" ") if " " in text else text.partition("\t")
+        opcode, _, extra = opcode.partition("\t")
+        operands = tuple(self._operand(part) for part in _split(f"{extra} {rest}"))
+        return Instruction(tuple(opcode.replace("::", "__").split(".")), operands, guard, self.where)
+
+    def _call(self, text: str, guard: tuple[Reg, bool] | None) -> Call:
+        match = _CALL.match(text)
+        if match is None:
+            raise CannotSimulate(f"the PTX call {text!r}", self.where)
+        callee = self._operand(match["callee"])
+        assert isinstance(callee, (Reg, Sym))
+        results, arguments = (
+            tuple(self._name(name) for name in _split(match[group])) for group in ("results", "arguments")
+        )
+        return Call(callee, results, arguments, guard, self.where)
+
+    def _operand(self, text: str) -> Operand:
+        text = text.strip()
+        first = text[0]
+        if first == "[":
+            return self._address(text[1:-1])
+        if first == "{":
+            return Vector(tuple(self._operand(item) for item in _split(text[1:-1])))
+        if first == "!":
+            inner = self._operand(text[1:])
+            assert isinstance(inner, Reg)
+            return Not(inner)
+        if "|" in text:
+            left, _, right = text.partition("|")
+            return Pair(self._operand(left), self._operand(right))
+        if first.isdigit() or (first in "+-" and len(text) > 1):
+            return _immediate(text)
+        return self._named(text)
+
+    def _named(self, text: str) -> Reg | Sym:
+        base, plus, offset = text.partition("+")
+        name = self._name(base.strip())
+        if self.function is not None and name in self.function.registers:
+            return Reg(name)
+        return Sym(name, int(offset, 0) if plus else 0)
+
+    def _address(self, text: str) -> Address:
+        match = re.match(r"\s*([^+\s]+)\s*(?:\+\s*(-?\w+))?\s*$", text)
+        if match is None:
+            raise CannotSimulate(f"the PTX address [{text}]", self.where)
+        base = self._operand(match[1])
+        assert isinstance(base, (Reg, Sym, Imm))
+        return Address(base, int(match[2], 0) if match[2] else 0)
+
+
+def _split(text: str | None) -> list[str]:
+    if not text or not text.strip():
+        return []
+    return [part.strip() for part in _OPERAND_SPLIT.split(text)]
+
+
+def _immediate(text: str) -> Imm:
+    sign = -1 if text[0] == "-" else 1
+    body = text.lstrip("+-")
+    if body[:2] in ("0f", "0F"):
+        return Imm(int(body[2:], 16) ^ (0x80000000 if sign < 0 else 0), 32)
+    if body[:2] in ("0d", "0D"):
+        return Imm(int(body[2:], 16) ^ (1 << 63 if sign < 0 else 0), 64)
+    if "." in body or (("e" in body or "E" in body) and not body.lower().startswith("0x")):
+        return Imm(struct.unpack("<Q", struct.pack("<d", float(text)))[0], 64)
+    body = body.rstrip("U")
+    if len(body) > 1 and body[0] == "0" and body.isdigit():
+        return Imm(sign * int(body, 8))
+    return Imm(sign * int(body, 0))
+
+
+def _variable(text: str) -> Variable:
+    match = _VARIABLE.match(text.strip())
+    if match is None:
+        raise CannotSimulate(f"the PTX declaration {text.strip()[:80]!r}")
+    size = TYPE_BYTES.get(match["type"], 8)
+    count = 1
+    for dimension in re.findall(r"\[\s*(\d*)\s*\]", match["dims"]):
+        count *= int(dimension or 0)
+    data, pointers = _initialiser(match["init"], match["type"], size) if match["init"] else (b"", ())
+    align = int(match["align"] or size)
+    return Variable(match["name"], match["space"], align, size * count, data, pointers, ".extern" in match["link"])
+
+
+def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
+    """Return the initial bytes, and (byte offset, symbol, addend) of every address among them."""
+    data = bytearray()
+    pointers = []
+    for item in _split(text.replace("{", " ").replace("}", " ")):
+        name = re.match(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\s*\+\s*(\d+))?$", item)
+        if name:
+            pointers.append((len(data), name[1] or name[2], int(name[3] or 0)))
+            data += bytes(size)
+            continue
+        value = _immediate(item).value
+        data += (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
+    return bytes(data), tuple(pointers)

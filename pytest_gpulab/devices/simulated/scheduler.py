@@ -1,0 +1,238 @@
+"""Run a wave to its end: groups of lanes advance block by block, part at branches, meet again, wait at barriers.
+
+The group in the lowest block always goes first, so diverged lanes meet at the end of a branch. Two things keep lanes
+that wait for each other from starving: a group that keeps looping over a block that can see other threads'
+writes is set aside for the others, and a wave that only waits gives way to other waves (`run` returns False).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated.barriers import Barriers
+from pytest_gpulab.devices.simulated.group import Group, initial, meet
+from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.memory import lane_at
+from pytest_gpulab.devices.simulated.program import Step
+from pytest_gpulab.devices.simulated.warp import activemask
+from pytest_gpulab.devices.simulated.wave import Launch, Wave
+
+SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
+Key = tuple[int, int]  # (tag, block): what runs first
+
+
+class Scheduler:
+    """One wave's groups; see the module's docstring."""
+
+    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp]) -> None:
+        self.wave = Wave(launch, block_ids)
+        self.launch, self.steps = launch, launch.program.steps
+        self.ready: dict[Key, list[Group]] = {}
+        self.heap: list[Key] = []
+        self.stalled: list[tuple[Group, int]] = []  # spinning, with their block
+        self.partial: dict[Key, list[Group]] = {}  # waiting for the rest of their warps at a block
+        self.barriers = Barriers(self.wave)
+        everyone = initial(self.wave.shape.all_lanes(), launch.program.codes, launch.options.fill)
+        self._admit(everyone, 0)
+
+    def run(self) -> bool:
+        """Advance until all lanes have exited (True), or all that are left are waiting in loops (False).
+
+        Raises:
+            KernelFault: a lane did something that ends the launch, or the step budget is used up.
+        """
+        while True:
+            while self.heap:
+                self._advance(*self._pop())
+            if self.stalled:
+                if self._release_barriers():
+                    continue
+                for group, block in self.stalled:
+                    group.loops = 0
+                    self._push(group, block)
+                self.stalled = []
+                return False
+            if not self._release_barriers() and not self._release_partial():
+                self.barriers.check_all_left()
+                return True
+
+    # --- the ready groups -------------------------------------------------------------------------------
+
+    def _admit(self, group: Group, block: int) -> None:
+        """Let a group that stands for whole blocks go on, cut into warps if the schedule says so."""
+        schedule = self.launch.options.schedule
+        warps = np.unique(group.lanes.threads // WARP)
+        if schedule == "lockstep" or len(warps) == 1:
+            group.tag = 0
+            self._push(group, block)
+            return
+        sign = -1 if schedule == "warps-reversed" else 1
+        subsets = [group.lanes.subset((group.lanes.threads // WARP == warp).reshape(-1, 1)) for warp in warps]
+        live = [self.steps[block].live_in] * len(subsets)
+        for child, warp in zip(group.part(subsets, live), warps, strict=True):
+            child.tag = sign * int(warp)
+            self._push(child, block)
+
+    def _push(self, group: Group, block: int) -> None:
+        key = (group.tag, block)
+        if key in self.ready:
+            self.ready[key].append(group)
+        else:
+            self.ready[key] = [group]
+            heapq.heappush(self.heap, key)
+
+    def _pop(self) -> tuple[Group, int]:
+        key = heapq.heappop(self.heap)
+        groups = self.ready.pop(key) + self.partial.pop(key, [])
+        return meet(groups, self.steps[key[1]].live_in), key[1]
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def _advance(self, group: Group, block: int) -> None:
+        """Run a group from a block on, until it parts, waits, exits or another group is behind it."""
+        wave, steps, counters = self.wave, self.steps, self.launch.counters
+        while True:
+            step = steps[block]
+            wave.steps += 1
+            if wave.steps > self.launch.budget:
+                self._endless(group, block)
+            if step.mask is not None:
+                whole = self._whole_warps(group, block, step)
+                if whole is None:
+                    return
+                group = whole
+            if counters is not None:
+                counters.step(block, group.lanes)
+            value = step.run(wave, group)
+            group.dirty |= step.writes
+            following = self._follow(group, block, step, value)
+            if following is None:
+                return
+            if following <= block and step.spins:
+                group.loops += 1
+                if group.loops >= SPIN_LIMIT:
+                    self.stalled.append((group, following))
+                    return
+            if self.heap and self.heap[0] <= (group.tag, following):
+                self._push(group, following)
+                return
+            block = following
+
+    def _follow(self, group: Group, block: int, step: Step, value: Any) -> int | None:
+        """Return where the whole group goes next, or None if it parts, waits or ends."""
+        if step.end == "goto":
+            return step.targets[0]
+        if step.end == "branch":
+            return self._branch(group, step, value)
+        if step.end == "exit":
+            self.barriers.exit(group)
+            return None
+        if step.end == "switch":
+            return self._switch(group, step, value)
+        released = self.barriers.arrive(group, block, step, value)
+        if released is None:
+            return None
+        if self.launch.options.schedule == "lockstep":
+            return step.targets[0]
+        self._admit(released, step.targets[0])
+        return None
+
+    def _branch(self, group: Group, step: Step, taken: Any) -> int | None:
+        yes, no = step.targets
+        if taken.size == 1:
+            return yes if taken.item() else no
+        count = np.count_nonzero(taken)
+        if count in (0, taken.size):
+            return yes if count else no
+        self._part(group, [(taken, yes), (~taken, no)])
+        return None
+
+    def _switch(self, group: Group, step: Step, index: Any) -> int | None:
+        if index.size == 1:
+            return step.targets[min(index.item(), len(step.targets) - 1)]
+        values = np.unique(index)
+        if len(values) == 1:
+            return step.targets[int(values[0])]
+        self._part(group, [(index == value, step.targets[int(value)]) for value in values])
+        return None
+
+    def _part(self, group: Group, ways: Iterable[tuple[Any, int]]) -> None:
+        subsets = [(group.lanes.subset(where), target) for where, target in ways]
+        live = [self.steps[target].live_in for _, target in subsets]
+        children = group.part([subset for subset, _ in subsets], live)
+        for child, (_, target) in zip(children, subsets, strict=True):
+            child.loops = group.loops
+            self._push(child, target)
+
+    def _endless(self, group: Group, block: int) -> None:
+        where = next((s.where for s in self.steps[block:] if s.where), None)
+        what = f"the kernel does not end: still looping after {self.launch.budget} steps"
+        raise KernelFault("endless-loop", what, where, lane_at(group.lanes, 0))
+
+    # --- warp-synchronising instructions -------------------------------------------------------------------
+
+    def _whole_warps(self, group: Group, block: int, step: Step) -> Group | None:
+        """Keep back the lanes whose mask names others that are still on their way; return the rest."""
+        missing = self._missing(group, step)
+        if missing is None or not missing.any():
+            return group
+        key = (group.tag, block)
+        if missing.all():
+            self.partial.setdefault(key, []).append(group)
+            return None
+        missing = np.ascontiguousarray(np.broadcast_to(missing, group.lanes.shape))
+        subsets: list[Subset] = [group.lanes.subset(missing), group.lanes.subset(~missing)]
+        waiting, complete = group.part(subsets, [step.live_in] * 2)
+        self.partial.setdefault(key, []).append(waiting)
+        return complete
+
+    def _missing(self, group: Group, step: Step) -> Any:
+        lanes = group.lanes
+        if lanes.full or _has_whole_warps(lanes) or step.mask is None:
+            return None
+        alive = self.barriers.alive_bits(lanes)
+        return step.mask(self.wave, group) & alive & ~activemask(lanes) != 0
+
+    def _release_partial(self) -> bool:
+        """Nobody else can move: lanes that wait for the rest of their warp go on without it, which is a hazard."""
+        if not self.partial:
+            return False
+        for (_tag, block), groups in self.partial.items():
+            step = self.steps[block]
+            group = meet(groups, step.live_in)
+            what = "divergent threads in warp: not all threads of the mask reach the warp-synchronising operation"
+            self.barriers.hazard(what, step.where, group.lanes)
+            value = step.run(self.wave, group)
+            group.dirty |= step.writes
+            following = self._follow(group, block, step, value)
+            if following is not None:
+                self._push(group, following)
+        self.partial = {}
+        return True
+
+    def _release_barriers(self) -> bool:
+        released = self.barriers.release(self._endless_wait if not self.stalled and not self.partial else None)
+        for group, block in released:
+            self._admit(group, block)
+        return bool(released)
+
+    def _endless_wait(self, group: Group, block: int) -> None:
+        what = f"deadlock: {group.lanes.n} threads wait at a barrier that the others never reach"
+        raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
+
+
+def _has_whole_warps(lanes: Lanes) -> bool:
+    """Whether every warp that is here is here with all the lanes it was born with."""
+    if lanes.flat:
+        return False
+    last = lanes.wave.threads % WARP
+    expected = lanes.warp_count // len(lanes.columns) * WARP
+    if last and lanes.threads[-1] // WARP == lanes.wave.warps - 1:
+        expected -= WARP - last
+    return len(lanes.threads) == expected

@@ -1,0 +1,272 @@
+"""A wave: some blocks of a launch that run together, with their shared and local memory.
+
+`Wave` is what generated code calls `w`: it answers loads, stores and atomics, and knows the launch's extents. Who runs
+when is the scheduler's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
+from pytest_gpulab.devices.simulated import atomics
+from pytest_gpulab.devices.simulated.counters import Counters
+from pytest_gpulab.devices.simulated.lanes import Lanes, Shape, Subset, Union, Value
+from pytest_gpulab.devices.simulated.memory import LOCAL_WINDOW, SHARED_WINDOW, Arena, Banked, Site, lane_at
+from pytest_gpulab.devices.simulated.printing import Printer
+from pytest_gpulab.devices.simulated.program import Program
+
+Dtype = np.dtype[Any]
+_WINDOW = np.uint64(1 << 40)  # the shared and the local window are one such step apart from each other and the rest
+
+
+@dataclass
+class Launch:
+    """What the waves of one launch have in common.
+
+    Attributes:
+        parameters: the kernel's arguments as bytes, laid out as the program says.
+        hazards: by kind, sentence and place.
+        budget: basic blocks that a wave may still run before it counts as endless.
+    """
+
+    program: Program
+    arena: Arena
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    parameters: bytes
+    shared_bytes: int
+    options: LaunchOptions
+    printer: Printer
+    counters: Counters | None
+    budget: int
+    hazards: dict[Any, Hazard] = field(default_factory=dict)
+
+
+class Wave:
+    """The memories and the extents of some blocks; see the module's docstring."""
+
+    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp]) -> None:
+        self.launch, self.program, self.arena = launch, launch.program, launch.arena
+        self.shape = Shape(launch.grid, launch.block, block_ids)
+        self.counters = launch.counters
+        self.steps = 0
+        fill = launch.options.fill
+        self.shared = Banked(launch.shared_bytes, self.shape.columns, fill)
+        self.local = Banked(launch.program.local, self.shape.columns * self.shape.threads, fill)
+        self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
+        self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
+        self.nwarpid = np.uint32(self.shape.warps)
+        self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
+        self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
+        self.total_shared = np.uint32(launch.shared_bytes)
+
+    def clock(self) -> np.uint32:
+        """`%clock`: basic blocks run so far, as good a time as any."""
+        return np.uint32(self.steps & 0xFFFFFFFF)
+
+    def clock64(self) -> np.uint64:
+        """`%clock64` and `%globaltimer`."""
+        return np.uint64(self.steps)
+
+    def parameter(self, offset: Any, dtype: Dtype) -> Value:
+        """Return a kernel argument at a byte offset, which may differ from lane to lane."""
+        raw = self.launch.parameters
+        if isinstance(offset, int):
+            return np.frombuffer(raw, dtype, 1, offset)[0]
+        every = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, np.uint8), dtype.itemsize)
+        return np.ascontiguousarray(every[offset.astype(np.intp)]).view(dtype)[..., 0]
+
+    # --- loads and stores -------------------------------------------------------------------------
+
+    def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        if self.counters is not None:
+            self.counters.arena(lanes, site, address)
+        return self.arena.load(lanes, site, address, dtype, count)
+
+    load_const = load_global
+
+    def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        if self.counters is not None:
+            self.counters.arena(lanes, site, address)
+        self.arena.store(lanes, site, address, values)
+
+    def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        self.shared.check(lanes, site, address)
+        if self.counters is not None:
+            self.counters.shared(lanes, site, address)
+        return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
+
+    def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        self.shared.check(lanes, site, address)
+        if self.counters is not None:
+            self.counters.shared(lanes, site, address)
+        self._store_banked(self.shared, lanes.column, lanes, address, values)
+
+    def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        self.local.check(lanes, site, address)
+        return self._load_banked(self.local, lanes.position, lanes, address, dtype, count)
+
+    def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        self.local.check(lanes, site, address)
+        self._store_banked(self.local, lanes.position, lanes, address, values)
+
+    @staticmethod
+    def _load_banked(
+        memory: Banked, column: Any, lanes: Lanes, address: Value, dtype: Dtype, count: int
+    ) -> list[Value]:
+        step = address.dtype.type(dtype.itemsize)
+        return [memory.load(lanes, column, address + step * address.dtype.type(k), dtype) for k in range(count)]
+
+    @staticmethod
+    def _store_banked(memory: Banked, column: Any, lanes: Lanes, address: Value, values: list[Value]) -> None:
+        for k, value in enumerate(values):
+            memory.store(lanes, column, address + address.dtype.type(k * value.dtype.itemsize), value)
+
+    # --- generic addresses --------------------------------------------------------------------------
+
+    def _by_space(self, lanes: Lanes, address: Value) -> list[tuple[str, Subset | None, Value]]:
+        """Split generic addresses into (space, lanes or None for all, address in that space)."""
+        low, high = int(address.min()) // int(_WINDOW), int(address.max()) // int(_WINDOW)
+        if low == high:
+            space, base = _space_of(low)
+            return [(space, None, address - np.uint64(base))]
+        full = np.ascontiguousarray(np.broadcast_to(address, lanes.shape))
+        window = full // _WINDOW
+        pieces = []
+        for which in np.unique(window):
+            space, base = _space_of(int(which))
+            subset = lanes.subset(window == which)
+            pieces.append((space, subset, subset.take(full) - np.uint64(base)))
+        return pieces
+
+    def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        pieces = self._by_space(lanes, address)
+        found = []
+        for space, subset, inner in pieces:
+            load: Callable[..., list[Value]] = getattr(self, f"load_{space}")
+            found.append(load(subset.lanes if subset else lanes, site, inner, dtype, count))
+        if len(pieces) == 1:
+            return found[0]
+        union = Union([subset.lanes for _, subset, _ in pieces if subset], lanes)
+        return [union.join(values) for values in zip(*found, strict=True)]
+
+    def store_generic(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        for space, subset, inner in self._by_space(lanes, address):
+            store: Callable[..., None] = getattr(self, f"store_{space}")
+            parts = [subset.take(value) for value in values] if subset else values
+            store(subset.lanes if subset else lanes, site, inner, parts)
+
+    # --- atomics --------------------------------------------------------------------------------------
+
+    def atomic(
+        self, lanes: Lanes, site: Site, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+    ) -> Value:
+        """Carry out an atomic operation; return what each lane found (zeros if not wanted)."""
+        out = np.zeros(lanes.shape, dtype)
+        spaces = self._by_space(lanes, address) if site.space == "generic" else [(site.space, None, address)]
+        for space, subset, inner in spaces:
+            group = subset.lanes if subset else lanes
+            parts = [subset.take(value) for value in values] if subset else values
+            found = self._atomic_in(space, group, site, operation, inner, dtype, parts, wanted)
+            if subset is None:
+                return found
+            out.ravel()[lanes.locate(group).flat if group.flat else _indices(lanes, group)] = found.ravel()
+        return out
+
+    def _atomic_in(
+        self,
+        space: str,
+        lanes: Lanes,
+        site: Site,
+        operation: str,
+        address: Value,
+        dtype: Dtype,
+        values: list[Value],
+        wanted: bool,
+    ) -> Value:
+        if space == "shared":
+            self.shared.check(lanes, site, address)
+            if self.counters is not None:
+                self.counters.shared(lanes, site, address)
+            return self._atomic_shared(lanes, operation, address, dtype, values, wanted)
+        if self.counters is not None:
+            self.counters.arena(lanes, site, address)
+        out = np.zeros(lanes.shape, dtype)
+        for subset, allocation, offset in self.arena.locate(lanes, site, address):
+            group = subset.lanes if subset else lanes
+            parts = [subset.take(value) for value in values] if subset else values
+            index = offset.astype(np.intp) // dtype.itemsize
+            found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)
+            if subset is None:
+                return found
+            out.ravel()[_indices(lanes, group)] = found.ravel()
+        return out
+
+    def _atomic_shared(
+        self, lanes: Lanes, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
+    ) -> Value:
+        memory = self.shared
+        if dtype.itemsize <= 4:
+            view = memory.words.view(dtype).reshape(-1)
+            return _ordered(lanes, view, memory.index(address, lanes.column, dtype.itemsize), operation, values, wanted)
+        # the halves of a 64-bit word lie in two rows: work on a copy with whole words
+        copy = np.ascontiguousarray(memory.words.reshape(-1, 2, memory.columns).transpose(0, 2, 1)).view(dtype)
+        index = (address >> address.dtype.type(3)).astype(np.intp) * memory.columns + lanes.column
+        found = _ordered(lanes, copy.reshape(-1), index, operation, values, wanted)
+        memory.words[:] = copy.view(np.uint32).transpose(0, 2, 1).reshape(memory.words.shape)
+        return found
+
+    # --- what the driver provides -----------------------------------------------------------------------
+
+    def printf(self, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
+        """`vprintf`: append every lane's line to the launch's output."""
+        self.launch.printer.print(self, lanes, site, text, arguments)
+
+    def assertion(self, lanes: Lanes, site: Site, message: Value, file: Value, line: Value) -> NoReturn:
+        """`__assertfail`."""
+        text = self.launch.printer.string(self, int(np.broadcast_to(message, lanes.shape).flat[0]))
+        raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
+
+    def trap(self, lanes: Lanes, site: Site) -> NoReturn:
+        """`trap`."""
+        raise KernelFault("trap", "the kernel stopped itself with __trap()", site.where, lane_at(lanes, 0))
+
+
+def _space_of(window: int) -> tuple[str, int]:
+    if window == SHARED_WINDOW // int(_WINDOW):
+        return "shared", SHARED_WINDOW
+    if window == LOCAL_WINDOW // int(_WINDOW):
+        return "local", LOCAL_WINDOW
+    return "global", 0
+
+
+def in_space(space: str, address: Value) -> Value:
+    """`isspacep`: whether a generic address lies in a state space."""
+    window = address // _WINDOW
+    shared, local = np.uint64(SHARED_WINDOW) // _WINDOW, np.uint64(LOCAL_WINDOW) // _WINDOW
+    if space == "shared":
+        return window == shared
+    if space == "local":
+        return window == local
+    return (window != shared) & (window != local) if space == "global" else np.bool_(False)
+
+
+def _indices(lanes: Lanes, part: Lanes) -> npt.NDArray[np.intp]:
+    """Where the lanes of a part stand in the flattened shape of the whole."""
+    return lanes._place[part.position.ravel()]
+
+
+def _ordered(
+    lanes: Lanes, view: npt.NDArray[Any], index: Value, operation: str, values: list[Value], wanted: bool
+) -> Value:
+    """Apply an atomic in the order of blocks, then threads."""
+    flat = np.broadcast_to(index, lanes.shape).ravel(order="F")
+    operands = [np.broadcast_to(value, lanes.shape).ravel(order="F") for value in values]
+    found = atomics.apply(view, flat, operation, operands, wanted)
+    return np.zeros((), view.dtype)[()] if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
