@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import pycuda.driver as cuda
-from truth_launches import LAUNCHES, TruthLaunch
 from pycuda.compiler import compile as compile_cubin
+from truth_launches import LAUNCHES, TruthLaunch
 from truth_values import Array
 
 

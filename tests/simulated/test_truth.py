@@ -1,4 +1,4 @@
-"""The simulated GPU computes what a real one computed, kernel by kernel (see `truth_launches.py`, `record_truth.py`)."""
+"""The simulated GPU computes what a real one did, kernel by kernel (see `truth_launches.py`, `record_truth.py`)."""
 
 from __future__ import annotations
 
