@@ -1,4 +1,4 @@
-"""Fused multiply-add against exact rational arithmetic, where rounding twice would show (Fraction, then rounded once)."""
+"""Fused multiply-add against exact rational arithmetic, where rounding twice would show."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from places import Run
-from truth_values import Array, fractions, noise
+from truth_values import Array, fractions
 
 FORMATS = {"f32": (np.float32, 24, -149), "f64": (np.float64, 53, -1074)}
 
 
 def rounded(value: Fraction, mode: str, digits: int, lowest: int) -> float:
-    """Return the number of `digits` binary digits, none below 2**lowest, next to the value in a direction of IEEE 754."""
+    """Return the number of `digits` binary digits, none below 2**lowest, that IEEE 754 takes for an exact value."""
     if value == 0:
         return 0.0
     size = abs(value)
@@ -34,18 +34,13 @@ def rounded(value: Fraction, mode: str, digits: int, lowest: int) -> float:
 def hard_cases(dtype: type[np.floating], digits: int) -> tuple[Array, Array, Array]:
     """Return operands of a * b + c whose sum lies a hair beside a tie, or beside a representable number."""
     count = 1500
-    bits = noise(3 * count, 70).reshape(3, count)
     unit = 2.0 ** (1 - digits)
-    a = 1 + (bits[0] % np.uint64(8)).astype(np.float64) * unit
-    b = 1 - (bits[1] % np.uint64(8)).astype(np.float64) * (unit / 2)
-    c = 1 + (bits[2] % np.uint64(16)).astype(np.float64) * unit
-    scale = 2.0 ** -(digits + (bits[0] >> np.uint64(60)).astype(np.float64) - 2)
-    sign = np.where(bits[1] >> np.uint64(63), 1.0, -1.0)
-    a[::3], c[::3] = (
-        1 + fractions(count, 71)[::3],
-        (2 * fractions(count, 72)[::3] - 1) * 2.0 ** (np.arange(0, count, 3) % 9),
-    )
-    return (a * scale).astype(dtype), (b * sign).astype(dtype), c.astype(dtype)
+    steps, even = (np.floor(fractions(count, salt) * 16) for salt in (70, 71))
+    sign = np.where(fractions(count, 72) < 0.5, -1.0, 1.0)
+    scale = 2.0 ** -(digits + np.arange(count) // 2 % 3)  # times a * b = 1 - (steps * unit)**2: just below half a unit
+    a, b, c = (1 + steps * unit) * scale, (1 - steps * unit) * sign, 1 + even * unit
+    c[::5] = (2 * fractions(count, 73)[::5] - 1) * 2.0 ** (np.arange(0, count, 5) % 9)
+    return a.astype(dtype), b.astype(dtype), c.astype(dtype)
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
