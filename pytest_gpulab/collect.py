@@ -7,7 +7,7 @@ first use, so that pytest starts as fast with the plugin as without.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class Workbench:
     Attributes:
         device: None until it is opened, and for ever under `--collect-only`.
         device_line: what grades, and why that.
+        explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
     """
 
     settings: Settings
@@ -40,6 +41,7 @@ class Workbench:
     expectations: Expectations
     device: Device | None = None
     device_line: str = "collecting only, no device opened"
+    explained: set[str] = field(default_factory=set)
 
     @classmethod
     def prepare(cls, settings: Settings) -> Workbench:
@@ -151,19 +153,23 @@ class CudaFile(pytest.File):
         try:
             exercise = catalogue.load(name)
         except BrokenExercise as error:
-            yield BrokenItem.from_parent(self, name="exercise", exercise=name, explanation=error.traceback_text)
+            yield BrokenItem.from_parent(self, name="exercise", exercise_name=name, explanation=error.traceback_text)
             return
         checks = checks_of(exercise.exercise)
         yield from self._expectation_mistakes({check.name for check in checks})
         for position, check in enumerate(checks):
-            yield CheckItem.from_parent(self, name=check.name, exercise=exercise, check=check, position=position)
+            # The id is given as text: pytest 9 parses the brackets in its cache of failures, but not those in a name.
+            nodeid = f"{self.nodeid}::{check.name}"
+            yield CheckItem.from_parent(
+                self, name=check.name, nodeid=nodeid, exercise=exercise, check=check, position=position
+            )
 
     def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
         expectation = self.workbench.expectations.for_path(self.path)
         unknown = [name for name in expectation.fails if "*" not in name and name not in names] if expectation else []
         if unknown:
             explanation = f"expected verdicts name checks that the exercise has not: {', '.join(unknown)}"
-            yield BrokenItem.from_parent(self, name="expected", exercise="", explanation=explanation)
+            yield BrokenItem.from_parent(self, name="expected", explanation=explanation)
 
     @property
     def workbench(self) -> Workbench:
@@ -200,14 +206,15 @@ class GradingItem(pytest.Item):
         self.add_marker(MARKER)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Return what pytest calls the item in its headings."""
-        return self.path, 0, str(self.nodeid)
+        """Return where the item is and what pytest calls it in its headings."""
+        return self.path, 0, f"{self.parent.label}: {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Explain a student's mistake; anything else is a bug and gets its traceback."""
         from pytest_gpulab.reports.terminal import failure_text
 
         if not isinstance(excinfo.value, CheckFailed):
+            excinfo.traceback = excinfo.traceback.cut(path=__file__)
             return super().repr_failure(excinfo, style)
         text = failure_text(excinfo.value.findings, self.parent.shown)
         return f"{text}\n{excinfo.value.note}".rstrip()
@@ -272,19 +279,22 @@ class UnmappedItem(GradingItem):
 class BrokenItem(GradingItem):
     """The one item of a file that the instructor's own files keep from being graded: an error, not a failure."""
 
-    def __init__(self, *, exercise: str, explanation: str, **kwargs: Any) -> None:
+    def __init__(self, *, explanation: str, exercise_name: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.exercise, self.explanation = exercise, explanation
+        self.explanation, self.exercise_name = explanation.rstrip(), exercise_name
 
     def setup(self) -> None:
-        """Show the instructor's traceback; an error in set-up is an error of the test bench to pytest."""
+        """Show the explanation, once in full; a failing set-up is to pytest an error of the test bench."""
         from pytest_gpulab.grading.grade import Finding
         from pytest_gpulab.reports.gradebook import ungraded_properties
 
-        if self.exercise:
-            finding = Finding("broken-exercise", f"the exercise {self.exercise} cannot be loaded; tell your instructor")
-            self.user_properties += ungraded_properties(self.parent.label, finding)
-        pytest.fail(self.explanation, pytrace=False)
+        if self.exercise_name:
+            what = f"the exercise {self.exercise_name} cannot be loaded; tell your instructor"
+            self.user_properties += ungraded_properties(self.parent.label, Finding("broken-exercise", what))
+        explained = self.parent.workbench.explained
+        text = f"{self.explanation.splitlines()[-1]} (as above)" if self.explanation in explained else self.explanation
+        explained.add(self.explanation)
+        pytest.fail(text, pytrace=False)
 
     def runtest(self) -> None:
         """Never reached: `setup` fails."""

@@ -119,7 +119,8 @@ class GradingHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
         """Search folders without importing anything from them."""
-        return CudaFolder.from_parent(parent, name=path.name, path=path)
+        name = "." if isinstance(parent, pytest.Session) else path.name  # -k matches names, but not the root's
+        return CudaFolder.from_parent(parent, name=name, path=path)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take submissions, and neither baselines nor an exercise's other `.cu` files."""

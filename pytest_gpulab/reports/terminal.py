@@ -30,12 +30,10 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
     lines: list[str] = []
     for finding in findings:
         lines.append(f"{finding.code}: {finding.what}")
-        if finding in already_shown:
-            lines.append("  (as above)")
-        else:
-            already_shown.add(finding)
-            lines += [f"  at {finding.where}"] if finding.where else []
-            lines += _details(finding, indent="  ")
+        details = [f"  at {finding.where}"] if finding.where else []
+        details += _details(finding, indent="  ")
+        lines += ["  (details above)"] if details and finding in already_shown else details
+        already_shown.add(finding)
     return "\n".join(lines)
 
 

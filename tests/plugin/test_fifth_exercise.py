@@ -47,11 +47,13 @@ __global__ void saxpy(float a, const float *x, const float *y, float *out, int n
     if (i < n) out[i] = a * x[i] + y[i];
 }
 """
-STRIDED = """#include <gpulab.cuh>
+NAIVE = """#include <gpulab.cuh>
 GPULAB_TUNABLE(BLOCK_SIZE, 32)
 __global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
-    if (blockIdx.x * BLOCK_SIZE + threadIdx.x != 0) return;
-    for (int i = 0; i < n; ++i) out[i] = a * x[i] + y[i];
+    volatile float *slow = out;
+    int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    for (int k = 0; k < 32; ++k)
+        if (i < n) slow[i] = a * x[i] + y[i];
 }
 """
 
@@ -59,7 +61,7 @@ __global__ void saxpy(float a, const float *x, const float *y, float *out, int n
 def test_a_fifth_exercise_is_one_small_folder(course: Course) -> None:
     assert len(SAXPY.strip().splitlines()) < 40
     course.write("exercises/saxpy/exercise.py", SAXPY)
-    course.write("exercises/saxpy/naive.cu", STRIDED)
+    course.write("exercises/saxpy/naive.cu", NAIVE)
     course.write("exercises/saxpy/saxpy.cu", SUBMISSION)
     result = course.grade()
     assert result.ret == pytest.ExitCode.OK
@@ -69,7 +71,7 @@ def test_a_fifth_exercise_is_one_small_folder(course: Course) -> None:
 
 def test_its_wrong_submissions_fail(course: Course) -> None:
     course.write("exercises/saxpy/exercise.py", SAXPY)
-    course.write("exercises/saxpy/naive.cu", STRIDED)
+    course.write("exercises/saxpy/naive.cu", NAIVE)
     course.write("submissions/saxpy.cu", SUBMISSION.replace("i < n", "i < n - 1"))
     result = course.grade("submissions", "-k", "correct")
     result.assert_outcomes(failed=7, deselected=3)

@@ -42,8 +42,9 @@ def test_a_wrong_result_is_explained_without_a_traceback(course: Course) -> None
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "_* twice.cu::correct[[]n=31[]] _*",
-            "wrong-result: *30*",
+            "_* twice.cu: correct[[]n=31[]] _*",
+            "wrong-result: `out`: 1 of 31 elements is wrong.",
+            "  out[[]30[]] is *, expected *",
             "  hint: *",
             "*gpulab: findings*",
             "twice.cu",
@@ -66,7 +67,7 @@ def test_a_compile_error_fails_every_check_with_one_reason_shown_once(course: Co
     course.write("twice.cu", BROKEN)
     result = course.grade("twice.cu")
     result.assert_outcomes(failed=len(CHECKS))
-    compilers_words = [line for line in result.outlines if "twice.cu(4): error" in line]
+    compilers_words = [line for line in result.outlines if "twice.cu(5): error" in line]
     assert len(compilers_words) == 2, "once in pytest's own list of failures, once in the findings"
     result.stdout.fnmatch_lines(["twice *failed *0/100 *", "  FAILED compile: compile-error: *"])
     result.stdout.fnmatch_lines(["FAILED twice.cu::correct[[]n=1[]] - compile-error: *"])
@@ -90,7 +91,7 @@ def test_what_the_simulator_does_not_know_is_named_and_costs_nothing(course: Cou
     result.stdout.fnmatch_lines(
         [
             "twice *not gradable *",
-            "  not gradable *cannot-simulate: *griddepcontrol*",
+            "      cannot-simulate: *griddepcontrol*",
             "SKIPPED * twice.cu:1: not gradable*",
         ]
     )
@@ -121,15 +122,18 @@ def test_a_file_of_no_exercise_is_named(course: Course) -> None:
 
 def test_a_broken_exercise_is_an_error_and_the_others_are_graded(course: Course) -> None:
     course.write("exercises/broken/exercise.py", EXERCISE + "\n1 / 0\n")
-    course.write("submissions/broken.cu", RIGHT)
-    course.write("submissions/twice.cu", RIGHT)
+    course.write("submissions/alice/broken.cu", RIGHT)
+    course.write("submissions/bob/broken.cu", RIGHT)
+    course.write("submissions/bob/twice.cu", RIGHT)
     result = course.grade("submissions", "-k", "exercise or compile")
-    result.assert_outcomes(errors=1, passed=1, deselected=len(CHECKS) - 1)
+    result.assert_outcomes(errors=2, passed=1, deselected=len(CHECKS) - 1)
     result.stdout.fnmatch_lines(
         [
-            "_* ERROR at setup of submissions/broken.cu::exercise _*",
+            "_* ERROR at setup of submissions/alice/broken.cu: exercise _*",
             "*exercises/broken/exercise.py*, line *",
             "ZeroDivisionError: division by zero",
+            "_* ERROR at setup of submissions/bob/broken.cu: exercise _*",
+            "ZeroDivisionError: division by zero (as above)",
             "  NOT GRADED: broken-exercise: the exercise broken cannot be loaded; tell your instructor",
         ]
     )
@@ -146,4 +150,26 @@ def test_a_bug_of_the_plugin_is_an_error_with_its_traceback(course: Course) -> N
     )
     result = course.grade("twice.cu::compile")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*collect.py:*", "E *TypeError: 'NoneType' object is not callable"])
+    result.stdout.fnmatch_lines(["E *TypeError: 'NoneType' object is not callable", "*collect.py:*: TypeError"])
+    assert "pluggy" not in "".join(result.outlines[5:])
+
+
+def test_an_inconclusive_check_is_named(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    course.write(
+        "conftest.py",  # only a noisy GPU gives this verdict
+        "from pytest_gpulab.grading.grade import CheckResult, Finding\n"
+        "def pytest_runtest_setup(item):\n"
+        "    finding = Finding('too-noisy', '1.4x to 1.6x, needs 1.5x')\n"
+        "    result = CheckResult('speedup[1.5x]', 'speedup', 'inconclusive', 0, 20, (finding,))\n"
+        "    item.parent.grader(item.exercise).run = lambda check: result\n",
+    )
+    result = course.grade("twice.cu::speedup[1.5x]", "-rs")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "twice *inconclusive *0/20 *",
+            "  inconclusive speedup[[]1.5x[]]: too-noisy: 1.4x to 1.6x, needs 1.5x",
+            "SKIPPED * twice.cu:1: inconclusive: 1.4x to 1.6x, needs 1.5x",
+        ]
+    )

@@ -185,4 +185,4 @@ def test_failure_text_shows_a_shared_message_once() -> None:
     assert failure_text((NO_COMPILE,), shown) == (
         "compile-error: does not compile\n  at x.cu:4\n  x.cu(4): error: expected a ;\n  hint: Read it."
     )
-    assert failure_text((NO_COMPILE,), shown) == "compile-error: does not compile\n  (as above)"
+    assert failure_text((NO_COMPILE,), shown) == "compile-error: does not compile\n  (details above)"
