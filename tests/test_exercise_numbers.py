@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from pytest_gpulab import numerics
 from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 
@@ -84,7 +85,7 @@ def test_a_kernel_that_pads_with_zero_is_wrong_on_the_random_pattern(dtype: str,
 
 def test_a_product_of_integers_loses_no_factor():
     problem = Problem(1000, TUNABLES[0], REDUCTION.variant("int32", "product"))
-    for pattern in REDUCTION.PATTERNS:
+    for pattern in numerics.PATTERNS:
         assert np.all(REDUCTION.inputs(problem, pattern, np.random.default_rng(1))["in"] % 2 == 1)
 
 

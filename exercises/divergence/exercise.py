@@ -5,7 +5,7 @@ through the step is a contraction (its slope lies between 0 and 1), so a later r
 error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from pytest_gpulab.exercise import (
     Plan,
     Problem,
     SafeCheck,
-    Size,
     SpeedTier,
     Tunable,
     Variant,
@@ -91,7 +90,7 @@ def follow(which: int, start: Array) -> tuple[Array, Array]:
     return end, numerics.gamma(ROUNDS * roundings, np.float32) * np.maximum(start, end)
 
 
-def around_block(offset: int) -> Size:
+def around_block(offset: int) -> Callable[[Mapping[str, int]], int]:
     return lambda tunables: tunables["BLOCK_SIZE"] * tunables["ITEMS_PER_THREAD"] + offset
 
 
@@ -108,7 +107,7 @@ def cases(variant: Variant, points: float, sizes: tuple[int, ...]) -> tuple[Case
 
 
 def tier(variant: Variant, threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**15, variant=variant)
+    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**22, variant=variant)
 
 
 exercise = Exercise(
