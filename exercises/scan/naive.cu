@@ -1,8 +1,8 @@
 // The baseline: every thread sums up all elements of its block up to its own, one by one. Easy to get right, but
-// the work grows with the square of the block: thread 1023 alone does 1023 additions.
+// the work grows with the square of the block: thread 255 alone does 255 additions.
 #include <gpulab.cuh>
 
-GPULAB_TUNABLE(BLOCK_SIZE, 1024)
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
 GPULAB_TUNABLE(INCLUSIVE, 1)
 
 __global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)

@@ -1,15 +1,19 @@
 // Warp shuffle: 32 lanes scan among themselves through registers, and only one total a warp goes through shared memory.
 //
 // It teaches that lanes of a warp can exchange values without memory and without a block-wide barrier, which leaves one
-// barrier in the whole kernel. Each thread takes four elements with one 16-byte load: fewer, wider requests.
+// barrier in the whole kernel. Each thread takes eight elements with two 16-byte loads: fewer, wider requests, and
+// several of them under way at once.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 256)
-GPULAB_TUNABLE(ITEMS_PER_THREAD, 4)
+GPULAB_TUNABLE(ITEMS_PER_THREAD, 8)
 GPULAB_TUNABLE(INCLUSIVE, 1)
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr unsigned WARPS = BLOCK_SIZE / 32;
+constexpr unsigned ROWS = ITEMS_PER_THREAD / 4;   // rows of BLOCK_SIZE float4, so that a warp loads 512 bytes in a row
+constexpr unsigned SEGMENTS = ROWS * WARPS;       // one segment is what one warp scans of one row
+static_assert(SEGMENTS <= 32, "one warp scans all segment totals");
 
 __device__ float4 load4(const float *in, unsigned i, unsigned n)
 {
@@ -42,38 +46,51 @@ __device__ float scan_warp(float sum)
     return sum;
 }
 
+__device__ unsigned first_element(unsigned row)
+{
+    return blockIdx.x * BLOCK_SIZE * ITEMS_PER_THREAD + 4 * (row * BLOCK_SIZE + threadIdx.x);
+}
+
 __global__ void scan_block(const float *in, float *out, float *block_sums, unsigned n)
 {
-    __shared__ float warp_sums[WARPS];
+    __shared__ float segment_sums[SEGMENTS];
     unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    unsigned i = (blockIdx.x * BLOCK_SIZE + threadIdx.x) * ITEMS_PER_THREAD;
-
-    float4 v = load4(in, i, n);
-    v.y += v.x;
-    v.z += v.y;
-    v.w += v.z;
-    float upto_thread = scan_warp(v.w);
-    float left_lanes = __shfl_up_sync(ALL_LANES, upto_thread, 1);  // not upto_thread - v.w, which could lose digits
-    if (lane == 31)
-        warp_sums[warp] = upto_thread;
+    float4 v[ROWS];
+    float before_thread[ROWS];
+    for (unsigned row = 0; row < ROWS; ++row)
+        v[row] = load4(in, first_element(row), n);
+    for (unsigned row = 0; row < ROWS; ++row) {
+        v[row].y += v[row].x;
+        v[row].z += v[row].y;
+        v[row].w += v[row].z;
+        float upto_thread = scan_warp(v[row].w);
+        float left = __shfl_up_sync(ALL_LANES, upto_thread, 1);  // not upto_thread - v.w, which could lose digits
+        before_thread[row] = lane > 0 ? left : 0;
+        if (lane == 31)
+            segment_sums[row * WARPS + warp] = upto_thread;
+    }
     __syncthreads();
 
-    // Every warp scans the few warp totals for itself: cheaper than a second barrier.
-    float upto_warp = scan_warp(lane < WARPS ? warp_sums[lane] : 0);
-    float total = __shfl_sync(ALL_LANES, upto_warp, WARPS - 1);
-    float before_warp = __shfl_sync(ALL_LANES, upto_warp, warp > 0 ? warp - 1 : 0);
-    float before = (warp > 0 ? before_warp : 0) + (lane > 0 ? left_lanes : 0);
-    store4(out, i, n, make_float4(before + v.x, before + v.y, before + v.z, before + v.w));
-    if (threadIdx.x == 0)
-        block_sums[blockIdx.x] = total;
+    // Every warp scans the few segment totals for itself: cheaper than a second barrier.
+    float upto_segment = scan_warp(lane < SEGMENTS ? segment_sums[lane] : 0);
+    for (unsigned row = 0; row < ROWS; ++row) {
+        unsigned segment = row * WARPS + warp;
+        float left = __shfl_sync(ALL_LANES, upto_segment, segment > 0 ? segment - 1 : 0);
+        float before = (segment > 0 ? left : 0) + before_thread[row];
+        float4 sums = make_float4(before + v[row].x, before + v[row].y, before + v[row].z, before + v[row].w);
+        store4(out, first_element(row), n, sums);
+    }
+    if (threadIdx.x == 31)
+        block_sums[blockIdx.x] = upto_segment;
 }
 
 __global__ void add_offsets(float *out, const float *offsets, unsigned n)
 {
     if (blockIdx.x == 0)
         return;  // the whole block leaves, and there is no barrier below
-    unsigned i = (blockIdx.x * BLOCK_SIZE + threadIdx.x) * ITEMS_PER_THREAD;
     float offset = offsets[blockIdx.x - 1];
-    float4 v = load4(out, i, n);
-    store4(out, i, n, make_float4(v.x + offset, v.y + offset, v.z + offset, v.w + offset));
+    for (unsigned row = 0; row < ROWS; ++row) {
+        float4 v = load4(out, first_element(row), n);
+        store4(out, first_element(row), n, make_float4(v.x + offset, v.y + offset, v.z + offset, v.w + offset));
+    }
 }
