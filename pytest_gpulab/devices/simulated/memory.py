@@ -204,11 +204,10 @@ class Arena:
 
 
 def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
-    if value.ndim and value.size > index.size:
-        if index.ndim == 0:
-            value = value.flat[-1]
-        else:
-            index = np.broadcast_to(index, np.broadcast_shapes(index.shape, value.shape))
+    if index.ndim == 0 and value.ndim:
+        value = value.flat[-1]
+    elif value.size > index.size:
+        index = np.broadcast_to(index, np.broadcast_shapes(index.shape, value.shape))
     view[index] = value
 
 
