@@ -65,18 +65,26 @@ def _elements(array: Array) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One way to run the same plan: results must not depend on it."""
+    """One way to run the same plan: results must not depend on it.
 
+    Attributes:
+        how: in words, to follow "right" or "wrong".
+    """
+
+    how: str
     options: LaunchOptions
     poison: Poison
 
 
-FIRST = Repetition(
-    LaunchOptions("lockstep", fill=0xFF), Poison({2: 0x7D5A, 4: 0x7FA5A5A5, 8: 0x7FF5A5A5A5A5A5A5}, byte=0xA5)
+_POISON = Poison({2: 0x7D5A, 4: 0x7FA5A5A5, 8: 0x7FF5A5A5A5A5A5A5}, byte=0xA5)
+_OTHER_POISON = Poison({2: 0xFCBA, 4: 0xFFBADBAD, 8: 0xFFF3ADBADBADBADB}, byte=0x5A)
+
+FIRST = Repetition("in the first run", LaunchOptions("lockstep", fill=0xFF), _POISON)
+AGAIN = Repetition("in the second", LaunchOptions("lockstep", fill=0xA5), _OTHER_POISON)
+LAST_WARP_FIRST = Repetition(
+    "where the last warp goes first", LaunchOptions("warps-reversed", fill=0xA5), _OTHER_POISON
 )
-SECOND = Repetition(
-    LaunchOptions("warps-reversed", fill=0xA5), Poison({2: 0xFCBA, 4: 0xFFBADBAD, 8: 0xFFF3ADBADBADBADB}, byte=0x5A)
-)
+FIRST_WARP_FIRST = Repetition("where the first warp goes first", LaunchOptions("warps", fill=0xA5), _OTHER_POISON)
 
 
 @dataclass(frozen=True)

@@ -18,24 +18,27 @@ _CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a cod
 
 @dataclass
 class _Sighting:
-    """The same thing at the same line: who did it first, and in which checks."""
+    """The same kind of thing at the same line: what was seen first, who did it, and in which checks."""
 
-    first: str = ""
+    what: str
+    where: str
+    first: str
     checks: list[str] = field(default_factory=list)
 
 
 def unsafe(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...]:
     """Return the findings of a kind, one for each place in the source, out of check name to outcome."""
-    sightings: dict[tuple[str, str, str], _Sighting] = {}
+    sightings: dict[tuple[str, str], _Sighting] = {}
     for check, outcome in outcomes.items():
         for code, what, where, lane in _sighted(kind, outcome):
-            sighting = sightings.setdefault((code, what, where), _Sighting(lane))
+            sighting = sightings.setdefault((code, where or what), _Sighting(what, where, lane))
             if check not in sighting.checks:
                 sighting.checks.append(check)
     found = []
-    for (code, what, where), sighting in sightings.items():
+    for (code, _), sighting in sightings.items():
         first = (f"first by {sighting.first}",) if sighting.first else ()
-        found.append(finding(code, what[:1].upper() + what[1:], where, (*first, _seen_in(sighting.checks))))
+        what = sighting.what[:1].upper() + sighting.what[1:]
+        found.append(finding(code, what, sighting.where, (*first, _seen_in(sighting.checks))))
     return tuple(found[:MAX_FINDINGS])
 
 

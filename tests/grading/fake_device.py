@@ -92,7 +92,7 @@ class FakeModule:
         return self.program.parameters
 
     def resources(self, kernel: str) -> KernelResources:
-        return KernelResources(registers=16)
+        return KernelResources(registers=16, shared_bytes=0)
 
     def launch(
         self,
@@ -108,7 +108,7 @@ class FakeModule:
             raise LaunchError(f"no kernel is called {kernel!r}")
         with np.errstate(all="ignore"):
             made = self.program.kernels[kernel](options, *args) or {}
-        resources = KernelResources(registers=16)
+        resources = KernelResources(registers=16, shared_bytes=0)
         return LaunchProfile(kernel, (grid[0], 1, 1), (block[0], 1, 1), **({"resources": resources} | made))
 
 

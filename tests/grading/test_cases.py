@@ -1,6 +1,7 @@
 """What `correct[...]` says of a kernel that runs."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from doubling import EXERCISE, Bench, codes, kernel, program, right
 from fake_device import Program
 
-from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, Lane, LaunchError, SourceLine
+from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, KernelResources, Lane, LaunchError, SourceLine
 from pytest_gpulab.exercise import Array, Case, Expected, Problem
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.replay import FIRST
@@ -70,15 +71,43 @@ def test_an_input_that_is_overwritten_is_named_before_the_result(bench: Bench) -
     assert findings[0].hint
 
 
-def test_a_result_that_the_second_schedule_makes_wrong_is_not_repeatable(bench: Bench) -> None:
-    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
-        out.values[...] = 2 * source.values if is_first(options) else 0
+@pytest.mark.parametrize("schedule", ["warps-reversed", "warps"])
+def test_a_result_that_another_order_of_warps_makes_wrong(bench: Bench, schedule: str) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        out.values[...] = 2 * source.values if options.schedule != schedule else 0
+        return {"resources": KernelResources(shared_bytes=128)}
 
     (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
     assert finding.code == "not-repeatable"
-    assert finding.what == "The result depends on luck: right with all warps in step, wrong with the last warp first."
+    warp = {"warps-reversed": "last", "warps": "first"}[schedule]
+    assert (
+        finding.what == f"The result depends on luck: right in the first run, wrong where the {warp} warp goes first."
+    )
     assert finding.evidence[0] == "`out`: all 4 elements are wrong."
     assert "__syncthreads()" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("shared_bytes", "orders"),
+    [(0, ["warps"]), (128, ["warps-reversed", "warps"]), (None, ["warps-reversed", "warps"])],
+)
+def test_orders_of_warps_are_tried_on_one_pattern_and_both_where_warps_may_share_memory(
+    bench: Bench, shared_bytes: int | None, orders: list[str]
+) -> None:
+    only_correct(bench, right(resources=KernelResources(shared_bytes=shared_bytes)))
+    schedules = [options.schedule for _, options in bench.device.launches]
+    one_pattern = ["lockstep", *orders]
+    assert schedules[: 3 + 2 * len(one_pattern)] == ["lockstep", *one_pattern, *one_pattern, "lockstep", "lockstep"]
+
+
+def test_a_real_gpu_has_its_own_order(tmp_path: Path) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = 2 * source.values if is_first(options) else 0
+
+    bench = Bench(tmp_path, estimates=False)
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert finding.what == "The result depends on luck: right in the first run, wrong in the second."
+    assert {options.schedule for _, options in bench.device.launches} == {"lockstep"}
 
 
 def differing_in_the_last_bit(options: Any, source: Any, out: Any, n: Any) -> None:

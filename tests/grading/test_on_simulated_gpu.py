@@ -21,17 +21,17 @@ def gpu() -> Iterator[Device]:
 
 def test_a_good_kernel_earns_everything_but_the_bonus_that_nobody_reaches(gpu: Device, tmp_path: Path) -> None:
     results = graded(tmp_path, gpu, TREE)
-    assert codes(results) == {"speedup[1000x]": "too-slow"}
+    assert codes(results) == {"speedup[1000x int32]": "too-slow"}
     assert sum(result.points for result in results.values()) == 80
-    measured = results["speedup[1.2x]"].measurement
+    measured = results["speedup[1.2x int32]"].measurement
     assert measured is not None and measured.estimated and measured.speedup > 1.2
     assert measured.registers and measured.occupancy and measured.bandwidth_gb_s
 
 
 def test_the_naive_kernel_handed_in_earns_its_correctness_and_no_speed(gpu: Device, tmp_path: Path) -> None:
     results = graded(tmp_path, gpu, NAIVE)
-    assert codes(results) == {"speedup[1.2x]": "too-slow", "speedup[1000x]": "too-slow"}
-    measured = results["speedup[1.2x]"].measurement
+    assert codes(results) == {"speedup[1.2x int32]": "too-slow", "speedup[1000x int32]": "too-slow"}
+    measured = results["speedup[1.2x int32]"].measurement
     assert measured is not None and measured.speedup == 1
     assert [results[name].verdict for name in codes(results)] == ["failed", "missed"]
 
@@ -102,7 +102,7 @@ def test_a_missing_barrier_is_not_repeatable(gpu: Device, tmp_path: Path) -> Non
     source = changed(TREE, ": GPULAB_T(0);\n    __syncthreads();", ": GPULAB_T(0);")
     results = graded(tmp_path, gpu, source)
     assert codes(results)["correct[n=block]"] == "not-repeatable"
-    assert codes(results)["speedup[1.2x]"] == "not-repeatable"
+    assert codes(results)["speedup[1.2x int32]"] == "not-repeatable"
 
 
 def test_an_early_return_before_a_barrier(gpu: Device, tmp_path: Path) -> None:

@@ -7,7 +7,16 @@ from fake_device import FakeDevice, Program
 
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError
 from pytest_gpulab.exercise import Array, Buffer, Launch, Plan
-from pytest_gpulab.grading.replay import FIRST, SECOND, Poison, Run, replay
+from pytest_gpulab.grading.replay import (
+    AGAIN,
+    FIRST,
+    FIRST_WARP_FIRST,
+    LAST_WARP_FIRST,
+    Poison,
+    Repetition,
+    Run,
+    replay,
+)
 
 BUFFERS = (
     Buffer("in", "input", np.int32, (4,)),
@@ -46,17 +55,21 @@ def test_inputs_are_filled_flags_zeroed_and_everything_else_poisoned() -> None:
     assert seen["scalar"] == np.uint32(4) and seen["options"] == FIRST.options
 
 
-def test_the_two_repetitions_differ_in_schedule_fill_and_poison() -> None:
+@pytest.mark.parametrize(
+    ("repetition", "schedule"),
+    [(AGAIN, "lockstep"), (LAST_WARP_FIRST, "warps-reversed"), (FIRST_WARP_FIRST, "warps")],
+)
+def test_repetitions_differ_in_schedule_fill_and_poison(repetition: Repetition, schedule: str) -> None:
     assert (FIRST.options.schedule, FIRST.options.fill) == ("lockstep", 0xFF)
-    assert (SECOND.options.schedule, SECOND.options.fill) == ("warps-reversed", 0xA5)
-    first, second = seen_by_kernel(FIRST), seen_by_kernel(SECOND)
+    assert (repetition.options.schedule, repetition.options.fill) == (schedule, 0xA5)
+    first, second = seen_by_kernel(FIRST), seen_by_kernel(repetition)
     assert np.isnan(second["partials"]).all() and np.isnan(second["out"]).all()
     assert first["out"].tobytes() != second["out"].tobytes()
     assert first["partials"].tobytes() != second["partials"].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint32", "int64", "complex64", "bool"])
-@pytest.mark.parametrize("poison", [FIRST.poison, SECOND.poison])
+@pytest.mark.parametrize("poison", [FIRST.poison, AGAIN.poison])
 def test_poison_is_recognised_until_it_is_overwritten_or_computed_with(poison: Poison, dtype: str) -> None:
     array = poison.filled((2, 3), dtype)
     assert array.shape == (2, 3) and array.dtype == dtype

@@ -70,6 +70,15 @@ def test_doing_nothing_right_is_not_safe(bench: Bench) -> None:
     assert finding.what == ("Not graded, because `correct[n=4]` did not pass: `out`: all 4 elements are never written.")
 
 
+def test_one_line_is_one_finding_however_its_addresses_differ(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        raise KernelFault("out-of-bounds", f"read past the end of {n} elements", PLACE)
+
+    (finding,) = bench.result("safe[memory]", program(twice)).findings
+    assert finding.what == "Read past the end of 4 elements"
+    assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
+
+
 def test_many_places_are_cut_short_and_many_checks_are_counted(bench: Bench) -> None:
     hazards = tuple(Hazard("memory", "odd write", SourceLine("student.cu", line)) for line in range(9))
     cases = tuple(Case(f"n={n}", n, 10) for n in range(1, 6))
