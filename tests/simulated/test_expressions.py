@@ -72,7 +72,7 @@ def division(x: Expression, operator: str, y: Expression) -> Expression:
 
     def value(values: dict[str, int]) -> int:
         dividend, divisor = x.value(values), wrap(y.value(values), kind)
-        if divisor in (0, -1):
+        if divisor in (0, wrap(-1, kind)):
             divisor = 3
         quotient = abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
         return wrap(quotient if operator == "/" else dividend - quotient * divisor, kind)

@@ -191,3 +191,20 @@ def test_warp_number_differs_between_the_warps_of_a_block(device: Device) -> Non
     device.compile(source).launch("f", (1,), (160,), [x])
     numbers = x.get().reshape(5, 32)
     assert len(set(numbers[:, 0])) == 5 and (numbers == numbers[:, :1]).all()
+
+
+def test_structures_by_value(device: Device) -> None:
+    source = """
+    struct Box { char tag; int corner[3]; double size; };
+    __global__ void f(Box box, short *out, int3 by, bool flag) {
+        int t = threadIdx.x;
+        out[t] = box.corner[t % 3] + (flag ? box.tag : 0) + (int)box.size + by.y;
+    }"""
+    box = np.dtype([("tag", "i1"), ("corner", "i4", 3), ("size", "f8")], align=True)
+    by = np.dtype([("x", "i4"), ("y", "i4"), ("z", "i4")])
+    module = device.compile(source)
+    assert module.parameter_bytes("f") == (24, 8, 12, 1)
+    out = device.array(np.zeros(6, np.int16))
+    values = np.array((5, (10, 20, 30), 2.75), box)[()], np.array((1, 100, 1000), by)[()]
+    module.launch("f", (1,), (6,), [values[0], out, values[1], np.bool_(True)])
+    assert out.get().tolist() == [117, 127, 137] * 2

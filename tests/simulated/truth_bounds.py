@@ -32,11 +32,13 @@ _PTX = {
     "div_approx_ftz": Bound(ulps=2),
     "div_full": Bound(ulps=2),
     "rcp_approx": Bound(ulps=1),
-    "rcp_approx_ftz": Bound(ulps=1, relative=2**-19),  # f64: only the upper 20 bits of the mantissa are computed
+    "rcp_approx_ftz": Bound(ulps=1),
     "sqrt_approx": Bound(relative=2**-23),
     "sqrt_approx_ftz": Bound(relative=2**-23),
     "rsqrt_approx": Bound(relative=2**-22.9),
-    "rsqrt_approx_ftz": Bound(relative=2**-22.4),
+    "rsqrt_approx_ftz": Bound(relative=2**-22.9),
+    "coarse_rcp": Bound(relative=2**-19),  # double precision, of which the upper 20 bits of the mantissa are computed
+    "coarse_rsqrt": Bound(relative=2**-19),
     "ex2_approx": Bound(relative=2**-22),
     "ex2_approx_ftz": Bound(relative=2**-22),
     "lg2_approx": Bound(relative=2**-22, absolute=2**-22),

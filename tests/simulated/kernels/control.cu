@@ -100,7 +100,6 @@ __device__ __noinline__ bool early(u32 a) {
     while (a > 10) a /= 2;
     return a & 1;
 }
-__device__ __noinline__ u32 fibonacci(u32 a) { return a < 2 ? a : fibonacci(a - 1) + fibonacci(a - 2); }
 
 extern "C" __global__ void calls(const u32 *data, u32 *out, int n) {
     BEGIN
@@ -117,7 +116,6 @@ extern "C" __global__ void calls(const u32 *data, u32 *out, int n) {
     u32 nested = 0;
     if (x & 2) nested = early(x >> 1) ? twist(x, 9) : outer(x, 2);
     PUT(divergent_call, nested)
-    PUT(recursion, fibonacci(x % 9))
 }
 
 __device__ u32 add_one(u32 a) { return a + 1; }

@@ -100,8 +100,6 @@ extern "C" __global__ void single(const T *as, const T *bs, const T *cs, T *out,
     PUT(neg_ftz, UNARY("neg.ftz.f32"))
     PUT(min_nan, BINARY("min.NaN.f32"))
     PUT(max_nan, BINARY("max.NaN.f32"))
-    PUT(min_ftz_nan, BINARY("min.ftz.NaN.f32"))
-    PUT(max_xorsign_abs, BINARY("max.xorsign.abs.f32"))
 }
 
 // The hardware's approximations; their bounds are in truth_bounds.py.
@@ -136,8 +134,7 @@ extern "C" __global__ void approximate_waves(const T *as, T *out, int n) {
 // Coarse starting values for double-precision iterations.
 extern "C" __global__ void coarse(const T *as, const T *bs, const T *cs, T *out, int n) {
     BEGIN
-    PUT(rcp_approx_ftz, UNARY("rcp.approx.ftz.f64"))
-    PUT(rsqrt_approx_ftz, UNARY("rsqrt.approx.ftz.f64"))
-    PUT(rsqrt_approx, UNARY("rsqrt.approx.f64"))
+    PUT(coarse_rcp, UNARY("rcp.approx.ftz.f64"))
+    PUT(coarse_rsqrt, UNARY("rsqrt.approx.ftz.f64"))
 }
 #endif

@@ -56,7 +56,6 @@ extern "C" __global__ void arithmetic(const T *as, const T *bs, const T *cs, T *
     PUT(bit_or, BINARY("or." BITS))
     PUT(bit_xor, BINARY("xor." BITS))
     PUT(bit_not, UNARY("not." BITS))
-    PUT(cnot, UNARY("cnot." BITS))
     PUT(shl, SHIFT("shl." BITS, (unsigned)b))
     PUT(shl_around_width, SHIFT("shl." BITS, (unsigned)(b & 127)))
     PUT(shr, SHIFT("shr." TYPE, (unsigned)b))

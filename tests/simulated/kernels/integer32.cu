@@ -38,8 +38,6 @@ extern "C" __global__ void only_32(const unsigned *as, const unsigned *bs, const
     PUT(prmt_rc16, TERNARY("prmt.b32.rc16"))
     PUT(bmsk_clamp, BINARY("bmsk.clamp.b32"))
     PUT(bmsk_wrap, BINARY("bmsk.wrap.b32"))
-    PUT(szext_clamp_s, BINARY("szext.clamp.s32"))
-    PUT(szext_wrap_u, BINARY("szext.wrap.u32"))
     PUT(lop3_majority, LOP3(0xE8))
     PUT(lop3_parity, LOP3(0x96))
     PUT(lop3_select, LOP3(0xCA))

@@ -6,7 +6,7 @@ extern "C" __global__ void prints(const int *data, int n) {
     printf("plain text\n");
     printf("%d %i %u %x %X %o %c %%\n", data[0], -7, 7u, 255, 255, 8, 'A');
     printf("[%5d] [%-5d] [%05d] [%+d] [% d] [%#x] [%.3d]\n", 42, 42, 42, 42, 42, 42, 42);
-    printf("%lld %llu %llx %ld %zu %hd %hhd\n", -5000000000ll, 18446744073709551615ull, 1ull << 40, 99l, sizeof(int), 70000, 300);
+    printf("%lld %llu %llx %ld\n", -5000000000ll, 18446744073709551615ull, 1ull << 40, 99l);
     printf("%f %e %g %.2f %10.3f [%-9.1e] %G %F\n", 1.5, 12345.678, 0.0001, 2.0f / 3, -3.14159, 9.99e10, 1e-20, 0.1);
     printf("%f %f %f %e\n", 1.0 / 0.0 * data[1], -1.0 / 0.0, 0.0 * (1.0 / 0.0), -0.0);
     printf("%s and [%8s] [%-8s] [%.2s]\n", "string", "right", "left", "cut");

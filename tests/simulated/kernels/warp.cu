@@ -49,7 +49,7 @@ extern "C" __global__ void shuffles(const u32 *data, u32 *out, int n) {
     PUT(idx_pred_clamped, SHFL("idx", lane + 3, 20))
     u32 half = 0;
     if (lane < 16) half = __shfl_xor_sync(0xFFFF, x, 3);
-    else half = __shfl_up_sync(0xFFFF0000, x, 1);
+    else half = __shfl_up_sync(0xFFFF0000, x, 1, 16);
     PUT(half_warps, half)
     u32 even = 0;
     if (lane % 2 == 0) even = __shfl_sync(0x55555555, x, lane ^ 2);
