@@ -123,7 +123,9 @@ class Barriers:
             arrived = sum((self._per_block(entry.group.lanes) for entry in here), np.zeros(len(done), np.int64))
             short = done & (arrived > 0) & (arrived < self.wave.shape.threads)
             if short.any():
-                self._report(here[0], int(np.flatnonzero(short)[0]), entries)
+                column = int(np.flatnonzero(short)[0])
+                there = next(entry for entry in here if column in entry.group.lanes.columns)
+                self._report(there, column, entries)
 
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting]) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})
