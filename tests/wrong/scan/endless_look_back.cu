@@ -1,5 +1,5 @@
-// Wrong: each block waits until the one before it has announced its prefix with a 2, but the flag that blocks set is
-// a 1.
+// Wrong: each block announces its prefix with its number plus 1, but the flag is stored through a variable of 8 bits:
+// block 255 announces itself with a 0, and block 256 waits for ever.
 #include <gpulab.cuh>
 
 GPULAB_TUNABLE(BLOCK_SIZE, 32)
@@ -24,15 +24,16 @@ __global__ void scan_single_pass(const float *in, float *out, unsigned *ticket, 
     }
     float before = 0;
     if (tile > 0) {
-        while (((volatile unsigned long long *)status)[tile - 1] != 2) {
+        while (((volatile unsigned long long *)status)[tile - 1] != tile) {
         }
         __threadfence();
         before = ((volatile float *)prefixes)[tile - 1];
     }
     if (lane == 31) {
+        unsigned char flag = tile + 1;
         prefixes[tile] = before + sum;
         __threadfence();
-        ((volatile unsigned long long *)status)[tile] = 1;
+        ((volatile unsigned long long *)status)[tile] = flag;
     }
     if (i < n)
         out[i] = before + sum;
