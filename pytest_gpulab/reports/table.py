@@ -1,22 +1,26 @@
 """One exercise's submissions as a table, in the shape of the classic table of reduction kernels.
 
-The baseline comes first, then a row a submission; "step" is the speedup over the row above, "total" over the naive
-kernel. A figure with a tilde is a cost model's estimate.
+The baseline comes first, then a row a submission; "step" is the speedup over the row above, "total" over the baseline,
+the naive kernel. What is timed besides, such as another variant, has rows of its own, with a plus. A figure with a
+tilde is a cost model's estimate.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
 
-from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Verdict
+from pytest_gpulab.grading.grade import Grade, Measurement, Verdict
 
 WIDTH = 100
 NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")
 _UNMEASURED = ("-",) * 7
+_TIER = re.compile(r"speedup\[[^ \]]* ?")
 _WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
 
 
@@ -26,15 +30,20 @@ def overall_verdict(grade: Grade) -> Verdict:
     return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "passed")
 
 
-def headline_measurement(grade: Grade) -> Measurement | None:
-    """Return the measurement for the submission's row: if possible against the naive kernel, for a required tier."""
-    measured = [check for check in grade.checks if check.measurement is not None]
-    return max(measured, key=_relevance).measurement if measured else None
+def timings(grade: Grade) -> dict[str, Measurement]:
+    """Return what was timed, by what sets it apart in the tiers' names: nothing, a variant or another baseline.
 
-
-def _relevance(check: CheckResult) -> tuple[bool, bool]:
-    assert check.measurement is not None
-    return check.measurement.baseline == NAIVE, check.required
+    The first is the submission's headline: if possible of a required tier, against the naive kernel. Tiers that only
+    ask more of the same time are left out.
+    """
+    measured = [(check, check.measurement) for check in grade.checks if check.measurement is not None]
+    measured.sort(key=lambda pair: (pair[1].baseline != NAIVE, not pair[0].required))
+    timed: dict[str, Measurement] = {}
+    for check, measurement in measured:
+        is_new = all((m.size, m.elapsed_ms) != (measurement.size, measurement.elapsed_ms) for m in timed.values())
+        if is_new:
+            timed.setdefault(_TIER.sub("", check.name).rstrip("]"), measurement)
+    return timed
 
 
 def table_lines(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> list[str]:
@@ -66,17 +75,27 @@ def _layout(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    measurements = [headline_measurement(grade) for grade in grades]
-    above = next((_of_baseline(m) for m in measurements if m is not None and m.baseline == NAIVE), None)
-    if above is not None:
-        yield f"{NAIVE} (baseline)", "", "", *_figures(above, None)[:2], "", "1.00x", "", "", ""
+    above: dict[str, Measurement] = {}
+    for label, measurement in ((label, timed) for grade in grades for label, timed in timings(grade).items()):
+        if label not in above:
+            above[label] = baseline = _of_baseline(measurement)
+            name = f"+ {label}" if len(above) > 1 else f"{baseline.baseline} (baseline)"
+            yield name, "", "", *_figures(baseline, None)[:2], "", "1.00x", "", "", ""
     names = short_names([grade.submission for grade in grades])
-    for name, grade, measurement in zip(names, grades, measurements, strict=True):
-        failed = {(grade.submission, check.name) for check in grade.checks if check.verdict == "failed"}
-        asterisk = "*" if failed and failed <= expected else ""
-        points = f"{grade.points:g}/{grade.max_points:g}"
-        yield name, overall_verdict(grade) + asterisk, points, *_figures(measurement, above)
-        above = measurement or above
+    for name, grade in zip(names, grades, strict=True):
+        timed = timings(grade)
+        verdict, points = _verdict(grade, expected), f"{grade.points:g}/{grade.max_points:g}"
+        if not timed:
+            yield name, verdict, points, *_UNMEASURED
+        for number, (label, measurement) in enumerate(timed.items()):
+            what = (name, verdict, points) if number == 0 else (f"+ {label}", "", "")
+            yield *what, *_figures(measurement, above[label])
+        above |= timed
+
+
+def _verdict(grade: Grade, expected: set[tuple[str, str]]) -> str:
+    failed = {(grade.submission, check.name) for check in grade.checks if check.verdict == "failed"}
+    return overall_verdict(grade) + ("*" if failed and failed <= expected else "")
 
 
 def _of_baseline(measurement: Measurement) -> Measurement:
@@ -84,24 +103,21 @@ def _of_baseline(measurement: Measurement) -> Measurement:
     bandwidth = measurement.bandwidth_gb_s
     if bandwidth is not None:
         bandwidth *= measurement.elapsed_ms / measurement.baseline_ms
-    return Measurement(
-        measurement.size, measurement.baseline_ms, measurement.baseline_ms, 1.0, 1.0, measurement.estimated, bandwidth
+    return replace(
+        measurement, elapsed_ms=measurement.baseline_ms, speedup=1.0, bandwidth_gb_s=bandwidth, bottleneck=""
     )
 
 
-def _figures(measurement: Measurement | None, above: Measurement | None) -> tuple[str, ...]:
-    if measurement is None:
-        return _UNMEASURED
+def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, ...]:
     tilde = "~" if measurement.estimated else ""
     bandwidth, occupancy, registers = measurement.bandwidth_gb_s, measurement.occupancy, measurement.registers
     comparable = above is not None and above.size == measurement.size and above.estimated == measurement.estimated
-    against_naive = measurement.baseline == NAIVE
     return (
         tilde + _three_digits(measurement.elapsed_ms),
         "n/a" if bandwidth is None else tilde + _three_digits(bandwidth),
         f"{tilde}{above.elapsed_ms / measurement.elapsed_ms:.2f}x" if above is not None and comparable else "-",
-        f"{tilde}{measurement.speedup:.2f}x" if against_naive else "-",
-        f"{measurement.threshold:g}x" if against_naive else "-",
+        f"{tilde}{measurement.speedup:.2f}x",
+        f"{measurement.threshold:g}x",
         "n/a" if occupancy is None else f"{occupancy:.0%}",
         "n/a" if registers is None else str(registers),
     )

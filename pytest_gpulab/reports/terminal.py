@@ -11,7 +11,7 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.table import WIDTH, headline_measurement, table_lines
+from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
 Section = tuple[str, list[str]]
 
@@ -53,16 +53,15 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 def footnotes(gradebook: Gradebook) -> Iterator[str]:
     """Yield what a reader of the tables must know."""
-    measurements = [headline_measurement(grade) for grade in gradebook.grades]
-    if any(measurement is not None and measurement.estimated for measurement in measurements):
+    if any(measurement.estimated for grade in gradebook.grades for measurement in timings(grade).values()):
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
     if gradebook.expected:
         yield "* fails as the instructor's expected verdicts say."
 
 
 def _sizes(grades: Iterable[Grade]) -> str:
-    sizes = {m.size for grade in grades if (m := headline_measurement(grade)) is not None}
-    return f", speed at {', '.join(sorted(sizes))}" if sizes else ""
+    sizes = {measurement.size for grade in grades for measurement in timings(grade).values()}
+    return f", speed at {' and '.join(sorted(sizes))}" if sizes else ""
 
 
 def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
