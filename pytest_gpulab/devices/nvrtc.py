@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -33,6 +34,7 @@ _STUBS["float.h"] = _STUBS["cfloat"] = (
     "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-7f\n"
     "#define DBL_MAX 1.7976931348623158e+308\n#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
 )
+_STUBS["assert.h"] = _STUBS["cassert"] = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
 
 
@@ -103,7 +105,9 @@ def compile_ptx(
     program = _compile(source, filename, [f"--gpu-architecture={architecture}", "--generate-line-info"], defines, headers)
     nvrtc = _nvrtc()
     try:
-        return _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program), _log(program)
+        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        # the line table names files by absolute paths; the student knows only the name given
+        return ptx.replace(f'"{os.path.join(os.getcwd(), "")}', '"'), _log(program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -158,7 +162,7 @@ def _compile(
     nvrtc = _nvrtc()
     files = _STUBS | _shipped_headers() | dict(headers or {})
     _, program = nvrtc.nvrtcCreateProgram(
-        source.encode(),
+        _with_macros(source, filename, defines or {}).encode(),
         filename.encode(),
         len(files),
         [text.encode() for text in files.values()],
@@ -166,13 +170,20 @@ def _compile(
     )
     arguments = [*options, "--std=c++17"]
     arguments += [f"--include-path={folder}" for folder in include_folders()]
-    arguments += [f"--define-macro={name.replace(' ', '')}={value}" for name, value in (defines or {}).items()]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         log = _log(program)
         nvrtc.nvrtcDestroyProgram(program)
         raise CompileError(log or str(status))
     return program
+
+
+def _with_macros(source: str, filename: str, defines: Mapping[str, str]) -> str:
+    """Put macro definitions before the source; on the command line they would reach NVRTC's own headers, too."""
+    if not defines:
+        return source
+    macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+    return f'{macros}#line 1 "{filename}"\n{source}'
 
 
 def _log(program: Any) -> str:

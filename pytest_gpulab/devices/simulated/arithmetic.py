@@ -63,10 +63,10 @@ def div_int(a: Value, b: Value) -> Value:
 
 
 def rem_int(a: Value, b: Value) -> Value:
-    """Remainder with the sign of the dividend; the dividend itself where the divisor is zero, as hardware gives."""
+    """Remainder with the sign of the dividend; all bits set where the divisor is zero, as hardware gives."""
     remainder = a % b if a.dtype.kind == "u" else np.fmod(a, b)
     zero = b == 0
-    return select(zero, a, remainder) if zero.any() else remainder
+    return select(zero, ~np.zeros((), a.dtype)[()], remainder) if zero.any() else remainder
 
 
 def _clamped(amount: Value, dtype: np.dtype[Any]) -> Value:
@@ -389,6 +389,30 @@ def _exact_fma(a: float, b: float, c: float) -> float:
         return float(exact)
     except OverflowError:
         return float("inf") if exact > 0 else float("-inf")
+
+
+def directed_f64(kind: str, a: Value, b: Value, c: Value, mode: str) -> Value:
+    """float64 operations in a directed rounding mode, lane by lane in exact rational arithmetic."""
+    a, b, c = np.broadcast_arrays(a, b, 0.0 if c is None else c)
+    nearest = {"add": lambda: a + b, "mul": lambda: a * b, "div": lambda: a / b, "fma": lambda: fma_f64(a, b, c)}[kind]()
+    result = np.array(nearest)
+    for index in np.argwhere(np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ((b != 0) | (kind != "div"))):
+        at = tuple(index)
+        x, y, z = (Fraction(float(v[at])) for v in (a, b, c))
+        exact = x + y if kind == "add" else x / y if kind == "div" else x * y + z
+        result[at] = _towards(float(result[at]), exact, mode)
+    return result[()]
+
+
+def _towards(nearest: float, exact: Fraction, mode: str) -> float:
+    down = mode == "rm" or (mode == "rz" and exact > 0)
+    if exact == 0:
+        return nearest
+    if down and ((np.isinf(nearest) and nearest > 0) or (np.isfinite(nearest) and Fraction(nearest) > exact)):
+        return float(np.nextafter(nearest, -np.inf))
+    if not down and ((np.isinf(nearest) and nearest < 0) or (np.isfinite(nearest) and Fraction(nearest) < exact)):
+        return float(np.nextafter(nearest, np.inf))
+    return nearest
 
 
 def in_half(function: Any, *operands: Value) -> Value:

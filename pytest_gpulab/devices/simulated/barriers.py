@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.group import Group, meet
-from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Union, Value, from_warps
+from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Value, from_warps
 from pytest_gpulab.devices.simulated.memory import lane_at
 from pytest_gpulab.devices.simulated.program import Step
 from pytest_gpulab.devices.simulated.wave import Wave
@@ -125,22 +125,24 @@ class Barriers:
             if short.any():
                 column = int(np.flatnonzero(short)[0])
                 there = next(entry for entry in here if column in entry.group.lanes.columns)
-                self._report(there, column, entries)
+                self._report(there, column, entries, int(arrived[short].sum()))
 
-    def _report(self, entry: _Waiting, column: int, entries: list[_Waiting]) -> None:
+    def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
         reasons = [f"{exited} threads of the block had already returned"] if exited else []
         reasons += [f"others wait at {' and '.join(others)}"] if others else []
         what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
-        self.hazard(what, self.line(entry.step), entry.group.lanes, column)
+        self.hazard(what, self.line(entry.step), entry.group.lanes, column, count)
 
     @staticmethod
     def line(step: Step) -> SourceLine | None:
         """The source line of a barrier."""
         return step.barrier.where if step.barrier is not None else step.where
 
-    def hazard(self, what: str, where: SourceLine | None, lanes: Lanes, column: int | None = None) -> None:
+    def hazard(
+        self, what: str, where: SourceLine | None, lanes: Lanes, column: int | None = None, count: int = 1
+    ) -> None:
         """Note a hazard once a place, with the first lane seen."""
         key = ("barrier", what.split("(")[0], where)
         if key in self.wave.launch.hazards:
@@ -148,7 +150,7 @@ class Barriers:
         first = 0
         if column is not None:
             first = int(np.flatnonzero(np.broadcast_to(lanes.column == column, lanes.shape))[0])
-        self.wave.launch.hazards[key] = Hazard("barrier", what, where, lane_at(lanes, first))
+        self.wave.launch.hazards[key] = Hazard("barrier", what, where, lane_at(lanes, first), count)
 
     def _let_go(
         self, entries: list[_Waiting], done: npt.NDArray[np.bool_], kept: list[_Waiting]
@@ -168,8 +170,7 @@ class Barriers:
                 elif not mine.any():
                     kept.append(entry)
                 else:
-                    where = mine if entry.group.lanes.flat or mine.shape[1] > 1 else mine
-                    subsets = [entry.group.lanes.subset(w) for w in (where, ~where)]
+                    subsets = [entry.group.lanes.subset(where) for where in (mine, ~mine)]
                     self._reduce(here, entry.group, entry)
                     go, stay = entry.group.part(subsets, [step.live_in | step.writes | self._after(step)] * 2)
                     going.append(go)
@@ -204,8 +205,3 @@ class Barriers:
     def check_all_left(self) -> None:
         """Hold that nobody was forgotten."""
         assert not self.alive.any(), "the scheduler lost threads"
-
-
-def join_lanes(groups: list[Group]) -> Lanes:
-    """Return the lanes of several groups together."""
-    return Union([group.lanes for group in groups]).lanes

@@ -199,7 +199,10 @@ class SimulatedModule:
             self._device.step_budget,
         )  # fmt: skip
         ran = self._run(launch)
-        profile = LaunchProfile(kernel, grid3, block3, hazards=tuple(launch.hazards.values()), output=launch.printer.text)
+        profile = LaunchProfile(
+            kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
+            hazards=tuple(launch.hazards.values()), output=launch.printer.text,
+        )  # fmt: skip
         return profile if counters is None else self._cost(profile, counters, ran, total)
 
     def _run(self, launch: Launch) -> int:
@@ -248,7 +251,7 @@ def _check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, in
     if threads > MAX_THREADS or block[2] > 64:
         raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
     if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
-        raise LaunchError(f"{kernel}: a grid of {grid} is too large")
+        raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
     if shared_bytes > MAX_SHARED_BYTES:
         raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {MAX_SHARED_BYTES}")
 
@@ -267,7 +270,10 @@ def _pack(kernel: str, program: Program, args: Sequence[Memory | np.generic]) ->
         elif isinstance(argument, np.generic):
             raw = argument.tobytes()
         else:
-            raise LaunchError(f"{kernel}: argument {number} is neither an array of this device nor a NumPy scalar")
+            kind = type(argument).__name__
+            raise LaunchError(
+                f"{kernel}: argument {number} is a {kind}, neither an array of this device nor a NumPy scalar"
+            )
         if len(raw) != size:
             raise LaunchError(f"{kernel}: argument {number} has {len(raw)} bytes, the kernel's parameter {size}")
         packed[offset : offset + size] = raw

@@ -85,13 +85,13 @@ _FLOAT = {
 
 
 def _directed_float(b: BlockWriter, i: Instruction, name: str, code: str, mode: str) -> None:
-    if code != "f4":
-        raise CannotSimulate(f"rounding mode {mode} in double precision")
-    first, second = b.as_f64(i.operands[1]), b.as_f64(i.operands[2])
+    double = code == "f8"
+    values = [b.read(operand, "f8") if double else b.as_f64(operand) for operand in i.operands[1:]]
     if name == "sub":
-        name, second = "add", f"-{second}"
-    third = b.as_f64(i.operands[3]) if name == "fma" else "None"
-    _write(b, i, f"directed({name!r}, {first}, {second}, {third}, {mode!r})", code)
+        name, values[1] = "add", f"-{values[1]}"
+    third = values[2] if name == "fma" else "None"
+    function = "directed_f64" if double else "directed"
+    _write(b, i, f"{function}({name!r}, {values[0]}, {values[1]}, {third}, {mode!r})", code)
 
 
 def _integer(b: BlockWriter, i: Instruction, code: str) -> None:

@@ -206,7 +206,7 @@ class Arena:
 def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
     if index.ndim == 0 and value.ndim:
         value = value.flat[-1]
-    elif value.size > index.size:
+    elif value.ndim and value.shape != index.shape:
         index = np.broadcast_to(index, np.broadcast_shapes(index.shape, value.shape))
     view[index] = value
 
