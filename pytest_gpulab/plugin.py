@@ -66,14 +66,13 @@ class GradingHooks:
         self.config = config
         self.gradebook = Gradebook()
         self.write_errors: list[str] = []
-        worker_input: dict[str, Any] = getattr(config, "workerinput", {})
-        self.is_worker = bool(worker_input)
+        self.is_worker = hasattr(config, "workerinput")
         self.settings = Settings.read(
             config.getoption,
             config.getini,
-            config.rootpath,
+            _course_folder(config),
             config.invocation_params.dir,
-            worker_input.get("gpulab_seed"),
+            getattr(config, "workerinput", {}).get("gpulab"),
         )
         self.bench = config.stash[WORKBENCH] = Workbench.prepare(self.settings)
         self._choose_paths()
@@ -87,8 +86,8 @@ class GradingHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Give pytest-xdist's workers the seed of this process."""
-        node.workerinput["gpulab_seed"] = self.settings.seed
+        """Give pytest-xdist's workers the seed and the exercises of this process."""
+        node.workerinput["gpulab"] = self.settings.shared
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -190,6 +189,12 @@ def _usage_errors() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from None
 
 
+def _course_folder(config: pytest.Config) -> Path:
+    """Return rootdir; but where pytest guesses it from the paths given, which students fill, the working folder."""
+    is_certain = config.inipath is not None or config.getoption("rootdir") is not None
+    return config.rootpath if is_certain else config.invocation_params.dir
+
+
 def _refuse_foreign_configuration(config: pytest.Config) -> None:
     """A pytest.ini beside a submission would be found before the instructor's: only take one from here or above.
 
@@ -197,7 +202,7 @@ def _refuse_foreign_configuration(config: pytest.Config) -> None:
         pytest.UsageError: pytest picked a file from elsewhere, and nobody named it with `-c`.
     """
     found, here = config.inipath, config.invocation_params.dir
-    if found is not None and not config.known_args_namespace.inifilename and found.parent not in (here, *here.parents):
+    if found and not config.known_args_namespace.inifilename and found.parent not in (here, *here.parents):
         raise pytest.UsageError(
             f"{found} is not taken for configuration, as it may be a student's: "
             "run from the course's folder, or name the file with -c"

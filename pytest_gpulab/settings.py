@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,32 +54,35 @@ class Settings:
         ini: Callable[[str], Any],
         rootdir: Path,
         working_folder: Path,
-        shared_seed: int | None = None,
+        shared: Mapping[str, Any] | None = None,
     ) -> Settings:
         """Read the settings; an option wins over the ini key of its name.
 
         Args:
             option: look-up of a command line option by its destination, None or empty where not given.
             ini: look-up of an ini key, empty where not given.
-            rootdir: what ini keys are relative to.
+            rootdir: what the ini keys are relative to.
             working_folder: what options are relative to.
-            shared_seed: the seed of the process that started this one, which wins over everything.
+            shared: from the process that started this one, which has looked for everything already.
 
         Raises:
             SettingsError: with one line that names the option and what it accepts.
         """
-        given_folder, ini_folder = option("gpulab_exercises"), ini("gpulab_exercises")
-        if given_folder:
-            exercises = working_folder / given_folder
-        else:
-            exercises = rootdir / (ini_folder or "exercises")
+        given, in_ini = option("gpulab_exercises"), ini("gpulab_exercises")
+        exercises = working_folder / given if given else rootdir / (in_ini or "exercises")
+        seed = option("gpulab_seed") or ini("gpulab_seed")
         return cls(
             device=_device(option("gpulab_device") or ini("gpulab_device") or "auto"),
-            exercises=_existing_folder(exercises),
-            seed=_seed(option("gpulab_seed") or ini("gpulab_seed")) if shared_seed is None else shared_seed,
+            exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
+            seed=shared["seed"] if shared else _seed(seed),
             reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
         )
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What processes that this one starts must have in common with it, builtins only."""
+        return {"exercises": str(self.exercises), "seed": self.seed}
 
 
 def _device(spec: str) -> str:

@@ -76,7 +76,7 @@ class Course:
         self.write("exercises/twice/exercise.py", EXERCISE)
         self.write("exercises/twice/naive.cu", NAIVE)
 
-    def write(self, name: str, text: str | bytes) -> Path:
+    def write(self, name: str | Path, text: str | bytes) -> Path:
         """Write a file, making its folders; return its path."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -148,3 +148,14 @@ def test_the_instructors_conftest_is_obeyed(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     course.write("conftest.py", "def pytest_report_header(): return 'hello from the course'\n")
     course.grade("--co", "twice.cu").stdout.fnmatch_lines(["hello from the course"])
+
+
+def test_submissions_elsewhere_bring_no_exercises_along(
+    course: Course, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (course.folder / "tox.ini").unlink()
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    course.write(elsewhere / "twice.cu", RIGHT)
+    course.write(elsewhere / "exercises/twice/exercise.py", EVIL)
+    result = course.grade(elsewhere, "-k", "compile")
+    result.assert_outcomes(passed=1, deselected=len(CHECKS) - 1)
