@@ -193,6 +193,8 @@ def _log(program: Any) -> str:
 
 def _text(size_of: Any, get: Any, program: Any) -> str:
     _, size = size_of(program)
+    if size <= 1:  # nothing but the terminator; Python shares byte strings of one character, so never write into one
+        return ""
     text = b" " * size
     get(program, text)
     return text.rstrip(b"\0").decode(errors="replace").strip()
