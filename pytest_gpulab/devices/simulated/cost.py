@@ -13,9 +13,9 @@ The resources are
     memory      distinct sectors x 32 bytes / (memory bandwidth x reachable share)
     latency     rounds of blocks that fit at once x the time one warp needs when nobody disturbs it
 
-The latencies, the issue share and L2's bandwidth were fitted to the measured times of 36 launches on an H200 (reductions,
-scans, divergent arithmetic, a field from global and from constant memory, strided copies). The typical error is 13 %;
-the worst are a copy with stride 32 (0.56 of the measured time) and a Hillis-Steele scan (1.34).
+The latencies, the issue share and L2's bandwidth were fitted to the measured times of 36 launches on an H200
+(reductions, scans, divergent arithmetic, a field from global and from constant memory, strided copies). The typical
+error is 13 %; the worst are a copy with stride 32 (0.56 of the measured time) and a Hillis-Steele scan (1.34).
 Every figure made with it is an estimate and is called one.
 """
 
