@@ -63,6 +63,13 @@ def test_a_check_that_the_exercise_has_not_is_an_error(course: Course) -> None:
     result.stdout.fnmatch_lines(["expected verdicts name checks that the exercise has not: speedup[[]2x[]]"])
 
 
+def test_a_check_of_a_later_version_is_none_yet(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    course.write("expected.toml", '["twice.cu"]\nfails = { "safe[race]" = "race" }\nlater = "race"\n')
+    result = course.grade(*HONOURED, "twice.cu", "-k", "expected or compile")
+    result.assert_outcomes(passed=1, deselected=len(CHECKS) - 1)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
