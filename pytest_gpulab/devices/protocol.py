@@ -178,11 +178,13 @@ class LaunchOptions:
         fill: the byte that shared memory, local memory and registers hold before they are written.
         sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
             only, the results are incomplete. None runs all.
+        step_budget: the basic blocks that warps may run before a loop counts as endless; None: the device's own.
     """
 
     schedule: Schedule = "lockstep"
     fill: int = 0xFF
     sample_blocks: int | None = None
+    step_budget: int | None = None
 
 
 DEFAULT_OPTIONS = LaunchOptions()

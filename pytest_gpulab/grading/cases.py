@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault
-from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.prepare import (
+    Array,
     InstructorsMistake,
     Prepared,
     instructors_code,
@@ -23,6 +25,7 @@ from pytest_gpulab.grading.prepare import (
 from pytest_gpulab.grading.replay import AGAIN, FIRST, FIRST_WARP_FIRST, LAST_WARP_FIRST, Repetition, Run, replay
 
 MAX_PRINTED_CHARS = 4000
+IMPATIENT_STEPS = 20_000  # a case of a few blocks takes some hundreds
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class CaseRuns:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}
         self._warmed: set[VariantKey] = set()
+        self._step_budget: int | None = None
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
@@ -90,7 +94,7 @@ class CaseRuns:
             inputs = make_inputs(self._loaded.exercise, problem, plan, first.patterns[0], rng)
         except InstructorsMistake:
             return  # the case itself will say so
-        replay(self._device, build.module, plan, inputs, FIRST, read_back=False)
+        self._replay(build, plan, inputs, FIRST, read_back=False)
 
     def _run(self, case: Case, build: Build) -> CaseOutcome:
         runs: list[Run] = []
@@ -118,11 +122,11 @@ class CaseRuns:
         self, build: Build, prepared: Prepared, runs: list[Run], vary_order: bool
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay once; only if that is right replay differently, and compare."""
-        first = replay(self._device, build.module, prepared.plan, prepared.inputs, FIRST)
+        first = self._replay(build, prepared.plan, prepared.inputs, FIRST)
         runs.append(first)
         verdict, findings = _judged(first, prepared, FIRST)
         for repetition in _repetitions(first, vary_order) if verdict == "passed" else ():
-            run = replay(self._device, build.module, prepared.plan, prepared.inputs, repetition)
+            run = self._replay(build, prepared.plan, prepared.inputs, repetition)
             runs.append(run)
             verdict, findings = _judged(run, prepared, repetition)
             if verdict == "passed" and self._loaded.exercise.deterministic:
@@ -130,6 +134,16 @@ class CaseRuns:
             if verdict != "passed":
                 break
         return verdict, findings
+
+    def _replay(
+        self, build: Build, plan: Plan, inputs: Mapping[str, Array], repetition: Repetition, read_back: bool = True
+    ) -> Run:
+        """Replay; a submission that hung once is given less time to hang in each of its other cases."""
+        options = replace(repetition.options, step_budget=self._step_budget)
+        run = replay(self._device, build.module, plan, inputs, replace(repetition, options=options), read_back)
+        if isinstance(run.error, KernelFault) and run.error.code == "endless-loop":
+            self._step_budget = IMPATIENT_STEPS
+        return run
 
 
 def _repetitions(first: Run, vary_order: bool) -> tuple[Repetition, ...]:

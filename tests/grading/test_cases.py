@@ -11,6 +11,7 @@ from fake_device import Program
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, KernelResources, Lane, LaunchError, SourceLine
 from pytest_gpulab.exercise import Array, Case, Expected, Problem
+from pytest_gpulab.grading.cases import IMPATIENT_STEPS
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.replay import FIRST
 
@@ -23,7 +24,7 @@ def only_correct(bench: Bench, submission: Program, **changes: Any) -> dict[str,
 
 
 def is_first(options: Any) -> bool:
-    return bool(options == FIRST.options)
+    return bool(options.fill == FIRST.options.fill)
 
 
 def test_a_right_kernel_passes_and_is_launched_no_more_than_needed(bench: Bench) -> None:
@@ -157,6 +158,19 @@ def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> N
     assert finding.evidence == ("first by block 2 thread (1, 3, 0)", "input pattern: random")
     assert finding.hint
     assert result.printed == "said before\n"
+
+
+def test_who_hung_once_may_hang_less_long_in_the_other_cases(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n == 4:
+            raise KernelFault("endless-loop", "the kernel does not end")
+        return kernel()(options, source, out, n)
+
+    results = only_correct(bench, program(twice))
+    assert codes(results) == {"correct[n=4]": "endless-loop"}
+    n_hung, n_patterns = 1, 2
+    budgets = [options.step_budget for _, options in bench.device.launches][: 1 + n_hung + 2 * n_patterns]
+    assert budgets == [None] + [IMPATIENT_STEPS] * (n_hung + 2 * n_patterns)
 
 
 def test_a_fault_may_have_no_place(bench: Bench) -> None:

@@ -196,7 +196,7 @@ class SimulatedModule:
         counters = Counters(program) if options.sample_blocks is not None else None
         launch = Launch(
             program, self._device.arena, grid3, block3, _pack(kernel, program, args), total, options, Printer(), counters,
-            self._device.step_budget,
+            options.step_budget or self._device.step_budget,
         )  # fmt: skip
         ran = self._run(launch)
         profile = LaunchProfile(
