@@ -14,8 +14,7 @@ import numpy as np
 Value = Any
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 U4, U8, I8 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.int64)
-_LOW29 = np.int64(0x1FFFFFFF)
-_TIE = np.int64(0x10000000)
+_TIE = np.iinfo(np.int64).min
 _F4_MIN_NORMAL = float(np.finfo(np.float32).tiny)
 
 
@@ -283,14 +282,32 @@ def fma_f32(a: Value, b: Value, c: Value) -> Value:
     only where the first rounding lands on a tie of the second (or near a subnormal): those lanes are done again
     with the sum's rounding error known.
     """
-    product = a * b
-    total = product + c
+    total = a * b
+    if total.ndim == 0 or total.shape != np.broadcast_shapes(total.shape, c.shape):
+        total = total + c
+    else:
+        total += c  # in place: memory that is still in the cache
     if total.ndim == 0:
-        return _round_f32(product, c, total, "rn")
+        return _round_f32(a * b, c, total, "rn")
     rounded = total.astype(F4)
-    bits = total.view(I8) & _LOW29
-    if (bits == _TIE).any() or (np.abs(rounded) < _F4_MIN_NORMAL).any():
-        return _round_f32(product, c, total, "rn")
+    # of the 29 bits that are dropped, a tie has only the first: shifted to the top that is the smallest integer
+    if (total.view(I8) << np.int64(35)).min() == _TIE or not _all_normal(rounded):
+        return _repaired(a * b, c, total, rounded)
+    return rounded
+
+
+def _all_normal(a: Value) -> bool:
+    """Whether no float32 is zero or subnormal; quickest where all have one sign."""
+    return bool(a.min() >= _F4_MIN_NORMAL or a.max() <= -_F4_MIN_NORMAL or np.abs(a).min() >= _F4_MIN_NORMAL)
+
+
+def _repaired(product: Value, c: Value, total: Value, rounded: Value) -> Value:
+    """Round again the lanes at which rounding twice may differ from rounding once."""
+    doubtful = (total.view(I8) << np.int64(35)) == _TIE
+    doubtful |= (np.abs(rounded) < _F4_MIN_NORMAL) & (total != 0)
+    index = np.flatnonzero(doubtful)
+    a, b = (np.broadcast_to(x, total.shape).ravel()[index] for x in (product, c))
+    rounded.reshape(-1)[index] = _round_f32(a, b, total.ravel()[index], "rn")
     return rounded
 
 

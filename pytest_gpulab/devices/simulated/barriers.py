@@ -51,7 +51,9 @@ class Barriers:
         self.all_alive = False
         group.exit()
         lanes = group.lanes
-        if lanes.flat:
+        if lanes.full:
+            self.alive[:] = False
+        elif lanes.flat:
             self.alive[lanes.threads, lanes.columns] = False
         else:
             self.alive[np.ix_(lanes.threads, lanes.columns)] = False

@@ -25,6 +25,7 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
 from pytest_gpulab.devices.simulated.counters import Counters
+from pytest_gpulab.devices.simulated.group import unwritten
 from pytest_gpulab.devices.simulated.inline import function_address
 from pytest_gpulab.devices.simulated.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.printing import Printer
@@ -33,7 +34,7 @@ from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable, p
 from pytest_gpulab.devices.simulated.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.wave import Launch
 
-WAVE_LANES = 16_384  # NumPy is fastest while a value of a whole wave fits into the cache
+WAVE_LANES = 32_768  # NumPy is fastest while a value of a whole wave fits into the cache
 STEP_BUDGET = 200_000  # basic blocks that one wave may run
 MAX_SHARED_BYTES = 227 * 1024
 MAX_THREADS = 1024
@@ -196,7 +197,7 @@ class SimulatedModule:
         counters = Counters(program) if options.sample_blocks is not None else None
         launch = Launch(
             program, self._device.arena, grid3, block3, _pack(kernel, program, args), total, options, Printer(), counters,
-            options.step_budget or self._device.step_budget,
+            options.step_budget or self._device.step_budget, unwritten(program.codes, options.fill),
         )  # fmt: skip
         ran = self._run(launch)
         profile = LaunchProfile(
@@ -298,6 +299,8 @@ class SimulatedDevice:
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
         self._version = nvrtc.version()
+        # glibc gives every array of 128 KB and more fresh pages from the kernel, until a larger one was freed once
+        np.empty(16 << 20, np.uint8)
 
     @property
     def info(self) -> DeviceInfo:

@@ -104,10 +104,13 @@ def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
         first, second = (b.read(operand, code) for operand in i.operands[1:])
         b.write(i.operands[0], f"saturated({first}, {second}, {name == 'sub'})", code)
     else:
+        if name in _SIGNLESS and code != "?":
+            code = f"u{code[1]}"  # registers are unsigned: no view is needed
         operands = [b.read(operand, code) for operand in i.operands[1:]]
         b.write(i.operands[0], _INTEGER[name].format(*operands), code)
 
 
+_SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}
 _INTEGER = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
     "neg": "-{0}", "abs": "np.abs({0})", "min": "np.minimum({0}, {1})", "max": "np.maximum({0}, {1})",
@@ -116,6 +119,8 @@ _INTEGER = {
 
 
 def _multiply(b: BlockWriter, i: Instruction, code: str) -> None:
+    if "lo" in i.op:
+        code = f"u{code[1]}"
     first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
     result = code
     if "wide" in i.op:
@@ -276,6 +281,8 @@ def _testp(b: BlockWriter, i: Instruction) -> None:
 @emits("setp")
 def _setp(b: BlockWriter, i: Instruction) -> None:
     code = _type(i)
+    if i.op[1] in ("eq", "ne") and code[0] == "i":
+        code = f"u{code[1]}"
     first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
     result = b.assign(_comparison(i.op[1], first, second, code))
     target = i.operands[0]

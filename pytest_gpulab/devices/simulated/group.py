@@ -114,6 +114,8 @@ def _restore(groups: list[Group], frame: Frame, live: int) -> Group:
     for group in groups:
         dirty |= group.dirty
     whole = frame.lanes if frame.remaining == frame.lanes.n else None
+    if whole is not None and not dirty & live:
+        return _thawed(groups, whole, list(frame.regs))
     if whole is None and len(groups) == 1:
         lanes, join = groups[0].lanes, None
     else:
@@ -127,17 +129,18 @@ def _restore(groups: list[Group], frame: Frame, live: int) -> Group:
             regs[register] = values[0] if join is None else join.join(values)
         elif whole is None:
             regs[register] = clean.fetch(register)
-    restored = Group(lanes, regs, None, 0, groups[0].tag)
-    restored.loops = max(group.loops for group in groups)
-    return restored
+    return _thawed(groups, lanes, regs)
 
 
-def initial(lanes: Lanes, codes: Iterable[str], fill: int) -> Group:
-    """Return all lanes at the start, every register filled with one byte."""
-    regs: Registers = []
-    for code in codes:
-        if code == "?":
-            regs.append(np.bool_(fill & 1))
-        else:
-            regs.append(np.frombuffer(bytes([fill]) * int(code[1]), np.dtype(code))[0])
-    return Group(lanes, regs)
+def _thawed(groups: list[Group], lanes: Lanes, regs: Registers) -> Group:
+    group = Group(lanes, regs, None, 0, groups[0].tag)
+    group.loops = max(group.loops for group in groups)
+    return group
+
+
+def unwritten(codes: Iterable[str], fill: int) -> Registers:
+    """Return what registers hold before they are written: every one filled with one byte."""
+    return [
+        np.bool_(fill & 1) if code == "?" else np.frombuffer(bytes([fill]) * int(code[1]), np.dtype(code))[0]
+        for code in codes
+    ]

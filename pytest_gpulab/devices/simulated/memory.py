@@ -122,7 +122,7 @@ class Arena:
             KernelFault: out of bounds or misaligned.
         """
         # an overrun is far more often beyond the end of the array meant than before the start of another
-        allocation = self.find(int(address.flat[0]) if address.ndim else int(address))
+        allocation = self.find(address.item(0))
         if allocation is not None:
             offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
             if int(offset.max()) <= allocation.nbytes - site.nbytes:
@@ -216,10 +216,13 @@ class Banked:
 
     def __init__(self, nbytes: int, columns: int, fill: int) -> None:
         self.nbytes, self.columns = nbytes, columns
+        self._checked: tuple[Value | None, int] = (None, 0)  # values never change: the last one need not be checked again
         self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
 
     def check(self, lanes: Lanes, site: Site, address: Value) -> None:
         """Raise KernelFault if any lane is out of bounds or misaligned."""
+        if self._checked[0] is address and self._checked[1] == site.nbytes:
+            return
         top = int(address.max())
         if top > self.nbytes - site.nbytes:
             bad = address.astype(np.int64) > self.nbytes - site.nbytes
@@ -231,6 +234,7 @@ class Banked:
             raise KernelFault("out-of-bounds", what, site.where, _first_lane(lanes, bad))
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
             misaligned(lanes, site, address)
+        self._checked = (address, site.nbytes)
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
         """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.barriers import Barriers
-from pytest_gpulab.devices.simulated.group import Group, initial, meet
+from pytest_gpulab.devices.simulated.group import Group, meet
 from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Subset
 from pytest_gpulab.devices.simulated.memory import lane_at
 from pytest_gpulab.devices.simulated.program import Step
@@ -38,8 +38,7 @@ class Scheduler:
         self.stalled: list[tuple[Group, int]] = []  # spinning, with their block
         self.partial: dict[Key, list[Group]] = {}  # waiting for the rest of their warps at a block
         self.barriers = Barriers(self.wave)
-        everyone = initial(self.wave.shape.all_lanes(), launch.program.codes, launch.options.fill)
-        self._admit(everyone, 0)
+        self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
     def run(self) -> bool:
         """Advance until all lanes have exited (True), or all that are left are waiting in loops (False).

@@ -31,6 +31,7 @@ class Launch:
 
     Attributes:
         parameters: the kernel's arguments as bytes, laid out as the program says.
+        unwritten: what registers hold at the start.
         hazards: by kind, sentence and place.
         budget: basic blocks that a wave may still run before it counts as endless.
     """
@@ -45,6 +46,7 @@ class Launch:
     printer: Printer
     counters: Counters | None
     budget: int
+    unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
 
 
@@ -120,13 +122,16 @@ class Wave:
     def _load_banked(
         memory: Banked, column: Any, lanes: Lanes, address: Value, dtype: Dtype, count: int
     ) -> list[Value]:
-        step = address.dtype.type(dtype.itemsize)
-        return [memory.load(lanes, column, address + step * address.dtype.type(k), dtype) for k in range(count)]
+        values = [memory.load(lanes, column, address, dtype)]
+        for k in range(1, count):
+            values.append(memory.load(lanes, column, address + address.dtype.type(k * dtype.itemsize), dtype))
+        return values
 
     @staticmethod
     def _store_banked(memory: Banked, column: Any, lanes: Lanes, address: Value, values: list[Value]) -> None:
-        for k, value in enumerate(values):
-            memory.store(lanes, column, address + address.dtype.type(k * value.dtype.itemsize), value)
+        memory.store(lanes, column, address, values[0])
+        for k in range(1, len(values)):
+            memory.store(lanes, column, address + address.dtype.type(k * values[k].dtype.itemsize), values[k])
 
     # --- generic addresses --------------------------------------------------------------------------
 
