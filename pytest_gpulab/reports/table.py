@@ -33,17 +33,21 @@ def overall_verdict(grade: Grade) -> Verdict:
 def timings(grade: Grade) -> dict[str, Measurement]:
     """Return what was timed, by what sets it apart in the tiers' names: nothing, a variant or another baseline.
 
-    The first is the submission's headline: if possible of a required tier, against the naive kernel. Tiers that only
-    ask more of the same time are left out.
+    The most relevant comes first; tiers that only ask more of the same time are left out.
     """
-    measured = [(check, check.measurement) for check in grade.checks if check.measurement is not None]
-    measured.sort(key=lambda pair: (pair[1].baseline != NAIVE, not pair[0].required))
     timed: dict[str, Measurement] = {}
-    for check, measurement in measured:
-        is_new = all((m.size, m.elapsed_ms) != (measurement.size, measurement.elapsed_ms) for m in timed.values())
-        if is_new:
-            timed.setdefault(_TIER.sub("", check.name).rstrip("]"), measurement)
+    for _, label, measurement in sorted(_measured(grade), key=lambda entry: entry[0]):
+        if all((m.size, m.elapsed_ms) != (measurement.size, measurement.elapsed_ms) for m in timed.values()):
+            timed.setdefault(label, measurement)
     return timed
+
+
+def _measured(grade: Grade) -> Iterator[tuple[tuple[bool, bool], str, Measurement]]:
+    """Yield each measurement with its relevance: required tiers against the naive kernel come first."""
+    for check in grade.checks:
+        if check.measurement is not None:
+            relevance = (check.measurement.baseline != NAIVE, not check.required)
+            yield relevance, _TIER.sub("", check.name).rstrip("]"), check.measurement
 
 
 def table_lines(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> list[str]:
@@ -75,21 +79,21 @@ def _layout(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+    entries = [entry for grade in grades for entry in _measured(grade)]
+    headline = min(entries, key=lambda entry: entry[0])[1] if entries else ""
     above: dict[str, Measurement] = {}
     for label, measurement in ((label, timed) for grade in grades for label, timed in timings(grade).items()):
-        if label not in above:
-            above[label] = baseline = _of_baseline(measurement)
-            name = f"+ {label}" if len(above) > 1 else f"{baseline.baseline} (baseline)"
-            yield name, "", "", *_figures(baseline, None)[:2], "", "1.00x", "", "", ""
+        above.setdefault(label, _of_baseline(measurement))
+    for label in sorted(above, key=lambda label: label != headline):
+        name = f"{above[label].baseline} (baseline)" if label == headline else f"+ {label}"
+        yield name, "", "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
     names = short_names([grade.submission for grade in grades])
     for name, grade in zip(names, grades, strict=True):
         timed = timings(grade)
-        verdict, points = _verdict(grade, expected), f"{grade.points:g}/{grade.max_points:g}"
-        if not timed:
-            yield name, verdict, points, *_UNMEASURED
-        for number, (label, measurement) in enumerate(timed.items()):
-            what = (name, verdict, points) if number == 0 else (f"+ {label}", "", "")
-            yield *what, *_figures(measurement, above[label])
+        figures = _figures(timed[headline], above[headline]) if headline in timed else _UNMEASURED
+        yield name, _verdict(grade, expected), f"{grade.points:g}/{grade.max_points:g}", *figures
+        besides = [label for label in timed if label != headline]
+        yield from ((f"+ {label}", "", "", *_figures(timed[label], above[label])) for label in besides)
         above |= timed
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
@@ -76,16 +77,18 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 
 
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
-    shown: dict[str, int] = {}
+    codes: list[str] = []
+    hints: set[str] = set()
     for (verdict, finding), checks in _grouped(grade, expected).items():
-        shown[finding.code] = shown.get(finding.code, 0) + 1
+        is_short = verdict in ("missed", "expected") or codes.count(finding.code) >= MAX_SIMILAR
+        codes.append(finding.code)
         heading = f"{verdict.upper() if verdict == 'failed' else verdict} "
-        if verbosity > 0:
-            yield from _finding_lines(heading + ", ".join(checks), finding)
-        elif verdict in ("missed", "expected") or shown[finding.code] > MAX_SIMILAR:
-            yield from _headline(heading + ", ".join(_abridged(checks)), finding)
+        heading += ", ".join(checks if verbosity > 0 else _abridged(checks))
+        if is_short and verbosity <= 0:
+            yield from _headline(heading, finding)
         else:
-            yield from _finding_lines(heading + ", ".join(_abridged(checks)), finding)
+            yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
+            hints.add(finding.hint)
 
 
 def _grouped(grade: Grade, expected: set[tuple[str, str]]) -> dict[tuple[str, Finding], list[str]]:

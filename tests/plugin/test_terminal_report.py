@@ -106,6 +106,20 @@ def test_what_is_timed_besides_has_rows_of_its_own() -> None:
     ]
 
 
+def test_a_row_without_the_headlines_time_says_so() -> None:
+    eight = replace(speed(0.2, threshold=3, required=False), name="speedup[3x eight-way]")
+    gradebook = book(("a.cu", [eight]), ("b.cu", [replace(speed(0.4), name="speedup[1.5x two-way]"), eight]))
+    rows = [line.split()[:4] for line in report(gradebook).splitlines()[3:9]]
+    assert rows == [
+        ["naive.cu", "(baseline)", "~0.640", "~414"],
+        ["+", "eight-way", "~0.640", "~414"],
+        ["a", "passed", "20/20", "-"],
+        ["+", "eight-way", "~0.200", "~1325"],
+        ["b", "passed", "40/40", "~0.400"],
+        ["+", "eight-way", "~0.200", "~1325"],
+    ]
+
+
 def test_unknown_figures() -> None:
     lines = report(book(("a.cu", [speed(0.4, bandwidth_gb_s=None)]), ("b.cu", [correct()]))).splitlines()
     assert lines[3].split()[-5:] == ["~0.640", "n/a", "1.00x"] or "n/a" in lines[3]
@@ -173,6 +187,15 @@ def test_findings_of_one_kind_are_shown_in_full_three_times_unless_verbose() -> 
     assert report(gradebook).count("proof") == 3
     assert all(f"out[{n}] is 0" in report(gradebook) for n in range(5))
     assert report(gradebook, verbosity=1).count("proof") == 5
+
+
+def test_a_hint_is_given_once() -> None:
+    checks = [
+        correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out[{n}] is 0", hint="Use paper."))
+        for n in range(3)
+    ]
+    text = report(book(("x.cu", [speed(0.64, "missed"), *checks]), ("y.cu", checks)))
+    assert text.count("Use paper.") == 2, "once for each submission"
 
 
 def test_expected_findings_are_one_line_unless_verbose() -> None:
