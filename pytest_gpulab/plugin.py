@@ -52,7 +52,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and, with the flag, the hooks that grade."""
     config.addinivalue_line("markers", f"{MARKER}: a check of a CUDA kernel, one of pytest-gpulab's")
-    if config.getoption("gpulab"):
+    if config.getoption("gpulab") and not config.getoption("help"):
         with _usage_errors():
             config.pluginmanager.register(GradingHooks(config), "gpulab-grading")
 

@@ -33,6 +33,12 @@ def test_the_marker_is_listed(course: Course) -> None:
     course.pytest("--markers").stdout.fnmatch_lines(["@pytest.mark.gpulab: a check of a CUDA kernel*"])
 
 
+def test_help_is_given_with_the_flag_too(course: Course) -> None:
+    result = course.grade("--help")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["grading of CUDA kernels:", "*--gpulab-device=DEVICE*"])
+
+
 def test_last_failed(two: Course) -> None:
     failed = two.grade("submissions").parseoutcomes()["failed"]
     assert failed
