@@ -139,6 +139,7 @@ exercise = Exercise(
         Tunable("INCLUSIVE", (0, 1)),
         Tunable("SINGLE_PASS", (0, 1), default=0),
     ),
+    # Integers are exact, so that one element too few shows in long sums as well, where the tolerance is above an element.
     cases=(
         fixed(1, 3),
         fixed(2, 3, "random", "integers"),
@@ -152,8 +153,8 @@ exercise = Exercise(
         fixed(1024, 3, "random", "equal"),
         fixed(1025, 3, "random"),
         fixed(4099, 4, "needle", "integers"),
-        fixed(10007, 5, "random", "cancellation"),
-        Case("every level partial", every_level_partial, 10, ("random", "integers")),
+        fixed(10007, 5, "integers", "cancellation"),
+        Case("every level partial", every_level_partial, 10, ("integers",)),
     ),
     safe=(SafeCheck("memory", 5), SafeCheck("barrier", 5)),
     # Measured on an H200. Over naive.cu (0.188 ms at 2^22): Blelloch 3.2x, Hillis-Steele 4.1x, with padding 4.3x, warp
