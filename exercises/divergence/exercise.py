@@ -107,7 +107,7 @@ def cases(variant: Variant, points: float, sizes: tuple[int, ...]) -> tuple[Case
 
 
 def tier(variant: Variant, threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**22, variant=variant)
+    return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**18, variant=variant)
 
 
 exercise = Exercise(
@@ -122,9 +122,9 @@ exercise = Exercise(
     safe=(SafeCheck("memory", 3), SafeCheck("barrier", 2)),
     speed=(
         tier(TWO_WAY, 1.5, 15, required=True),
-        tier(TWO_WAY, 1.8, 5),
+        tier(TWO_WAY, 1.65, 5),
         tier(EIGHT_WAY, 3, 10),
-        tier(EIGHT_WAY, 6, 10),
+        tier(EIGHT_WAY, 5.5, 10),
     ),
     tunables=(
         Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),

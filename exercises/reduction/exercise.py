@@ -189,7 +189,7 @@ def other(dtype: str, operation: str, size: int | SizeOf, patterns: tuple[str, .
 
 
 def tier(threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**26, required=required, simulated_size=2**25)
+    return SpeedTier(threshold, points, 2**26, required=required, simulated_size=2**23)
 
 
 exercise = Exercise(
@@ -208,7 +208,7 @@ exercise = Exercise(
         other("float32", "product", two_levels, ("random", "equal", "alternating")),
     ),
     safe=(SafeCheck("memory", 2), SafeCheck("barrier", 2)),
-    speed=(tier(1.4, 10, required=True), tier(1.9, 8), tier(2.5, 10), tier(5, 12)),
+    speed=(tier(1.4, 10, required=True), tier(1.8, 8), tier(2.4, 10), tier(4.3, 12)),
     tunables=(
         Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),
         Tunable("ITEMS_PER_THREAD", range(1, 65), default=1),
