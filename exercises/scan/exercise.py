@@ -139,7 +139,7 @@ exercise = Exercise(
         Tunable("INCLUSIVE", (0, 1)),
         Tunable("SINGLE_PASS", (0, 1), default=0),
     ),
-    # Integers are exact, so that one element too few shows in long sums as well, where the tolerance is above an element.
+    # Integers are exact: one element too few shows in long sums as well, where the tolerance of others is above that.
     cases=(
         fixed(1, 3),
         fixed(2, 3, "random", "integers"),
