@@ -77,14 +77,16 @@ class CaseRuns:
         """
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
-            self._warm_up(case, build)
-            self._outcomes[case.name] = self._run(case, build)
+            self._outcomes[case.name] = self._warm_up(case, build) or self._run(case, build)
         return self._outcomes[case.name]
 
-    def _warm_up(self, case: Case, build: Build) -> None:
-        """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case."""
+    def _warm_up(self, case: Case, build: Build) -> CaseOutcome | None:
+        """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case.
+
+        Returns the outcome only of a fault that a GPU does not survive, because no case could show it again.
+        """
         if variant_key(case.variant) in self._warmed:
-            return
+            return None
         self._warmed.add(variant_key(case.variant))
         first = cases_of(self._loaded.exercise, case.variant)[0]
         try:
@@ -93,8 +95,12 @@ class CaseRuns:
             rng = rng_for(self._seed, self._loaded.name, "warm-up")
             inputs = make_inputs(self._loaded.exercise, problem, plan, first.patterns[0], rng)
         except InstructorsMistake:
-            return  # the case itself will say so
-        self._replay(build, plan, inputs, FIRST, read_back=False)
+            return None  # the case itself will say so
+        run = self._replay(build, plan, inputs, FIRST, read_back=False)
+        if isinstance(run.error, KernelFault) and self._device.info.kind == "cuda":
+            verdict, found = of_error(run.error)
+            return CaseOutcome(verdict, (found,), (run,))
+        return None
 
     def _run(self, case: Case, build: Build) -> CaseOutcome:
         runs: list[Run] = []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
 from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
-from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
@@ -27,6 +28,11 @@ Array = npt.NDArray[Any]
 
 # Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64
+# A fast result is checked in full up to so many threads; what is larger must at least have moved its bytes.
+MAX_CHECKED_THREADS = 1 << 18
+MOVED_SHARE = 0.9
+SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
+SECTOR_BYTES = 32
 
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
@@ -40,11 +46,13 @@ class Timing:
         elapsed_ms: all launches together.
         estimated: by a cost model, not a clock.
         slowest: the launch that takes longest.
+        moved_bytes: of global memory, read or written, where the device counts them.
     """
 
     elapsed_ms: float
     estimated: bool
     slowest: LaunchProfile
+    moved_bytes: float | None = None
 
 
 class Costs:
@@ -71,6 +79,7 @@ class Costs:
         own, baseline = self._own[key], self._baseline(tier, size)
         if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
             raise _not_timed("the estimated time is zero: the size is too small")
+        least = _min_bytes(self._loaded, problem)
         return Measurement(
             size=size_text(size),
             elapsed_ms=own.elapsed_ms,
@@ -78,7 +87,7 @@ class Costs:
             speedup=baseline.elapsed_ms / own.elapsed_ms,
             threshold=float(tier.threshold),
             estimated=own.estimated,
-            bandwidth_gb_s=_bandwidth_gb_s(self._loaded, problem, own.elapsed_ms),
+            bandwidth_gb_s=None if least is None else least / (own.elapsed_ms * 1e-3) / 1e9,
             occupancy=own.slowest.occupancy,
             registers=own.slowest.resources.registers,
             bottleneck=own.slowest.bottleneck,
@@ -86,10 +95,10 @@ class Costs:
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return what is wrong with a whole result at the timed size: a kernel may know it and skip the work.
+        """Return what is wrong with the work done at the timed size: a kernel may know that size and skip the work.
 
         Raises:
-            Blocked, InstructorsMistake: as in `measure`.
+            Blocked, InstructorsMistake: as in `measure`, which comes first.
         """
         size, variant = timed_size(tier, self._device), tier.variant
         key = (size, variant_key(variant))
@@ -97,15 +106,28 @@ class Costs:
             build = self._builds.of(variant)
             problem = Problem(size, build.tunables, variant)
             plan = make_plan(self._loaded.exercise, problem)
-            prepared = prepare(self._loaded.exercise, problem, plan, *self._data(size, variant))
-            run = replay(self._device, build.module, plan, prepared.inputs, FIRST)
-            if run.error is not None:
-                raise Blocked(*of_error(run.error))
-            self._wrong[key] = tuple(
-                replace(found, what=f"At the timed size {size_text(size)}: {found.what}")
-                for found in wrong_with(run, prepared, FIRST)
-            )
+            if sum(math.prod((*launch.grid, *launch.block)) for launch in plan.launches) <= MAX_CHECKED_THREADS:
+                found = self._wrong_results(build, problem, plan)
+            else:
+                found = self._work_left_out(problem, self._own[key])
+            at = f"At the timed size {size_text(size)}: "
+            self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
+
+    def _wrong_results(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
+        prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))
+        run = replay(self._device, build.module, plan, prepared.inputs, FIRST)
+        if run.error is not None:
+            raise Blocked(*of_error(run.error))
+        return wrong_with(run, prepared, FIRST)
+
+    def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
+        least = _min_bytes(self._loaded, problem)
+        if least is None or timing.moved_bytes is None or timing.moved_bytes >= MOVED_SHARE * least:
+            return ()
+        moved_mb, least_mb = timing.moved_bytes / 1e6, least / 1e6
+        what = f"the kernels touch {moved_mb:.3g} MB of memory, but no right one can do with less than {least_mb:.3g}."
+        return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
 
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Cost the baseline, once for all submissions to the same exercise on the same device."""
@@ -185,7 +207,9 @@ def _estimated(run: Run) -> Timing:
     known = [estimate for estimate in estimates if estimate is not None]
     if not known or len(known) < len(estimates):
         raise _not_timed("the device gives no estimate for one of the launches")
-    return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))])
+    sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
+    moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
+    return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))], moved_bytes)
 
 
 def _unusable(baseline: str, blocked: Blocked) -> Blocked:
@@ -201,8 +225,8 @@ def _not_timed(why: str) -> Blocked:
     return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
 
 
-def _bandwidth_gb_s(loaded: LoadedExercise, problem: Problem, elapsed_ms: float) -> float | None:
+def _min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
     if loaded.exercise.min_bytes is None:
         return None
     with instructors_code("min_bytes"):
-        return float(loaded.exercise.min_bytes(problem)) / (elapsed_ms * 1e-3) / 1e9
+        return float(loaded.exercise.min_bytes(problem))

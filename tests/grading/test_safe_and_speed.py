@@ -183,6 +183,27 @@ def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench
     assert n_whole == 1 + 2 * 3 + 1  # warm-up, cases, and once for both tiers
 
 
+@pytest.mark.parametrize(("share", "said"), [(1.0, None), (0.5, "touch 4.19 MB of memory"), (None, None)])
+def test_a_result_too_large_to_check_in_full_must_have_moved_its_bytes(
+    bench: Bench, share: float | None, said: str | None
+) -> None:
+    n = 2**20
+    counters = {} if share is None else {"gpulab__touched_sectors.sum": share * 8 * n / 32}
+    tiers = (SpeedTier(1.5, 40, n),)
+    result = bench.result("speedup[1.5x]", right(counters=counters), speed=tiers)
+    assert all(options.sample_blocks is not None for _, options in bench.device.launches[-2:])
+    if said is None:
+        assert result.verdict == "passed"
+    else:
+        (finding,) = result.findings
+        assert (result.verdict, finding.code) == ("failed", "wrong-result")
+        assert finding.what.startswith("At the timed size 2^20: the kernels touch") and said in finding.what
+        assert finding.what.endswith("no right one can do with less than 8.39.")
+        assert finding.hint
+    unknown = bench.result("speedup[1.5x]", right(counters=counters), speed=tiers, min_bytes=None)
+    assert unknown.verdict == "passed"
+
+
 def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) -> None:
     results = bench.results(skipping_work_at(2**10, costs_ms=9.0))
     assert set(codes(results).values()) == {"too-slow"}
