@@ -1,4 +1,4 @@
-// Wrong: the index never moves, so the loop over the elements does not end.
+// Wrong: with fewer elements than threads the step is 0, so the loop over the elements does not end.
 #include <gpulab.cuh>
 #include "paths.cuh"
 
@@ -6,11 +6,10 @@ GPULAB_TUNABLE(BLOCK_SIZE, 256)
 
 __global__ void transform2(const float *in, float *out, unsigned n)
 {
-    const unsigned stride = gridDim.x * BLOCK_SIZE;
-    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    while (i < n) {
-        out[i] = take_path(i % 2, in[i]);
-        i = i % stride;
+    const unsigned step = n / BLOCK_SIZE * BLOCK_SIZE;
+    for (unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x; i < n; i += step) {
+        const float x = in[i];
+        out[i] = take_path(i % 2, x);
     }
 }
 
