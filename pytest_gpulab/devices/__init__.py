@@ -20,7 +20,7 @@ def open_device(spec: str = "auto") -> tuple[Device, str]:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
     """
     if spec == "sim":
-        return _open_simulated(), "asked for"
+        return _open_simulated(), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0), "PyCUDA and an NVIDIA GPU are there"
@@ -29,7 +29,7 @@ def open_device(spec: str = "auto") -> tuple[Device, str]:
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
-    return _open_cuda(int(cuda[1] or 0)), "asked for"
+    return _open_cuda(int(cuda[1] or 0)), "it was asked for"
 
 
 def _open_cuda(ordinal: int) -> Device:

@@ -56,7 +56,7 @@ def driver_with_nothing(monkeypatch):
 def test_sim_is_the_simulated_gpu():
     device, why = open_device("sim")
     assert device.info.kind == "simulated"
-    assert why == "asked for"
+    assert why == "it was asked for"
 
 
 @pytest.mark.usefixtures("no_pycuda")
