@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,14 +15,15 @@ MISSING = (
     "NVRTC, the CUDA compiler library, is not installed: python -m pip install cuda-bindings nvidia-cuda-nvrtc "
     "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl (NVIDIA offers them for Linux and Windows, not for macOS)"
 )
-_STUBS = {  # standard headers that host code includes; NVRTC knows what device code may use of them by itself
-    name: ""
-    for name in ("stdio.h", "cstdio", "assert.h", "cassert", "math.h", "cmath", "stdlib.h", "cstdlib", "string.h",
-                 "cstring", "limits.h", "climits", "float.h", "cfloat", "iostream", "device_launch_parameters.h")
-}  # fmt: skip
+# standard headers that host code includes; NVRTC knows what device code may use of them by itself
+_PLAIN = ("stdio", "assert", "math", "stdlib", "string", "limits", "float")
+_STUBS = dict.fromkeys([f"{n}.h" for n in _PLAIN] + [f"c{n}" for n in _PLAIN] + ["iostream"], "")
+_STUBS["device_launch_parameters.h"] = ""
 _STUBS["stdint.h"] = _STUBS["cstdint"] = (
-    "typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;"
-    "typedef int int32_t; typedef unsigned int uint32_t; typedef long long int64_t; typedef unsigned long long uint64_t;"
+    "typedef signed char int8_t; typedef unsigned char uint8_t;"
+    "typedef short int16_t; typedef unsigned short uint16_t;"
+    "typedef int int32_t; typedef unsigned int uint32_t;"
+    "typedef long long int64_t; typedef unsigned long long uint64_t;"
     "typedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
 )
 _STUBS["limits.h"] = _STUBS["climits"] = (
@@ -32,7 +32,8 @@ _STUBS["limits.h"] = _STUBS["climits"] = (
 )
 _STUBS["float.h"] = _STUBS["cfloat"] = (
     "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-7f\n"
-    "#define DBL_MAX 1.7976931348623158e+308\n#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
+    "#define DBL_MAX 1.7976931348623158e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
+    "#define DBL_EPSILON 2.2204460492503131e-16\n"
 )
 _STUBS["assert.h"] = _STUBS["cassert"] = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
@@ -102,12 +103,13 @@ def compile_ptx(
     Raises:
         CompileError: with the compiler's messages.
     """
-    program = _compile(source, filename, [f"--gpu-architecture={architecture}", "--generate-line-info"], defines, headers)
+    options = [f"--gpu-architecture={architecture}", "--generate-line-info"]
+    program = _compile(source, filename, options, defines, headers)
     nvrtc = _nvrtc()
     try:
         ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
         # the line table names files by absolute paths; the student knows only the name given
-        return ptx.replace(f'"{os.path.join(os.getcwd(), "")}', '"'), _log(program)
+        return ptx.replace(f'"{Path.cwd()}/', '"'), _log(program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -195,6 +197,7 @@ def _text(size_of: Any, get: Any, program: Any) -> str:
     _, size = size_of(program)
     if size <= 1:  # nothing but the terminator; Python shares byte strings of one character, so never write into one
         return ""
-    text = b" " * size
-    get(program, text)
-    return text.rstrip(b"\0").decode(errors="replace").strip()
+    buffer = b" " * size
+    get(program, buffer)
+    text: str = buffer.rstrip(b"\0").decode(errors="replace")
+    return text.strip()

@@ -69,7 +69,8 @@ class Barriers:
         if step.barrier is not None and "arrive" in step.barrier.op:
             self._count_early(group.lanes, int(number.flat[0]))
             return group
-        entry = _Waiting(group, block, step, int(number.flat[0]), None if threads is None else int(threads.flat[0]), predicate)
+        limit = None if threads is None else int(threads.item(0))
+        entry = _Waiting(group, block, step, int(number.item(0)), limit, predicate)
         if group.lanes.full and entry.threads in (None, self.wave.shape.threads):
             self._reduce([entry], group)
             return group
@@ -186,7 +187,7 @@ class Barriers:
         return self.wave.program.steps[step.targets[0]].live_in
 
     def _reduce(self, entries: list[_Waiting], group: Group, own: _Waiting | None = None) -> None:
-        """`bar.red`: give a group the number of its block's threads with a true predicate, or whether all or any are."""
+        """`bar.red`: tell a group how many of its block's threads have a true predicate, or whether all or any do."""
         step = entries[0].step
         if step.result is None or step.barrier is None:
             return

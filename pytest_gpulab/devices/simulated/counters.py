@@ -62,7 +62,8 @@ class Counters:
         rows = rows[active]
         self.requests[site.index] += len(rows) * repeat
         self.units[site.index] += int(units(rows).sum()) * repeat
-        return rows[rows >= 0]
+        present: npt.NDArray[np.int64] = rows[rows >= 0]
+        return present
 
     @property
     def touched(self) -> int:
@@ -71,17 +72,12 @@ class Counters:
 
     def totals(self, scale: float) -> dict[str, float]:
         """Return the launch's counts; `scale` is blocks of the grid over blocks that ran."""
-        result: dict[str, float] = dict.fromkeys(_NAMES.values(), 0.0)
-        result["smsp__inst_executed.sum"] = sum(w * s.issue for w, s in zip(self.warps, self.program.steps, strict=True))
-        result["smsp__thread_inst_executed.sum"] = sum(
-            n * s.issue for n, s in zip(self.lanes, self.program.steps, strict=True)
-        )
-        result["gpulab__ptx_thread_inst.sum"] = sum(
-            n * s.instructions for n, s in zip(self.lanes, self.program.steps, strict=True)
-        )
-        result["gpulab__barriers.sum"] = sum(
-            w for w, s in zip(self.warps, self.program.steps, strict=True) if s.end == "barrier"
-        )
+        result: dict[str, float] = dict.fromkeys((*_NAMES.values(), *_EXECUTION), 0.0)
+        for warps, lanes, step in zip(self.warps, self.lanes, self.program.steps, strict=True):
+            result["smsp__inst_executed.sum"] += warps * step.issue
+            result["smsp__thread_inst_executed.sum"] += lanes * step.issue
+            result["gpulab__ptx_thread_inst.sum"] += lanes * step.instructions
+            result["gpulab__barriers.sum"] += warps * (step.end == "barrier")
         for site in self.program.sites:
             for what, counts in (("requests", self.requests), ("units", self.units)):
                 name = _NAMES.get((_space(site), site.access, what))
@@ -89,6 +85,14 @@ class Counters:
                     result[name] += counts[site.index]
         result["gpulab__touched_sectors.sum"] = self.touched
         return {name: value * scale for name, value in result.items()}
+
+
+_EXECUTION = (
+    "smsp__inst_executed.sum",
+    "smsp__thread_inst_executed.sum",
+    "gpulab__ptx_thread_inst.sum",
+    "gpulab__barriers.sum",
+)
 
 
 def _space(site: Site) -> str:

@@ -15,7 +15,6 @@ from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
     DeviceInfo,
-    KernelFault,
     KernelResources,
     LaunchError,
     LaunchOptions,
@@ -27,17 +26,14 @@ from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
 from pytest_gpulab.devices.simulated.counters import Counters
 from pytest_gpulab.devices.simulated.group import unwritten
 from pytest_gpulab.devices.simulated.inline import function_address
+from pytest_gpulab.devices.simulated.launching import check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.printing import Printer
 from pytest_gpulab.devices.simulated.program import Program, translate
 from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable, parse
-from pytest_gpulab.devices.simulated.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.wave import Launch
 
-WAVE_LANES = 32_768  # NumPy is fastest while a value of a whole wave fits into the cache
 STEP_BUDGET = 200_000  # basic blocks that one wave may run
-MAX_SHARED_BYTES = 227 * 1024
-MAX_THREADS = 1024
 
 
 class SimulatedMemory:
@@ -49,14 +45,27 @@ class SimulatedMemory:
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         self.allocation: Allocation | None = device.arena.allocate(self.nbytes)
 
+    @property
+    def address(self) -> int:
+        """Where the array lies in device memory.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        if self.allocation is None:
+            raise LaunchError("this array was freed")
+        return self.allocation.base
+
     def _contents(self) -> Array:
         if self.allocation is None:
             raise LaunchError("this array was freed")
-        return self.allocation.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+        contents: Array = self.allocation.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+        return contents
 
     def get(self) -> Array:
         """Return a copy in host memory."""
-        return self._contents().copy()
+        contents: Array = self._contents().copy()
+        return contents
 
     def set(self, values: npt.ArrayLike) -> None:
         """Overwrite the contents.
@@ -191,41 +200,21 @@ class SimulatedModule:
     ) -> LaunchProfile:
         """Run a kernel to its end; see `protocol.Module.launch`."""
         program = self.program(kernel)
-        grid3, block3 = _three(grid), _three(block)
-        _check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
+        grid3, block3 = three_extents(grid), three_extents(block)
+        check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
         counters = Counters(program) if options.sample_blocks is not None else None
         launch = Launch(
-            program, self._device.arena, grid3, block3, _pack(kernel, program, args), total, options, Printer(), counters,
+            program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
+            Printer(), counters,
             options.step_budget or self._device.step_budget, unwritten(program.codes, options.fill),
         )  # fmt: skip
-        ran = self._run(launch)
+        ran = run_blocks(launch, self._device.gpu)
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
         )  # fmt: skip
         return profile if counters is None else self._cost(profile, counters, ran, total)
-
-    def _run(self, launch: Launch) -> int:
-        """Run all (or a sample of the) blocks; return how many."""
-        blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        chosen = _sample(blocks, launch)
-        width = max(1, WAVE_LANES // threads)
-        waiting = [chosen[start : start + width] for start in range(0, len(chosen), width)][::-1]
-        resident = self._device.gpu.sms * max(1, 2048 // threads)
-        active: list[Scheduler] = []
-        try:
-            with np.errstate(all="ignore"):
-                while waiting or active:
-                    # a wave that only waits may wait for a later block, if that fits on the GPU beside it
-                    held = sum(scheduler.wave.shape.columns for scheduler in active)
-                    if waiting and (not active or held < resident):
-                        active.append(Scheduler(launch, waiting.pop()))
-                    active = [scheduler for scheduler in active if not scheduler.run()]
-        except KernelFault as fault:
-            raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
-        return len(chosen)
 
     def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
@@ -238,57 +227,6 @@ class SimulatedModule:
             profile.kernel, profile.grid, profile.block, totals, cost.elapsed_ms, cost.bottleneck, cost.occupancy,
             resources, profile.hazards, profile.output,
         )  # fmt: skip
-
-
-def _three(extents: Sequence[int]) -> tuple[int, int, int]:
-    if not 1 <= len(extents) <= 3 or min(extents) < 1:
-        raise LaunchError(f"grid and block need one to three extents of at least 1, not {tuple(extents)}")
-    x, y, z = (*map(int, extents), 1, 1)[:3]
-    return x, y, z
-
-
-def _check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
-    threads = block[0] * block[1] * block[2]
-    if threads > MAX_THREADS or block[2] > 64:
-        raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
-    if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
-        raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
-    if shared_bytes > MAX_SHARED_BYTES:
-        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {MAX_SHARED_BYTES}")
-
-
-def _pack(kernel: str, program: Program, args: Sequence[Memory | np.generic]) -> bytes:
-    """Lay the arguments out as the kernel expects them."""
-    if len(args) != len(program.parameters):
-        raise LaunchError(f"{kernel} takes {len(program.parameters)} arguments, not {len(args)}")
-    end = max((offset + size for offset, size in program.parameters), default=0)
-    packed = bytearray(end)
-    for number, (argument, (offset, size)) in enumerate(zip(args, program.parameters, strict=True), 1):
-        if isinstance(argument, SimulatedMemory):
-            if argument.allocation is None:
-                raise LaunchError(f"{kernel}: argument {number} is an array that was freed")
-            raw = argument.allocation.base.to_bytes(8, "little")
-        elif isinstance(argument, np.generic):
-            raw = argument.tobytes()
-        else:
-            kind = type(argument).__name__
-            raise LaunchError(
-                f"{kernel}: argument {number} is a {kind}, neither an array of this device nor a NumPy scalar"
-            )
-        if len(raw) != size:
-            raise LaunchError(f"{kernel}: argument {number} has {len(raw)} bytes, the kernel's parameter {size}")
-        packed[offset : offset + size] = raw
-    return bytes(packed)
-
-
-def _sample(blocks: int, launch: Launch) -> npt.NDArray[np.intp]:
-    """Choose the blocks to run: all, or evenly spread ones; the first ones if blocks talk to each other."""
-    wanted = launch.options.sample_blocks
-    if wanted is None or blocks <= wanted:
-        return np.arange(blocks)
-    if any(step.spins for step in launch.program.steps):
-        return np.arange(wanted)
-    return np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
 
 
 class SimulatedDevice:

@@ -55,36 +55,46 @@ class Lanes:
     def _of_blocks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values.astype(np.uint32).reshape((-1, 1) if self.flat else (1, -1))
 
+    # the special registers of PTX, by their names there; uint32
+
     @cached_property
     def tid_x(self) -> Value:
+        """Thread index in x."""
         return self._of_threads(self.threads % self.wave.block[0])
 
     @cached_property
     def tid_y(self) -> Value:
+        """Thread index in y."""
         return self._of_threads(self.threads // self.wave.block[0] % self.wave.block[1])
 
     @cached_property
     def tid_z(self) -> Value:
+        """Thread index in z."""
         return self._of_threads(self.threads // (self.wave.block[0] * self.wave.block[1]))
 
     @cached_property
     def ctaid_x(self) -> Value:
+        """Block index in x."""
         return self._of_blocks(self.wave.block_ids[self.columns] % self.wave.grid[0])
 
     @cached_property
     def ctaid_y(self) -> Value:
+        """Block index in y."""
         return self._of_blocks(self.wave.block_ids[self.columns] // self.wave.grid[0] % self.wave.grid[1])
 
     @cached_property
     def ctaid_z(self) -> Value:
+        """Block index in z."""
         return self._of_blocks(self.wave.block_ids[self.columns] // (self.wave.grid[0] * self.wave.grid[1]))
 
     @cached_property
     def laneid(self) -> Value:
+        """Lane in the warp."""
         return self._of_threads(self.threads % WARP)
 
     @cached_property
     def warpid(self) -> Value:
+        """Warp in the block."""
         return self._of_threads(self.threads // WARP)
 
     @cached_property
@@ -233,7 +243,7 @@ def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
     The last axis has length 1 if the group is a rectangle and its blocks agree.
     """
     wave = lanes.wave
-    if lanes.flat or value.ndim == 2 and value.shape[1] > 1:
+    if lanes.flat or (value.ndim == 2 and value.shape[1] > 1):
         width = wave.columns
     else:
         width = 1

@@ -106,6 +106,10 @@ class Arena:
         index = self._allocations.index(allocation)
         del self._allocations[index], self._bases[index]
 
+    def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield the bytes of every allocation."""
+        return (allocation.data for allocation in self._allocations)
+
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that an address lies in."""
         index = bisect_right(self._bases, address) - 1
@@ -216,7 +220,7 @@ class Banked:
 
     def __init__(self, nbytes: int, columns: int, fill: int) -> None:
         self.nbytes, self.columns = nbytes, columns
-        self._checked: tuple[Value | None, int] = (None, 0)  # values never change: the last one need not be checked again
+        self._checked: tuple[Value | None, int] = (None, 0)  # values never change: no need to check one twice
         self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
 
     def check(self, lanes: Lanes, site: Site, address: Value) -> None:
@@ -230,7 +234,8 @@ class Banked:
             wrapped = top >= 1 << (8 * address.dtype.itemsize - 1)
             far = "before the start" if wrapped else f"{max(top - self.nbytes, 0)} bytes past the end"
             bad |= address.astype(np.int64) < 0
-            what = f"invalid {site.space} {site.access} of {site.nbytes} bytes: {far} of the block's {self.nbytes} bytes"
+            access = f"{site.space} {site.access} of {site.nbytes} bytes"
+            what = f"invalid {access}: {far} of the block's {self.nbytes} bytes"
             raise KernelFault("out-of-bounds", what, site.where, _first_lane(lanes, bad))
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
             misaligned(lanes, site, address)
@@ -238,11 +243,12 @@ class Banked:
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
         """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""
-        index = (address >> address.dtype.type(2)).astype(np.intp) * self.columns + column
+        index: npt.NDArray[np.intp] = (address >> address.dtype.type(2)).astype(np.intp) * self.columns + column
         if size == 4:
             return index
         part = (address & address.dtype.type(3)) >> address.dtype.type(size.bit_length() - 1)
-        return index * (4 // size) + part.astype(np.intp)
+        inner: npt.NDArray[np.intp] = part.astype(np.intp)
+        return index * (4 // size) + inner
 
     def _rows(self, lanes: Lanes, address: Value, size: int) -> bool:
         """Whether whole rows of words are touched, so that no index a lane is needed."""
@@ -250,9 +256,7 @@ class Banked:
             address.ndim == 0 or address.shape[1] == 1
         )  # fmt: skip
 
-    def load(
-        self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]
-    ) -> Value:
+    def load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
         """Read one element of `dtype` a lane; bounds were checked."""
         size = dtype.itemsize
         if size == 8:

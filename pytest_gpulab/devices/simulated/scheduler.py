@@ -100,7 +100,7 @@ class Scheduler:
             step = steps[block]
             wave.steps += 1
             if wave.steps > self.launch.budget:
-                self._endless(group, block)
+                self._out_of_steps(group, block)
             if step.mask is not None:
                 whole = self._whole_warps(group, block, step)
                 if whole is None:
@@ -153,12 +153,10 @@ class Scheduler:
         return None
 
     def _switch(self, group: Group, step: Step, index: Any) -> int | None:
-        if index.size == 1:
-            return step.targets[min(index.item(), len(step.targets) - 1)]
-        values = np.unique(index)
+        values = [int(value) for value in np.unique(index)]
         if len(values) == 1:
-            return step.targets[int(values[0])]
-        self._part(group, [(index == value, step.targets[int(value)]) for value in values])
+            return step.targets[values[0]]
+        self._part(group, [(index == value, step.targets[value]) for value in values])
         return None
 
     def _part(self, group: Group, ways: Iterable[tuple[Any, int]]) -> None:
@@ -169,10 +167,20 @@ class Scheduler:
             child.loops = group.loops
             self._push(child, target)
 
-    def _endless(self, group: Group, block: int) -> None:
+    def _out_of_steps(self, group: Group, block: int) -> None:
         where = next((s.where for s in self.steps[block:] if s.where), None)
         what = f"the kernel does not end: still looping after {self.launch.budget} steps"
         raise KernelFault("endless-loop", what, where, lane_at(group.lanes, 0))
+
+    def endless(self, reason: str) -> None:
+        """Give up on threads that only wait.
+
+        Raises:
+            KernelFault: at the first of them.
+        """
+        (_, block), groups = min(self.ready.items())
+        where = next((s.where for s in self.steps[block:] if s.where), None)
+        raise KernelFault("endless-loop", f"the kernel does not end: {reason}", where, lane_at(groups[0].lanes, 0))
 
     # --- warp-synchronising instructions -------------------------------------------------------------------
 

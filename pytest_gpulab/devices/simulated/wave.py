@@ -57,7 +57,8 @@ class Wave:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters
-        self.steps = 0
+        self.steps: int = 0
+        self._looks = 0
         fill = launch.options.fill
         self.shared = Banked(launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked(launch.program.local, self.shape.columns * self.shape.threads, fill)
@@ -68,13 +69,14 @@ class Wave:
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
         self.total_shared = np.uint32(launch.shared_bytes)
 
-    def clock(self) -> np.uint32:
+    def clock(self) -> Value:
         """`%clock`: basic blocks run so far, as good a time as any."""
-        return np.uint32(self.steps & 0xFFFFFFFF)
+        return np.uint32(int(self.clock64()) & 0xFFFFFFFF)
 
-    def clock64(self) -> np.uint64:
-        """`%clock64` and `%globaltimer`."""
-        return np.uint64(self.steps)
+    def clock64(self) -> Value:
+        """`%clock64` and `%globaltimer`; later at every look."""
+        self._looks += 1
+        return np.uint64(self.steps + self._looks)
 
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
         """Return a kernel argument at a byte offset, which may differ from lane to lane."""
@@ -87,6 +89,7 @@ class Wave:
     # --- loads and stores -------------------------------------------------------------------------
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read `count` elements a lane from global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         return self.arena.load(lanes, site, address, dtype, count)
@@ -94,27 +97,32 @@ class Wave:
     load_const = load_global
 
     def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         self.arena.store(lanes, site, address, values)
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read `count` elements a lane from shared memory."""
         self.shared.check(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to shared memory."""
         self.shared.check(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read `count` elements a lane from local memory."""
         self.local.check(lanes, site, address)
         return self._load_banked(self.local, lanes.position, lanes, address, dtype, count)
 
     def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to local memory."""
         self.local.check(lanes, site, address)
         self._store_banked(self.local, lanes.position, lanes, address, values)
 
@@ -143,7 +151,7 @@ class Wave:
             return [(space, None, address - np.uint64(base))]
         full = np.ascontiguousarray(np.broadcast_to(address, lanes.shape))
         window = full // _WINDOW
-        pieces = []
+        pieces: list[tuple[str, Subset | None, Value]] = []
         for which in np.unique(window):
             space, base = _space_of(int(which))
             subset = lanes.subset(window == which)
@@ -151,6 +159,7 @@ class Wave:
         return pieces
 
     def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read `count` elements a lane from wherever the addresses point."""
         pieces = self._by_space(lanes, address)
         found = []
         for space, subset, inner in pieces:
@@ -162,6 +171,7 @@ class Wave:
         return [union.join(values) for values in zip(*found, strict=True)]
 
     def store_generic(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to wherever the addresses point."""
         for space, subset, inner in self._by_space(lanes, address):
             store: Callable[..., None] = getattr(self, f"store_{space}")
             parts = [subset.take(value) for value in values] if subset else values
@@ -274,4 +284,6 @@ def _ordered(
     flat = np.broadcast_to(index, lanes.shape).ravel(order="F")
     operands = [np.broadcast_to(value, lanes.shape).ravel(order="F") for value in values]
     found = atomics.apply(view, flat, operation, operands, wanted)
-    return np.zeros((), view.dtype)[()] if found is None else np.ascontiguousarray(found.reshape(lanes.shape, order="F"))
+    if found is None:
+        return np.zeros((), view.dtype)[()]
+    return np.ascontiguousarray(found.reshape(lanes.shape, order="F"))

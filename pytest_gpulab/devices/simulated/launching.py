@@ -1,0 +1,139 @@
+"""Carry out a launch: check its extents, lay out its arguments, choose the blocks to run, run them in waves."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault, LaunchError
+from pytest_gpulab.devices.simulated.cost import Gpu
+from pytest_gpulab.devices.simulated.scheduler import Scheduler
+from pytest_gpulab.devices.simulated.wave import Launch
+
+WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
+MAX_SHARED_BYTES = 227 * 1024
+MAX_THREADS = 1024
+PATIENCE = 40  # times that all waves only wait, no byte of memory changing, before the kernel counts as endless
+
+
+def three_extents(extents: Sequence[int]) -> tuple[int, int, int]:
+    """Return one to three extents as (x, y, z).
+
+    Raises:
+        LaunchError: too many, or one below 1.
+    """
+    if not 1 <= len(extents) <= 3 or min(extents) < 1:
+        raise LaunchError(f"grid and block need one to three extents of at least 1, not {tuple(extents)}")
+    x, y, z = (*map(int, extents), 1, 1)[:3]
+    return x, y, z
+
+
+def check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
+    """Hold a launch to CUDA's limits for compute capability 9.0.
+
+    Raises:
+        LaunchError: beyond one of them.
+    """
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS or block[2] > 64:
+        raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
+    if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
+        raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
+    if shared_bytes > MAX_SHARED_BYTES:
+        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {MAX_SHARED_BYTES}")
+
+
+def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]) -> bytes:
+    """Lay the arguments out as the kernel expects them.
+
+    Args:
+        parameters: (byte offset, size) of each of the kernel's parameters.
+        kernel: its name, for messages.
+        args: arrays of the device and NumPy scalars.
+
+    Raises:
+        LaunchError: wrong number, kind or size.
+    """
+    if len(args) != len(parameters):
+        raise LaunchError(f"{kernel} takes {len(parameters)} arguments, not {len(args)}")
+    end = max((offset + size for offset, size in parameters), default=0)
+    packed = bytearray(end)
+    for number, (argument, (offset, size)) in enumerate(zip(args, parameters, strict=True), 1):
+        if hasattr(argument, "address"):
+            raw = argument.address.to_bytes(8, "little")
+        elif isinstance(argument, np.generic):
+            raw = argument.tobytes()
+        else:
+            kind = type(argument).__name__
+            raise LaunchError(
+                f"{kernel}: argument {number} is a {kind}, neither an array of this device nor a NumPy scalar"
+            )
+        if len(raw) != size:
+            raise LaunchError(f"{kernel}: argument {number} has {len(raw)} bytes, the kernel's parameter {size}")
+        packed[offset : offset + size] = raw
+    return bytes(packed)
+
+
+def _sample(blocks: int, launch: Launch) -> npt.NDArray[np.intp]:
+    """Choose the blocks to run: all, or evenly spread ones; the first ones if blocks talk to each other."""
+    wanted = launch.options.sample_blocks
+    if wanted is None or blocks <= wanted:
+        return np.arange(blocks)
+    if any(step.spins for step in launch.program.steps):
+        return np.arange(wanted)
+    return np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
+
+
+def run_blocks(launch: Launch, gpu: Gpu) -> int:
+    """Run all (or a sample of the) blocks; return how many.
+
+    Raises:
+        KernelFault: with what the kernel had printed until then.
+    """
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    chosen = _sample(launch.grid[0] * launch.grid[1] * launch.grid[2], launch)
+    width = max(1, WAVE_LANES // threads)
+    waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
+    try:
+        with np.errstate(all="ignore"):
+            _run_waves(launch, waves, gpu.sms * max(1, 2048 // threads))
+    except KernelFault as fault:
+        raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
+    return len(chosen)
+
+
+def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int) -> None:
+    """Run waves one after the other; side by side, as far as they fit on the GPU, while they wait for each other."""
+    waiting = waves[::-1]
+    active: list[Scheduler] = []
+    seen, idle = 0, 0
+    while waiting or active:
+        held = sum(scheduler.wave.shape.columns for scheduler in active)
+        started = bool(waiting and (not active or held < resident))
+        if started:
+            active.append(Scheduler(launch, waiting.pop()))
+        count = len(active)
+        active = [scheduler for scheduler in active if not scheduler.run()]
+        if not active or started or len(active) < count:
+            idle = 0
+            continue
+        state = _fingerprint(active)
+        idle = idle + 1 if state == seen else 0
+        seen = state
+        if idle >= PATIENCE:
+            active[0].endless("waiting for something that no thread does")
+
+
+def _fingerprint(active: list[Scheduler]) -> int:
+    """A checksum of all that waiting threads could be waiting for."""
+    check = 0
+    for data in active[0].wave.arena.contents():
+        check = zlib.crc32(data.data, check)
+    for scheduler in active:
+        check = zlib.crc32(scheduler.wave.shared.words.data, check)
+        check = zlib.crc32(np.packbits(scheduler.barriers.alive).tobytes(), check)
+    return check
