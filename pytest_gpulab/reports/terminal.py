@@ -54,7 +54,10 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 def footnotes(gradebook: Gradebook) -> Iterator[str]:
     """Yield what a reader of the tables must know."""
-    if any(measurement.estimated for grade in gradebook.grades for measurement in timings(grade).values()):
+    measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
+    if measurements:
+        yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
+    if any(measurement.estimated for measurement in measurements):
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
     if gradebook.expected:
         yield "* fails as the instructor's expected verdicts say."
