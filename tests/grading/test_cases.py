@@ -173,6 +173,17 @@ def test_who_hung_once_may_hang_less_long_in_the_other_cases(bench: Bench) -> No
     assert budgets == [None] + [IMPATIENT_STEPS] * (n_hung + 2 * n_patterns)
 
 
+def test_a_real_gpu_that_a_fault_took_down_shows_the_fault_at_the_first_case(tmp_path: Path) -> None:
+    def twice(options: Any, *args: Any) -> None:
+        bench.device.broken = True
+        raise KernelFault("device-fault", "an illegal address was encountered", PLACE, LANE)
+
+    bench = Bench(tmp_path, estimates=False)
+    result = bench.result("correct[n=70]", program(twice))
+    assert (result.verdict, result.findings[0].code) == ("failed", "device-fault")
+    assert len(bench.device.launches) == 1
+
+
 def test_a_fault_may_have_no_place(bench: Bench) -> None:
     def twice(options: Any, *args: Any) -> None:
         raise KernelFault("device-fault", "an illegal address was encountered")
