@@ -62,6 +62,10 @@ def _first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
     return lane_at(lanes, int(index[np.lexsort((lanes.threads[row], blocks))[0]]))
 
 
+def _past_the_end(distance: int) -> str:
+    return f"{distance} bytes past the end" if distance else "just past the end"
+
+
 def misaligned(lanes: Lanes, site: Site, address: Value) -> NoReturn:
     """Raise the fault of an address that is no multiple of the access size."""
     bad = address & address.dtype.type(site.nbytes - 1) != 0
@@ -174,7 +178,7 @@ class Arena:
             past = address - before.base - before.nbytes
             if past < 0:
                 return f"the access runs past the end of an array of {before.nbytes} bytes"
-            nearest.append((past, f"{past} bytes past the end of an array of {before.nbytes} bytes"))
+            nearest.append((past, f"{_past_the_end(past)} of an array of {before.nbytes} bytes"))
         if index + 1 < len(self._bases):
             gap = self._bases[index + 1] - address
             size = self._allocations[index + 1].nbytes
@@ -232,7 +236,7 @@ class Banked:
             bad = address.astype(np.int64) > self.nbytes - site.nbytes
             # addresses below zero wrapped around: say so instead of a huge number
             wrapped = top >= 1 << (8 * address.dtype.itemsize - 1)
-            far = "before the start" if wrapped else f"{max(top - self.nbytes, 0)} bytes past the end"
+            far = "before the start" if wrapped else _past_the_end(max(top - self.nbytes, 0))
             bad |= address.astype(np.int64) < 0
             access = f"{site.space} {site.access} of {site.nbytes} bytes"
             what = f"invalid {access}: {far} of the block's {self.nbytes} bytes"
