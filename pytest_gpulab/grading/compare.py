@@ -15,7 +15,14 @@ Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
 
 
-def compare(name: str, actual: Array, expected: Array, tolerance: float | Array, poison: Poison) -> Finding | None:
+def compare(
+    name: str,
+    actual: Array,
+    expected: Array,
+    tolerance: float | Array,
+    poison: Poison,
+    only_written: bool = False,
+) -> Finding | None:
     """Return what is wrong with an output, or None.
 
     Args:
@@ -24,9 +31,12 @@ def compare(name: str, actual: Array, expected: Array, tolerance: float | Array,
         expected: the reference, of the same shape.
         tolerance: the largest absolute error allowed, one number or one an element; 0 asks for equality.
         poison: what the buffer held before: an element that is wrong and still holds it was never written.
+        only_written: look at no such elements, because only a part of the blocks ran.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
+    if only_written:
+        wrong &= ~poison.remaining(actual).reshape(actual.shape)
     if not wrong.any():
         return None
     unwritten = wrong & poison.remaining(actual).reshape(actual.shape)

@@ -19,6 +19,7 @@ from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compare import compare
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, prepare, rng_for
@@ -28,11 +29,13 @@ Array = npt.NDArray[Any]
 
 # Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64
-# A fast result is checked in full up to so many threads; what is larger must at least have moved its bytes.
+# A fast result is checked in full up to so many threads; beyond, by the bytes it moves and what a sample writes.
 MAX_CHECKED_THREADS = 1 << 18
 MOVED_SHARE = 0.9
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32
+
+SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
@@ -109,7 +112,7 @@ class Costs:
             if sum(math.prod((*launch.grid, *launch.block)) for launch in plan.launches) <= MAX_CHECKED_THREADS:
                 found = self._wrong_results(build, problem, plan)
             else:
-                found = self._work_left_out(problem, self._own[key])
+                found = self._work_left_out(problem, self._own[key]) or self._wrong_sample(build, problem, plan)
             at = f"At the timed size {size_text(size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
@@ -128,6 +131,21 @@ class Costs:
         moved_mb, least_mb = timing.moved_bytes / 1e6, least / 1e6
         what = f"the kernels touch {moved_mb:.3g} MB of memory, but no right one can do with less than {least_mb:.3g}."
         return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
+
+    def _wrong_sample(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
+        """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out."""
+        if len(plan.launches) > 1:
+            return ()
+        prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))
+        run, values = replay(self._device, build.module, plan, prepared.inputs, SAMPLED), prepared.expected.values
+        found = (
+            compare(
+                name, actual, values[name], prepared.expected.tolerance.get(name, 0), FIRST.poison, only_written=True
+            )
+            for name, actual in run.outputs.items()
+            if not plan.buffer(name).zeroed
+        )
+        return tuple(finding for finding in found if finding is not None)
 
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Cost the baseline, once for all submissions to the same exercise on the same device."""
@@ -193,8 +211,7 @@ def time_plan(device: Device, module: Module, plan: Plan, inputs: Mapping[str, A
     """
     if not device.info.estimates:
         raise _not_timed(f"timing on {device.info.name} is not there yet")
-    sampled = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
-    run = replay(device, module, plan, inputs, sampled, read_back=False)
+    run = replay(device, module, plan, inputs, SAMPLED, read_back=False)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = replay(device, module, plan, inputs, FIRST, read_back=False)
     if run.error is not None:

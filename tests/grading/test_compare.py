@@ -122,6 +122,16 @@ def test_what_is_still_poisoned_was_not_written() -> None:
     assert "last block" in tail.hint
 
 
+def test_where_only_a_part_ran_only_what_was_written_counts() -> None:
+    actual, expected = POISON.filled((6,), np.float32), np.arange(6.0)
+    assert compare("out", actual, expected, 0, POISON, only_written=True) is None
+    actual[2:4] = 2, 9
+    finding = compare("out", actual, expected, 0, POISON, only_written=True)
+    assert finding is not None
+    assert (finding.code, finding.what) == ("wrong-result", "`out`: 1 of 6 elements is wrong.")
+    assert finding.evidence == ("out[3] is 9, expected 3",)
+
+
 def test_a_value_that_happens_to_look_like_poison_is_right_where_it_is_expected() -> None:
     poison = POISON.filled((2,), np.int32)
     assert compare("out", poison, poison.copy(), 0, POISON) is None

@@ -204,6 +204,39 @@ def test_a_result_too_large_to_check_in_full_must_have_moved_its_bytes(
     assert unknown.verdict == "passed"
 
 
+def writing_zeros_at(n_timed: int) -> Program:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        if n < n_timed:
+            out.values[...] = 2 * source.values
+        else:
+            out.values[:64] = 0
+        return {"estimated_ms": 1.0}
+
+    return program(twice)
+
+
+def with_zeroed_output(problem: Problem) -> Plan:
+    source, out = plan(problem).buffers
+    return Plan((source, replace(out, zeroed=True)), plan(problem).launches)
+
+
+def launched_twice(problem: Problem) -> Plan:
+    return Plan(plan(problem).buffers, plan(problem).launches * 2)
+
+
+@pytest.mark.parametrize(
+    ("make_plan", "verdict"), [(plan, "failed"), (with_zeroed_output, "passed"), (launched_twice, "passed")]
+)
+def test_what_a_sample_of_a_large_launch_writes_must_be_right_where_it_is_final(
+    bench: Bench, make_plan: Any, verdict: str
+) -> None:
+    changes = {"speed": (SpeedTier(1.5, 40, 2**20),), "plan": make_plan}
+    result = bench.result("speedup[1.5x]", writing_zeros_at(2**20), **changes)
+    assert result.verdict == verdict
+    if verdict == "failed":
+        assert result.findings[0].what == "At the timed size 2^20: `out`: 64 of 1048576 elements are wrong."
+
+
 def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) -> None:
     results = bench.results(skipping_work_at(2**10, costs_ms=9.0))
     assert set(codes(results).values()) == {"too-slow"}
