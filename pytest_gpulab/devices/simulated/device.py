@@ -33,7 +33,7 @@ from pytest_gpulab.devices.simulated.program import Program, translate
 from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable, parse
 from pytest_gpulab.devices.simulated.wave import Launch
 
-STEP_BUDGET = 200_000  # basic blocks that one wave may run
+STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 
 
 class SimulatedMemory:

@@ -115,9 +115,10 @@ class Lanes:
     @cached_property
     def warp_count(self) -> int:
         """How many warps have at least one lane here."""
+        warps = self.threads // WARP
         if self.flat:
-            return len(np.unique(self.threads // WARP * self.wave.columns + self.columns))
-        return len(np.unique(self.threads // WARP)) * len(self.columns)
+            return int(np.count_nonzero(np.bincount(warps * self.wave.columns + self.columns)))
+        return int(np.count_nonzero(np.bincount(warps))) * len(self.columns)
 
     @cached_property
     def _place(self) -> IndexArray:

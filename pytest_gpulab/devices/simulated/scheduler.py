@@ -23,6 +23,7 @@ from pytest_gpulab.devices.simulated.program import Step
 from pytest_gpulab.devices.simulated.warp import activemask
 from pytest_gpulab.devices.simulated.wave import Launch, Wave
 
+LANES_A_STEP = 8192  # a basic block over so many lanes counts as one more step: it takes longer
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
 Key = tuple[int, int]  # (tag, block): what runs first
 
@@ -98,7 +99,7 @@ class Scheduler:
         wave, steps, counters = self.wave, self.steps, self.launch.counters
         while True:
             step = steps[block]
-            wave.steps += 1
+            wave.steps += 1 + group.lanes.n // LANES_A_STEP
             if wave.steps > self.launch.budget:
                 self._out_of_steps(group, block)
             if step.mask is not None:
