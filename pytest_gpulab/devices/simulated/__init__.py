@@ -2,7 +2,8 @@
 
 In the order of the work: `ptx` reads the text, `inline` and `control` turn a kernel into basic blocks, `program` writes
 each as a Python function with the help of `emit*`, `scheduler` runs groups of lanes (`lanes`, `group`, `barriers`) of a
-`wave` over them, with `memory`, `atomics`, `warp`, `arithmetic` and `printing` doing what the instructions say;
+`wave` over them, with `memory`, `atomics`, `warp`, `integers`, `floats`, `rounding`, `halves`, `conversions` and
+`printing` doing what the instructions say;
 `counters` and `cost` make an estimate of it; `device` speaks the device protocol.
 """
 

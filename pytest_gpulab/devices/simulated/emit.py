@@ -1,13 +1,14 @@
 """Write one basic block as Python: names, types and constants, and the table of what to do for each opcode.
 
-The opcodes themselves are in `emit_arithmetic`, `emit_memory` and `emit_warp`, which register in `EMITTERS`.
+The opcodes themselves are in `emit_integer`, `emit_float`, `emit_compare`, `emit_move`, `emit_memory` and `emit_warp`,
+which register in `EMITTERS` with the modifiers that they honour; any other modifier is refused.
 Registers live in their declared width, integers unsigned; a use in another type of that width is a NumPy view, cached
 within the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,45 @@ SPECIAL = {
     "%lanemask_ge": "lanemask('ge', L.laneid)",
 }  # fmt: skip
 
+VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
+"""Special registers that differ from one read to the next."""
+
 Emitter = Callable[["BlockWriter", Instruction], None]
-EMITTERS: dict[str, Emitter] = {}
+TYPES = frozenset({*CODES, "bf16", "bf16x2"})
+EMITTERS: dict[str, tuple[Emitter, frozenset[str] | None]] = {}
 
 
-def emits(*names: str) -> Callable[[Emitter], Emitter]:
-    """Register the function that writes these opcodes (their first word)."""
+def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitter]:
+    """Register the function that writes these opcodes (their first word).
+
+    Args:
+        names: the opcodes.
+        modifiers: the further words that the function honours or that change no result, type names aside; None where
+            the instruction has no effect here, whatever its modifiers say.
+    """
+    known = None if modifiers is None else frozenset(modifiers.split())
 
     def register(function: Emitter) -> Emitter:
-        EMITTERS.update(dict.fromkeys(names, function))
+        EMITTERS.update(dict.fromkeys(names, (function, known)))
         return function
 
     return register
+
+
+def refuse_others(instruction: Instruction, known: Set[str]) -> None:
+    """Hold that an instruction has no modifiers but these and type names: one that is passed over would change results.
+
+    Raises:
+        CannotSimulate: naming the first other modifier.
+    """
+    for word in instruction.op[1:]:
+        if word not in known and word not in TYPES:
+            raise CannotSimulate(f"the modifier .{word} of {instruction.name}", instruction.where)
+
+
+def type_code(instruction: Instruction) -> str:
+    """Return the dtype code of the instruction's last type."""
+    return CODES[instruction.op[-1]]
 
 
 class Names:
@@ -95,6 +123,7 @@ class BlockWriter:
         self.known: set[str] = set()  # locals that hold a register's current value
         self.aliases: dict[tuple[str, str], str] = {}
         self.serial = 0
+        self.carries = False  # whether the local `carry` holds the carry flag
 
     def temporary(self) -> str:
         """Return a fresh local name."""
@@ -170,7 +199,7 @@ class BlockWriter:
     def _symbol(self, operand: Sym, code: str) -> str:
         if operand.name in SPECIAL:
             key = (operand.name, code)
-            if key not in self.aliases:
+            if key not in self.aliases or operand.name in VOLATILE:
                 wide = operand.name in ("%clock64", "%globaltimer", "%gridid")
                 same = code[1:] == ("8" if wide else "4")
                 conversion = f".view({code})" if same else f".astype(u{code[1]}).view({code})"
@@ -227,9 +256,11 @@ class BlockWriter:
         Raises:
             CannotSimulate: an opcode, type or modifier that is not known, with its line.
         """
-        emitter = EMITTERS.get(instruction.op[0])
-        if emitter is None:
+        if instruction.op[0] not in EMITTERS:
             raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
+        emitter, known = EMITTERS[instruction.op[0]]
+        if known is not None:
+            refuse_others(instruction, known)
         try:
             emitter(self, instruction)
         except CannotSimulate as error:

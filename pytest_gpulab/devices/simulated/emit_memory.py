@@ -12,6 +12,14 @@ from pytest_gpulab.devices.simulated.ptx import Address, Call, Imm, Instruction,
 _SPACES = ("global", "shared", "local", "const", "param")
 
 
+_CACHING = (
+    "ca cg cs lu cv nc wb wt L1__evict_normal L1__evict_unchanged L1__evict_first L1__evict_last L1__no_allocate "
+    "L2__evict_normal L2__evict_first L2__evict_last L2__cache_hint L2__64B L2__128B L2__256B"
+)  # where data is kept changes no result
+_ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"  # memory is sequentially consistent here
+_PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
+
+
 def _space(instruction: Instruction) -> str:
     for part in instruction.op[1:]:
         name, _, _ = part.partition("__")
@@ -24,7 +32,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-@emits("ld", "ldu")
+@emits("ld", "ldu", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
 def _load(b: BlockWriter, i: Instruction) -> None:
     target, address = i.operands[:2]
     if not isinstance(address, Address):
@@ -41,9 +49,7 @@ def _load(b: BlockWriter, i: Instruction) -> None:
             b.write(item, f"{values}[{k}]", code)
 
 
-def _load_parameter(
-    b: BlockWriter, i: Instruction, items: tuple[Operand, ...], address: Address, code: str
-) -> None:
+def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], address: Address, code: str) -> None:
     for k, item in enumerate(items):
         shift = int(code[1]) * k
         base = address.base
@@ -54,7 +60,7 @@ def _load_parameter(
         b.write(item, f"w.parameter({offset}, {code})", code)
 
 
-@emits("st")
+@emits("st", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
 def _store(b: BlockWriter, i: Instruction) -> None:
     address, value = i.operands[:2]
     if not isinstance(address, Address):
@@ -69,7 +75,7 @@ def _store(b: BlockWriter, i: Instruction) -> None:
 _ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
 
 
-@emits("atom", "red")
+@emits("atom", "red", modifiers=f"{_ORDER} {_PLACES} {' '.join(_ATOMIC)} noftz")
 def _atomic(b: BlockWriter, i: Instruction) -> None:
     wanted = i.op[0] == "atom"
     operation = next((part for part in i.op if part in _ATOMIC), None)
@@ -88,12 +94,15 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
         b.lines.append(call)
 
 
-@emits("membar", "fence", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+_IDLE = ("membar", "fence", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+
+
+@emits(*_IDLE, modifiers=None)
 def _nothing(b: BlockWriter, i: Instruction) -> None:
     """Memory is sequentially consistent here and time does not pass: nothing to do."""
 
 
-@emits("createpolicy")
+@emits("createpolicy", modifiers=None)
 def _policy(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], b.names.constant(0, "u8"), "u8")
 

@@ -7,7 +7,7 @@ from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits
 from pytest_gpulab.devices.simulated.ptx import Instruction, Pair
 
 
-@emits("shfl")
+@emits("shfl", modifiers="sync up down bfly idx")
 def _shuffle(b: BlockWriter, i: Instruction) -> None:
     mode = next(part for part in i.op if part in ("up", "down", "bfly", "idx"))
     target, *operands = i.operands
@@ -20,7 +20,7 @@ def _shuffle(b: BlockWriter, i: Instruction) -> None:
         b.write(target.second, inside, "?")
 
 
-@emits("vote")
+@emits("vote", modifiers="sync all any uni ballot")
 def _vote(b: BlockWriter, i: Instruction) -> None:
     mode = next(part for part in i.op if part in ("all", "any", "uni", "ballot"))
     predicate = b.read(i.operands[1], "?")
@@ -28,7 +28,7 @@ def _vote(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], f"vote(L, {mode!r}, {predicate}, {mask})", "u4" if mode == "ballot" else "?")
 
 
-@emits("match")
+@emits("match", modifiers="sync any all")
 def _match(b: BlockWriter, i: Instruction) -> None:
     code = CODES[i.op[-1]]
     value, mask = b.read(i.operands[1], code), b.read(i.operands[2], "u4")
@@ -43,7 +43,7 @@ def _match(b: BlockWriter, i: Instruction) -> None:
         b.write(target.second, same, "?")
 
 
-@emits("redux")
+@emits("redux", modifiers="sync add min max and or xor")
 def _redux(b: BlockWriter, i: Instruction) -> None:
     operation, code = i.op[2], CODES[i.op[-1]]
     if code[0] == "f":
@@ -57,7 +57,7 @@ def _activemask(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], "activemask(L)", "u4")
 
 
-@emits("elect")
+@emits("elect", modifiers="sync")
 def _elect(b: BlockWriter, i: Instruction) -> None:
     target = i.operands[0]
     if not isinstance(target, Pair):
@@ -68,6 +68,6 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
     b.write(target.second, elected, "?")
 
 
-@emits("bar", "barrier")
+@emits("bar", "barrier", modifiers="warp sync")
 def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
     """`bar.warp.sync`: the scheduler has brought the lanes together before this block began."""

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated import arithmetic, emit_arithmetic, emit_warp, warp
+from pytest_gpulab.devices.simulated import (
+    conversions,
+    emit_compare,
+    emit_float,
+    emit_integer,
+    emit_move,
+    emit_warp,
+    floats,
+    halves,
+    integers,
+    rounding,
+    warp,
+)
 from pytest_gpulab.devices.simulated.control import Block, Graph, build
 from pytest_gpulab.devices.simulated.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.emit_memory import emit_built_in
@@ -18,7 +30,8 @@ from pytest_gpulab.devices.simulated.memory import LOCAL_WINDOW, SHARED_WINDOW, 
 from pytest_gpulab.devices.simulated.ptx import Call, Function, Instruction, PtxModule, Variable
 from pytest_gpulab.devices.simulated.weights import weight
 
-_ = emit_arithmetic, emit_warp  # imported for the opcodes they register
+_ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
+_SCOPE = integers, rounding, floats, conversions, halves, warp
 
 
 @dataclass
@@ -82,7 +95,7 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int]) ->
     names = Names(flat.registers, graph.registers, layout.addresses)
     source, masks = _write(graph, names)
     namespace = names.namespace
-    namespace.update(np=np, **_public(arithmetic), **_public(warp))
+    namespace.update(_VOCABULARY)
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = [names.codes[name] for name in flat.registers]
@@ -91,6 +104,10 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int]) ->
 
 def _public(module: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if callable(value) and name[0].islower()}
+
+
+_VOCABULARY = {"np": np} | {name: value for module in _SCOPE for name, value in _public(module).items()}
+"""What generated code may call, by name."""
 
 
 class _Layout:

@@ -1,0 +1,84 @@
+"""Comparisons, and conversions between integers and floats in every rounding mode (PTX ISA 9.7.6 and 9.7.9, `cvt`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.floats import canonical
+from pytest_gpulab.devices.simulated.integers import F8, Value, select
+
+
+def compare(how: str, a: Value, b: Value) -> Value:
+    """`setp`'s comparisons; names ending in u are also true if an operand is NaN."""
+    if how in _PLAIN:
+        return _PLAIN[how](a, b)
+    if how == "ne":
+        return a != b if a.dtype.kind in "iub" else (a < b) | (a > b)
+    if how == "equ":
+        return ~((a < b) | (a > b))
+    if how == "num":
+        return (a == a) & (b == b)
+    if how == "nan":
+        return (a != a) | (b != b)
+    return ~_PLAIN[_INVERSE[how]](a, b)
+
+
+_PLAIN = {
+    "eq": np.equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "neu": np.not_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip
+_INVERSE = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
+_ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def round_integral(a: Value, mode: str) -> Value:
+    """Round a float to an integral float: rni (nearest even), rzi, rmi (down), rpi (up)."""
+    return canonical(_ROUND[mode](a))
+
+
+def float_to_int(a: Value, dtype: np.dtype[Any], mode: str) -> Value:
+    """Round and clamp to the integer's range.
+
+    A NaN becomes 0 on its way from float32 to 32 bits or fewer, else only the highest bit is set (as measured on a
+    compute capability 9.0 GPU).
+    """
+    unknown = np.isnan(a)
+    rounded = select(unknown, F8.type(0), _ROUND[mode](a.astype(F8)))
+    result = _clamped(rounded, dtype)
+    if (a.dtype == F8 or dtype.itemsize == 8) and unknown.any():
+        highest = dtype.type(1 << (8 * dtype.itemsize - 1)) if dtype.kind == "u" else np.iinfo(dtype).min
+        result = select(unknown, dtype.type(highest), result)
+    return result
+
+
+def _clamped(a: Value, dtype: np.dtype[Any]) -> Value:
+    limits = np.iinfo(dtype)
+    if dtype.itemsize < 8:
+        return np.clip(a, float(limits.min), float(limits.max)).astype(dtype)
+    top = a >= float(limits.max)  # the float is 2**63 or 2**64, one more than the largest integer
+    bottom = a <= float(limits.min)
+    inside = select(top | bottom, F8.type(0), a).astype(dtype)
+    return select(top, dtype.type(limits.max), select(bottom, dtype.type(limits.min), inside))
+
+
+def int_to_float(a: Value, dtype: np.dtype[Any], mode: str) -> Value:
+    """Convert an integer in a rounding mode."""
+    rounded = a.astype(dtype)
+    if mode == "rn" or (dtype == F8 and a.dtype.itemsize < 8):
+        return rounded
+    back = float_to_int(rounded, a.dtype, "rni")
+    over = (rounded.astype(F8) >= 2.0 ** (8 * a.dtype.itemsize - (a.dtype.kind == "i"))) | (back > a)
+    under = (back < a) & ~over
+    away = over if mode == "rm" else under if mode == "rp" else select(a >= 0, over, under)
+    target = {"rm": -np.inf, "rp": np.inf, "rz": 0.0}[mode]
+    return select(away, np.nextafter(rounded, dtype.type(target)), rounded)
+
+
+def int_to_int(a: Value, dtype: np.dtype[Any], saturating: bool) -> Value:
+    """Convert between integers: extend by the source's sign, truncate, or clamp."""
+    if saturating:
+        limits, source = np.iinfo(dtype), np.iinfo(a.dtype)
+        a = np.clip(a, max(limits.min, source.min), min(limits.max, source.max))
+    return a.astype(dtype)

@@ -1,0 +1,189 @@
+"""Integer and bit opcodes as Python expressions, and the opcodes that floats share with them.
+
+The expressions call `integers`, whose functions are in scope of the generated code by their names.
+"""
+
+from __future__ import annotations
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.emit import BlockWriter, emits, refuse_others, type_code
+from pytest_gpulab.devices.simulated.emit_float import write_float, write_half
+from pytest_gpulab.devices.simulated.ptx import Imm, Instruction
+
+_UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
+_SHARED = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem", *_UNARY, *_TERNARY)
+
+
+@emits(*_SHARED, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
+def _typed(b: BlockWriter, i: Instruction) -> None:
+    name, kind = i.op[0], i.op[-1]
+    if len(i.operands) != 1 + (1 if name in _UNARY else 3 if name in _TERNARY else 2):
+        raise CannotSimulate(f"{len(i.operands)} operands")
+    if kind in ("f16", "bf16", "f16x2", "bf16x2"):
+        write_half(b, i)
+    elif type_code(i)[0] == "f":
+        write_float(b, i)
+    else:
+        refuse_others(i, {"sat", "cc", "lo", "hi", "wide"})
+        _integer(b, i, type_code(i))
+
+
+def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
+    name = i.op[0]
+    if name in ("add", "sub", "mad") and "cc" in i.op:
+        _carry(b, i, code, borrow=None)
+    elif name == "mul" or name == "mad":
+        _multiply(b, i, code)
+    elif "sat" in i.op:
+        first, second = (b.read(operand, code) for operand in i.operands[1:])
+        b.write(i.operands[0], f"saturated({first}, {second}, {name == 'sub'})", code)
+    else:
+        if name in _SIGNLESS and code != "?":
+            code = f"u{code[1]}"  # registers are unsigned: no view is needed
+        operands = [b.read(operand, code) for operand in i.operands[1:]]
+        b.write(i.operands[0], _INTEGER[name].format(*operands), code)
+
+
+_SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}
+_INTEGER = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
+    "neg": "-{0}", "abs": "np.abs({0})", "min": "np.minimum({0}, {1})", "max": "np.maximum({0}, {1})",
+    "div": "div_int({0}, {1})", "rem": "rem_int({0}, {1})",
+}  # fmt: skip
+
+
+def _multiply(b: BlockWriter, i: Instruction, code: str) -> None:
+    if "lo" in i.op:
+        code = f"u{code[1]}"  # registers are unsigned: no view is needed
+    first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
+    result = code
+    if "wide" in i.op:
+        result = f"{code[0]}{2 * int(code[1])}"
+        expression = f"mul_wide({first}, {second})"
+    elif "hi" in i.op:
+        expression = f"mul_hi({first}, {second})"
+    else:
+        expression = f"{first} * {second}"
+    if i.op[0] == "mad":
+        addend = b.read(i.operands[3], result)
+        expression = f"saturated({expression}, {addend}, False)" if "sat" in i.op else f"{expression} + {addend}"
+    b.write(i.operands[0], expression, result)
+
+
+@emits("addc", "subc", "madc", modifiers="cc lo hi")
+def _with_carry(b: BlockWriter, i: Instruction) -> None:
+    if not b.carries:
+        raise CannotSimulate("a carry from behind a jump")
+    _carry(b, i, type_code(i), "carry")
+
+
+def _carry(b: BlockWriter, i: Instruction, code: str, borrow: str | None) -> None:
+    """The carry flag is a local of the block: the compiler never lets it live across a jump."""
+    unsigned = f"u{code[1]}"
+    if i.op[0] in ("mad", "madc"):
+        first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
+        product = f"mul_hi({first}, {second})" if "hi" in i.op else f"({first} * {second})"
+        operands = [f"{product}.view({unsigned})", b.read(i.operands[3], unsigned)]
+    else:
+        operands = [b.read(operand, unsigned) for operand in i.operands[1:]]
+    function = "carry_sub" if i.op[0] in ("sub", "subc") else "carry_add"
+    carry_in = borrow or b.names.constant(0, "u4")
+    total = b.temporary()
+    b.carries = True
+    b.lines.append(f"{total}, carry = {function}({operands[0]}, {operands[1]}, {carry_in})")
+    b.write(i.operands[0], total, unsigned)
+
+
+@emits("mul24", "mad24", modifiers="lo hi")
+def _multiply24(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    eight = b.names.constant(8, code)
+    first, second = (f"(({b.read(o, code)} << {eight}) >> {eight})" for o in i.operands[1:3])
+    product = f"mul_wide({first}, {second})"
+    wide = f"{code[0]}8"
+    shifted = f"{product} >> {b.names.constant(16, wide)}" if "hi" in i.op else product
+    expression = f"({shifted}).astype({code})"
+    if i.op[0] == "mad24":
+        expression = f"{expression} + {b.read(i.operands[3], code)}"
+    b.write(i.operands[0], expression, code)
+
+
+@emits("sad")
+def _sad(b: BlockWriter, i: Instruction) -> None:
+    first, second, third = (b.read(operand, type_code(i)) for operand in i.operands[1:])
+    unsigned = f"u{type_code(i)[1]}"
+    difference = f"(np.maximum({first}, {second}) - np.minimum({first}, {second})).view({unsigned})"
+    b.write(i.operands[0], f"{third}.view({unsigned}) + {difference}", unsigned)
+
+
+@emits("shl", "shr")
+def _shift(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    if i.op[0] == "shl":
+        code = f"u{code[1]}"
+    value, amount = b.read(i.operands[1], code), i.operands[2]
+    width = 8 * int(code[1])
+    if isinstance(amount, Imm) and 0 <= amount.value < width:
+        operator = "<<" if i.op[0] == "shl" else ">>"
+        expression = f"{value} {operator} {b.names.constant(amount.value, code)}"
+    else:
+        expression = f"{i.op[0]}({value}, {b.read(amount, 'u4')})"
+    b.write(i.operands[0], expression, code)
+
+
+@emits("shf", modifiers="l r clamp wrap")
+def _funnel(b: BlockWriter, i: Instruction) -> None:
+    low, high, amount = (b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"funnel({low}, {high}, {amount}, {i.op[1] == 'l'}, {i.op[2] == 'wrap'})", "u4")
+
+
+@emits("brev", "popc", "clz", "bfind", modifiers="shiftamt")
+def _bits(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    value = b.read(i.operands[1], code)
+    extra = f", {'shiftamt' in i.op}" if i.op[0] == "bfind" else ""
+    b.write(i.operands[0], f"{i.op[0]}({value}{extra})", code if i.op[0] == "brev" else "u4")
+
+
+@emits("bfe", "bfi")
+def _field(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    values = [b.read(operand, code) for operand in i.operands[1:-2]]
+    counts = [b.read(operand, "u4") for operand in i.operands[-2:]]
+    b.write(i.operands[0], f"{i.op[0]}({', '.join(values + counts)})", code)
+
+
+@emits("fns")
+def _nth_set(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"fns({values})", "u4")
+
+
+@emits("bmsk", modifiers="clamp wrap")
+def _bmsk(b: BlockWriter, i: Instruction) -> None:
+    start, length = (b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"bmsk({start}, {length}, {'wrap' in i.op})", "u4")
+
+
+@emits("prmt", modifiers="f4e b4e rc8 ecl ecr rc16")
+def _prmt(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    mode = i.op[2] if len(i.op) > 2 else ""
+    b.write(i.operands[0], f"prmt({values}, {mode!r})", "u4")
+
+
+@emits("lop3")
+def _lop3(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:4])
+    table = i.operands[4]
+    if not isinstance(table, Imm):
+        raise CannotSimulate("a lookup table in a register")
+    b.write(i.operands[0], f"lop3({values}, {table.value})", "u4")
+
+
+@emits("dp4a", "dp2a", modifiers="lo hi")
+def _dot(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    halves = -1 if i.op[0] == "dp4a" else int("hi" in i.op)
+    signed = tuple(part == "s32" for part in i.op[-2:])
+    b.write(i.operands[0], f"dot4({values}, {signed}, {halves})", "u4")

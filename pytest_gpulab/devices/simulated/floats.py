@@ -1,0 +1,97 @@
+"""Float instructions on NumPy values: minima, flushing and saturation, classes, and the hardware's approximations.
+
+What needs care with rounding is in `rounding`. The approximations are closer to the true value than hardware's, except
+where hardware departs from it on purpose; those ranges are as measured on a compute capability 9.0 GPU and as in the PTX
+ISA manual, 9.7.3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.integers import F8, Value, select
+from pytest_gpulab.devices.simulated.rounding import F4, flushed, narrow
+
+_TURN = float(np.uint32(0x3E22F983).view(np.float32))  # 1 / (2 pi) in float32, as hardware has it
+_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+
+
+def canonical(a: Value) -> Value:
+    """Replace every NaN of float32 by the one that hardware makes; float64 keeps its payload."""
+    if a.dtype == F8:
+        return a
+    wrong = np.isnan(a)
+    return select(wrong, _NAN, a) if wrong.any() else a
+
+
+def ftz(a: Value) -> Value:
+    """Flush subnormals to zero, keeping the sign."""
+    return select(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)
+
+
+def saturate(a: Value) -> Value:
+    """`.sat`: clamp to [0, 1]; NaN becomes 0."""
+    return np.fmin(np.fmax(a, a.dtype.type(0)), a.dtype.type(1)) + a.dtype.type(0)
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """The smaller number; a NaN loses; -0 is smaller than +0."""
+    result = np.fmin(a, b)
+    return result if result.all() else _signed_zero(result, a, b, np.bitwise_or)
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """The larger number; a NaN loses; +0 is larger than -0."""
+    result = np.fmax(a, b)
+    return result if result.all() else _signed_zero(result, a, b, np.bitwise_and)
+
+
+def _signed_zero(result: Value, a: Value, b: Value, combine: Any) -> Value:
+    unsigned = f"u{a.dtype.itemsize}"
+    both = combine(a.view(unsigned), b.view(unsigned)).view(a.dtype)
+    return select((a == 0) & (b == 0), both, result)
+
+
+def or_nan(result: Value, a: Value, b: Value) -> Value:
+    """`.NaN`: a NaN among the operands wins."""
+    return select(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
+
+
+def xor_sign(magnitude: Value, a: Value, b: Value) -> Value:
+    """`.xorsign`: the magnitude with the product of the operands' signs."""
+    return np.where(np.signbit(a) != np.signbit(b), -magnitude, magnitude)[()]
+
+
+def div_approx(a: Value, b: Value, flush: bool) -> Value:
+    """`div.approx.f32`: a divisor beyond 2**126 gives a zero (NaN if the dividend is infinite)."""
+    quotient = flushed(a / b, "div", a, b) if flush else a / b
+    huge = (np.abs(b) > 2.0**126) & np.isfinite(b)
+    return select(huge, a * np.copysign(F4.type(0), b), quotient) if huge.any() else quotient
+
+
+def sin_approx(a: Value) -> Value:
+    """`sin.approx.f32`, by turns."""
+    return np.sin(_angle(a)).astype(F4)
+
+
+def cos_approx(a: Value) -> Value:
+    """`cos.approx.f32`, by turns."""
+    return np.cos(_angle(a)).astype(F4)
+
+
+def _angle(a: Value) -> Value:
+    """The angle that hardware takes the sine of: turns of float32, rounded towards zero, back in radians."""
+    turns = narrow(a.astype(F8) * _TURN, "rz").astype(F8)
+    return (turns - np.rint(turns)) * (2 * np.pi)
+
+
+def has_class(a: Value, name: str) -> Value:
+    """`testp`: zeros count as normal, as they do on hardware."""
+    if name in ("number", "notanumber"):
+        return np.isnan(a) if name == "notanumber" else ~np.isnan(a)
+    if name in ("finite", "infinite"):
+        return np.isinf(a) if name == "infinite" else np.isfinite(a)
+    subnormal = (a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny)
+    return subnormal if name == "subnormal" else np.isfinite(a) & ~subnormal

@@ -1,0 +1,236 @@
+"""IEEE 754 rounding that NumPy does not offer: fused multiply-add, directed modes, denormals flushed before rounding.
+
+A float32 operation is computed in float64 and *rounded to odd*: an inexact result whose last bit is even is moved by
+one unit towards the exact value. Rounding that to float32, in any mode, equals rounding the exact value once (Boldo and
+Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
+operations in a directed mode are done lane by lane in rational arithmetic: they are rare.
+
+Modes are PTX's: rn (nearest even), rz (towards zero), rm (down), rp (up).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.integers import F8, I8, Value, select
+
+F4 = np.dtype(np.float32)
+TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
+_TIE = np.iinfo(np.int64).min
+
+
+# --- float32 --------------------------------------------------------------------------------------
+
+
+def fma_f32(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c rounded once to float32; the operands come as float64.
+
+    The product is exact in float64. The sum is rounded to 53 bits and then to 24, which differs from rounding once
+    only where the first rounding lands on a tie of the second (or near a subnormal): those lanes are done again
+    with the sum's rounding error known.
+    """
+    total = a * b
+    if total.ndim == 0 or total.shape != np.broadcast_shapes(total.shape, c.shape):
+        total = total + c
+    else:
+        total += c  # in place: memory that is still in the cache
+    if total.ndim == 0:
+        return _sum_f32(a * b, c, total)
+    rounded = total.astype(F4)
+    # of the 29 bits that are dropped, a tie has only the first: shifted to the top that is the smallest integer
+    if (total.view(I8) << np.int64(35)).min() == _TIE or not _all_normal(rounded):
+        return _repaired(a * b, c, total, rounded)
+    return rounded
+
+
+def _all_normal(a: Value) -> bool:
+    """Whether no float32 is zero or subnormal; quickest where all have one sign."""
+    return bool(a.min() >= TINY or a.max() <= -TINY or np.abs(a).min() >= TINY)
+
+
+def _repaired(product: Value, c: Value, total: Value, rounded: Value) -> Value:
+    """Round again the lanes at which rounding twice may differ from rounding once."""
+    doubtful = (total.view(I8) << np.int64(35)) == _TIE
+    doubtful |= (np.abs(rounded) < TINY) & (total != 0)
+    index = np.flatnonzero(doubtful)
+    a, b = (np.broadcast_to(x, total.shape).ravel()[index] for x in (product, c))
+    rounded.reshape(-1)[index] = _sum_f32(a, b, total.ravel()[index])
+    return rounded
+
+
+def _sum_f32(a: Value, b: Value, total: Value) -> Value:
+    """Round the exact a + b, whose float64 rounding is `total`, to float32."""
+    return odd(total, sum_error(a, b, total)).astype(F4)
+
+
+def rounded_f32(kind: str, mode: str, flush: bool, a: Value, b: Value = None, c: Value = None) -> Value:
+    """`add`, `mul`, `fma`, `div` or `sqrt` rounded once to float32; the operands come as float64.
+
+    With `flush` (`.ftz`) an exact value below the normal range becomes a zero of its sign, even where it would round
+    to the smallest normal number.
+    """
+    exact = _exact(kind, mode, a, b, c)
+    result = narrow(exact, mode)
+    return select(np.abs(exact) < TINY, np.copysign(F4.type(0), result), result) if flush else result
+
+
+def flushed(result: Value, kind: str, *operands: Value) -> Value:
+    """Flush a float32 result that was rounded to nearest as `.ftz` does, given the float32 operands."""
+    if np.abs(result).min() > TINY:
+        return result
+    return rounded_f32(kind, "rn", True, *(operand.astype(F8) for operand in operands))
+
+
+def _exact(kind: str, mode: str, a: Value, b: Value, c: Value) -> Value:
+    """The operation's value rounded to odd in float64; an exact zero has the sign that the mode asks for."""
+    if kind == "mul":
+        return a * b
+    if kind == "sqrt":
+        root = np.sqrt(a)
+        return odd(root, _remainder(a, root, root))
+    if kind == "div":
+        quotient = a / b
+        return odd(quotient, _remainder(a, quotient, b) * np.sign(b))
+    first, second = (a * b, c) if kind == "fma" else (a, b)
+    total = first + second
+    if mode == "rm":
+        total = select((total == 0) & (np.signbit(first) != np.signbit(second)), -0.0, total)
+    return odd(total, sum_error(first, second, total))
+
+
+def _remainder(a: Value, x: Value, y: Value) -> Value:
+    """a - x * y where x * y is close to a."""
+    high, low = _two_product(x, y)
+    return (a - high) - low
+
+
+def odd(total: Value, error: Value) -> Value:
+    """Round to odd: `total` is a float64 rounding, `error` has the sign of the exact value minus it."""
+    even = (total.view(I8) & np.int64(1)) == 0
+    nudge = ((error > 0) | (error < 0)) & even & np.isfinite(total)
+    return select(nudge, np.nextafter(total, select(error > 0, F8.type(np.inf), F8.type(-np.inf))), total)
+
+
+def narrow(a: Value, mode: str, dtype: np.dtype[Any] = F4) -> Value:
+    """Round float64 (or float32) to a shorter format in a mode."""
+    rounded = a.astype(dtype)
+    if mode == "rn":
+        return rounded
+    exact = rounded.astype(a.dtype)
+    if mode == "rz":
+        wrong, towards = np.abs(exact) > np.abs(a), 0.0
+    elif mode == "rm":
+        wrong, towards = exact > a, -np.inf
+    else:
+        wrong, towards = exact < a, np.inf
+    return select(wrong, np.nextafter(rounded, dtype.type(towards)), rounded)
+
+
+# --- float64 --------------------------------------------------------------------------------------
+
+
+def fma_f64(a: Value, b: Value, c: Value) -> Value:
+    """a * b + c rounded once to float64, by rounding the low parts of the sum to odd."""
+    a, b, c = np.broadcast_arrays(a, b, c)
+    high, low = _two_product(a, b)
+    th, tl = _two_sum(c, low)
+    vh, vl = _two_sum(high, th)
+    tail, error = _two_sum(tl, vl)
+    result = vh + odd(np.asarray(tail), np.asarray(error))
+    rough = ~np.isfinite(result) | (result == 0)
+    for x in (a, b, c, high):
+        rough = rough | (np.abs(np.frexp(x)[1]) > 900)
+    for index in np.argwhere(rough):
+        at = tuple(index)
+        result = np.array(result)
+        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
+    return result[()]
+
+
+def sum_error(a: Value, b: Value, total: Value) -> Value:
+    """The exact a + b minus its rounding (Knuth's two-sum)."""
+    back = total - a
+    return (a - (total - back)) + (b - back)
+
+
+def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
+    total = a + b
+    return total, sum_error(a, b, total)
+
+
+def _two_product(a: Value, b: Value) -> tuple[Value, Value]:
+    """Product and its error (Dekker, with Veltkamp's splitting)."""
+    product = a * b
+    (ah, al), (bh, bl) = _split(a), _split(b)
+    return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
+
+
+def _split(a: Value) -> tuple[Value, Value]:
+    scaled = a * 134217729.0
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _exact_fma(a: float, b: float, c: float) -> float:
+    plain = a * b
+    if not (np.isfinite(a) and np.isfinite(b)):
+        return plain + c
+    if not np.isfinite(c):
+        return c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return plain + c if plain == 0 or c == 0 else 0.0
+    try:
+        return float(exact)
+    except OverflowError:
+        return float("inf") if exact > 0 else float("-inf")
+
+
+_NEAREST: dict[str, Callable[[Value, Value, Value], Value]] = {
+    "add": lambda a, b, c: a + b,
+    "mul": lambda a, b, c: a * b,
+    "fma": fma_f64,
+    "div": lambda a, b, c: a / b,
+    "sqrt": lambda a, b, c: np.sqrt(a),
+}
+# the exact value minus its rounding r, or a number of the same sign
+_EXCESS: dict[str, Callable[[Fraction, Fraction, Fraction, Fraction], Fraction]] = {
+    "add": lambda a, b, c, r: a + b - r,
+    "mul": lambda a, b, c, r: a * b - r,
+    "fma": lambda a, b, c, r: a * b + c - r,
+    "div": lambda a, b, c, r: a / b - r,
+    "sqrt": lambda a, b, c, r: a - r * r,
+}
+
+
+def rounded_f64(kind: str, mode: str, a: Value, b: Value = None, c: Value = None) -> Value:
+    """`add`, `mul`, `fma`, `div` or `sqrt` in float64 in a directed mode, lane by lane in rational arithmetic."""
+    a, b, c = np.broadcast_arrays(a, 1.0 if b is None else b, 0.0 if c is None else c)
+    result = np.array(_NEAREST[kind](a, b, c))
+    sensible = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ~np.isnan(result) & ((b != 0) | (kind != "div"))
+    for index in np.argwhere(sensible):
+        at = tuple(index)
+        result[at] = _directed(kind, mode, float(a[at]), float(b[at]), float(c[at]), float(result[at]))
+    return result[()]
+
+
+def _directed(kind: str, mode: str, a: float, b: float, c: float, nearest: float) -> float:
+    """Return the float64 next to the exact value of finite operands in a mode, from the one nearest to it."""
+    if np.isinf(nearest):
+        excess = Fraction(-1 if nearest > 0 else 1)
+    else:
+        excess = _EXCESS[kind](*map(Fraction, (a, b, c, nearest)))
+    if nearest == 0 and excess == 0 and mode == "rm" and kind in ("add", "fma"):
+        first, second = (a * b, c) if kind == "fma" else (a, b)
+        return -0.0 if np.signbit(first) != np.signbit(second) else nearest
+    negative = nearest < 0 or (nearest == 0 and excess < 0)
+    down = mode == "rm" or (mode == "rz" and not negative)
+    if excess < 0 and down:
+        return float(np.nextafter(nearest, -np.inf))
+    if excess > 0 and not down:
+        return float(np.nextafter(nearest, np.inf))
+    return nearest
