@@ -74,7 +74,7 @@ def _share(mask: Array) -> str:
 def _element(name: str, actual: Array, expected: Array, tolerance: float | Array, index: Array) -> str:
     at = tuple(int(i) for i in index)
     allowed = np.broadcast_to(tolerance, actual.shape)[at]
-    bound = f" (allowed error {_number(allowed)})" if allowed else ""
+    bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
     return f"{name}[{_index(at)}] is {_number(actual[at])}, expected {_number(expected[at])}{bound}"
 
 
