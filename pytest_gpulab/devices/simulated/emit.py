@@ -30,8 +30,8 @@ SPECIAL = {
 } | {
     "%laneid": "L.laneid", "%warpid": "L.warpid", "%nwarpid": "w.nwarpid", "WARP_SZ": "w.warp_size",
     "%clock": "w.clock()", "%clock_hi": "w.zero", "%clock64": "w.clock64()", "%globaltimer": "w.clock64()",
-    "%globaltimer_lo": "w.clock()", "%globaltimer_hi": "w.zero", "%smid": "w.zero", "%nsmid": "w.one", "%gridid": "w.zero64",
-    "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
+    "%globaltimer_lo": "w.clock()", "%globaltimer_hi": "w.zero", "%smid": "w.zero", "%nsmid": "w.one",
+    "%gridid": "w.zero64", "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
     "%lanemask_eq": "lanemask('eq', L.laneid)", "%lanemask_lt": "lanemask('lt', L.laneid)",
     "%lanemask_le": "lanemask('le', L.laneid)", "%lanemask_gt": "lanemask('gt', L.laneid)",
     "%lanemask_ge": "lanemask('ge', L.laneid)",
@@ -121,6 +121,7 @@ class BlockWriter:
         self.names = names
         self.lines: list[str] = []
         self.known: set[str] = set()  # locals that hold a register's current value
+        self.written: set[str] = set()  # registers assigned in this block
         self.aliases: dict[tuple[str, str], str] = {}
         self.serial = 0
         self.carries = False  # whether the local `carry` holds the carry flag
@@ -185,8 +186,14 @@ class BlockWriter:
             return self.names.constant(int(value.view(np.uint64)), "f8")
         key = (operand.name, "f8 of f4") if isinstance(operand, Reg) else ("", "")
         if key not in self.aliases:
-            self.aliases[key] = self.assign(f"{self.read(operand, 'f4')}.astype(f8)")
+            self.aliases[key] = self.assign(self._converted(operand))
         return self.aliases[key]
+
+    def _converted(self, operand: Operand) -> str:
+        value = self.read(operand, "f4")
+        if isinstance(operand, Reg) and operand.name not in self.written:
+            return f"w.as_f64({self.names.index[operand.name]}, {value})"  # often the same at every round of a loop
+        return f"{value}.astype(f8)"
 
     def _immediate(self, operand: Imm, code: str) -> str:
         value = operand.value
@@ -233,6 +240,7 @@ class BlockWriter:
         name = f"r{self.names.index[operand.name]}"
         self.lines.append(f"{name} = {self._convert(expression, code, held)}")
         self.known.add(name)
+        self.written.add(operand.name)
         for key in [key for key in self.aliases if key[0] == operand.name]:
             del self.aliases[key]
 

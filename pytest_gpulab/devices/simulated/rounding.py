@@ -21,40 +21,45 @@ from pytest_gpulab.devices.simulated.integers import F8, I8, Value, select
 F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
 _TIE = np.iinfo(np.int64).min
+_DROPPED = np.int64(64 - 29)  # shifts the bits that float32 lacks to the top
+_least = np.minimum.reduce  # without the detour of ndarray.min
 
 
 # --- float32 --------------------------------------------------------------------------------------
 
 
 def fma_f32(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c rounded once to float32; the operands come as float64.
+    """Return a * b + c rounded once to float32; the operands come as float64.
 
     The product is exact in float64. The sum is rounded to 53 bits and then to 24, which differs from rounding once
     only where the first rounding lands on a tie of the second (or near a subnormal): those lanes are done again
     with the sum's rounding error known.
     """
     total = a * b
-    if total.ndim == 0 or total.shape != np.broadcast_shapes(total.shape, c.shape):
-        total = total + c
-    else:
+    if total.ndim and total.shape == c.shape:
         total += c  # in place: memory that is still in the cache
+    else:
+        total = total + c
     if total.ndim == 0:
         return _sum_f32(a * b, c, total)
     rounded = total.astype(F4)
     # of the 29 bits that are dropped, a tie has only the first: shifted to the top that is the smallest integer
-    if (total.view(I8) << np.int64(35)).min() == _TIE or not _all_normal(rounded):
-        return _repaired(a * b, c, total, rounded)
+    bits = total.view(I8)
+    np.left_shift(bits, _DROPPED, out=bits)
+    if _least(bits, axis=None) == _TIE or not _all_normal(rounded):
+        return _repaired(a * b, c, rounded)
     return rounded
 
 
 def _all_normal(a: Value) -> bool:
     """Whether no float32 is zero or subnormal; quickest where all have one sign."""
-    return bool(a.min() >= TINY or a.max() <= -TINY or np.abs(a).min() >= TINY)
+    return bool(_least(a, axis=None) >= TINY or a.max() <= -TINY or np.abs(a).min() >= TINY)
 
 
-def _repaired(product: Value, c: Value, total: Value, rounded: Value) -> Value:
+def _repaired(product: Value, c: Value, rounded: Value) -> Value:
     """Round again the lanes at which rounding twice may differ from rounding once."""
-    doubtful = (total.view(I8) << np.int64(35)) == _TIE
+    total = product + c
+    doubtful = (total.view(I8) << _DROPPED) == _TIE
     doubtful |= (np.abs(rounded) < TINY) & (total != 0)
     index = np.flatnonzero(doubtful)
     a, b = (np.broadcast_to(x, total.shape).ravel()[index] for x in (product, c))
@@ -103,7 +108,7 @@ def _exact(kind: str, mode: str, a: Value, b: Value, c: Value) -> Value:
 
 
 def _remainder(a: Value, x: Value, y: Value) -> Value:
-    """a - x * y where x * y is close to a."""
+    """Return a - x * y where x * y is close to a."""
     high, low = _two_product(x, y)
     return (a - high) - low
 
@@ -134,7 +139,7 @@ def narrow(a: Value, mode: str, dtype: np.dtype[Any] = F4) -> Value:
 
 
 def fma_f64(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c rounded once to float64, by rounding the low parts of the sum to odd."""
+    """Return a * b + c rounded once to float64, by rounding the low parts of the sum to odd."""
     a, b, c = np.broadcast_arrays(a, b, c)
     high, low = _two_product(a, b)
     th, tl = _two_sum(c, low)

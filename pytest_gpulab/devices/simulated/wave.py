@@ -59,6 +59,7 @@ class Wave:
         self.counters = launch.counters
         self.steps: int = 0
         self._looks = 0
+        self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
         self.shared = Banked(launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked(launch.program.local, self.shape.columns * self.shape.threads, fill)
@@ -68,6 +69,13 @@ class Wave:
         self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
         self.total_shared = np.uint32(launch.shared_bytes)
+
+    def as_f64(self, register: int, value: Value) -> Value:
+        """Convert a float32 register to float64, or return the last conversion if the value is still the same."""
+        held = self._doubles.get(register)
+        if held is None or held[0] is not value:
+            held = self._doubles[register] = (value, value.astype(np.float64))
+        return held[1]
 
     def clock(self) -> Value:
         """`%clock`: basic blocks run so far, as good a time as any."""
