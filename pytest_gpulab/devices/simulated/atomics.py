@@ -9,10 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+FLUSHED_ADD = "add.ftz"
+"""Addition of float32 in global memory: denormal operands and results are zeros there, unlike in shared memory."""
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 def _inc(old: Any, limit: Any) -> Any:
     return np.where(old >= limit, 0, old + old.dtype.type(1)).astype(old.dtype)
+
+
+def _flushed(value: Any) -> Any:
+    return np.where(np.abs(value) < _TINY, np.copysign(np.float32(0), value), value)
 
 
 def _dec(old: Any, limit: Any) -> Any:
@@ -27,6 +34,7 @@ _NEW: dict[str, Callable[..., Any]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "exch": lambda old, value: value,
+    FLUSHED_ADD: lambda old, value: _flushed(_flushed(old) + _flushed(value)),
     "inc": _inc,
     "dec": _dec,
     "cas": lambda old, compare, value: np.where(old == compare, value, old),
@@ -41,10 +49,12 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], want
     Args:
         view: the memory as elements of the operation's dtype.
         index: of each lane's element; all arrays are one-dimensional and in the order of the lanes.
-        operation: PTX name.
+        operation: PTX name, or `FLUSHED_ADD`.
         operands: one or (for `cas`) two values a lane.
         wanted: whether to return what each lane found.
     """
+    if operation == FLUSHED_ADD and not (_near_zero(operands[0]) or _near_zero(view[index])):
+        operation = "add"
     if not wanted and operation in _UNORDERED:
         _UNORDERED[operation].at(view, index, operands[0])
         return None
@@ -55,6 +65,12 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], want
     if operation == "add" and view.dtype.kind in "iu":
         return _running_sums(view, index, operands[0])
     return _one_by_one(view, index, operation, operands)
+
+
+def _near_zero(values: Array) -> bool:
+    """Whether a sum of these may be denormal: not so if all are multiples of 2**-125."""
+    size = np.abs(values)
+    return bool(((size < 2.0**-102) & (size > 0)).any())
 
 
 def _running_sums(view: Array, index: Array, values: Array) -> Array:

@@ -10,7 +10,7 @@ from pytest_gpulab.devices.simulated.ptx import Instruction
 
 _DIRECTED = {"rz", "rm", "rp"}
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}
-_ROUNDED = {"add": "add", "sub": "add", "mul": "mul", "fma": "fma", "mad": "fma", "div": "div", "rcp": "div", "sqrt": "sqrt"}
+_ROUNDED = {name: name for name in ("add", "mul", "fma", "div", "sqrt")} | {"sub": "add", "mad": "fma", "rcp": "div"}
 """Opcodes with rounding modes, and the operation of `rounding` that each comes down to."""
 
 

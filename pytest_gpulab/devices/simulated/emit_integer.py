@@ -21,11 +21,22 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
         raise CannotSimulate(f"{len(i.operands)} operands")
     if kind in ("f16", "bf16", "f16x2", "bf16x2"):
         write_half(b, i)
+    elif kind in ("s16x2", "u16x2"):
+        _pair_of_shorts(b, i)
     elif type_code(i)[0] == "f":
         write_float(b, i)
     else:
         refuse_others(i, {"sat", "cc", "lo", "hi", "wide"})
         _integer(b, i, type_code(i))
+
+
+def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
+    refuse_others(i, {"sat"})
+    if i.op[0] not in ("add", "sub", "min", "max"):
+        raise CannotSimulate(f"the instruction {i.name}", i.where)
+    first, second = (b.read(operand, "u4") for operand in i.operands[1:])
+    signed, options = (i.op[-1] == "s16x2",) * 3, (2, "sat" in i.op, False)
+    b.write(i.operands[0], f"parts({i.op[0]!r}, {first}, {second}, w.zero, {signed}, {options})", "u4")
 
 
 def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
@@ -151,6 +162,14 @@ def _field(b: BlockWriter, i: Instruction) -> None:
     values = [b.read(operand, code) for operand in i.operands[1:-2]]
     counts = [b.read(operand, "u4") for operand in i.operands[-2:]]
     b.write(i.operands[0], f"{i.op[0]}({', '.join(values + counts)})", code)
+
+
+@emits(*(f"v{name}{count}" for name in ("add", "sub", "absdiff", "min", "max") for count in "24"), modifiers="sat add")
+def _parts(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    signed = tuple(word == "s32" for word in i.op[1:4])
+    options = (int(i.op[0][-1]), "sat" in i.op, "add" in i.op)
+    b.write(i.operands[0], f"parts({i.op[0][1:-1]!r}, {values}, {signed}, {options})", "u4")
 
 
 @emits("fns")

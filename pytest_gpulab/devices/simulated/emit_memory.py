@@ -16,7 +16,7 @@ _CACHING = (
     "ca cg cs lu cv nc wb wt L1__evict_normal L1__evict_unchanged L1__evict_first L1__evict_last L1__no_allocate "
     "L2__evict_normal L2__evict_first L2__evict_last L2__cache_hint L2__64B L2__128B L2__256B"
 )  # where data is kept changes no result
-_ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"  # memory is sequentially consistent here
+_ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"
 _PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
 
 
@@ -81,7 +81,7 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     operation = next((part for part in i.op if part in _ATOMIC), None)
     code = CODES[i.op[-1]]
     address = i.operands[int(wanted)]
-    if operation is None or not isinstance(address, Address) or code == "u4" and i.op[-1] == "f16x2":
+    if operation is None or not isinstance(address, Address) or i.op[-1] == "f16x2":
         raise CannotSimulate("an atomic operation of this kind")
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
     site = b.names.site(_space(i), "atomic", int(code[1]), i)

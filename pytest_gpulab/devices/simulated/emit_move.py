@@ -7,7 +7,6 @@ from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits, type
 from pytest_gpulab.devices.simulated.emit_float import rounding_mode
 from pytest_gpulab.devices.simulated.ptx import Instruction, Operand, Sym, Vector
 
-_SPACES = "global shared local const param shared__cta shared__cluster"
 _WINDOW_BITS = 40  # the windows of shared and local memory are apart from the rest in the bits above
 
 
@@ -43,7 +42,7 @@ def _unpack(b: BlockWriter, target: Vector, source: Operand, code: str) -> None:
         b.write(item, f"{shifted}.astype(u{size})", f"u{size}")
 
 
-@emits("cvta", modifiers=f"to {_SPACES}")
+@emits("cvta", modifiers="to global shared local const shared__cta shared__cluster")
 def _convert_address(b: BlockWriter, i: Instruction) -> None:
     space = next(part for part in i.op[1:] if part != "to")
     space, _, _ = space.partition("__")
@@ -54,7 +53,7 @@ def _convert_address(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], value, type_code(i))
 
 
-@emits("isspacep", modifiers=_SPACES)
+@emits("isspacep", modifiers="global shared local shared__cta shared__cluster")
 def _isspacep(b: BlockWriter, i: Instruction) -> None:
     space, _, _ = i.op[1].partition("__")
     window = f"({b.read(i.operands[1], 'u8')} >> {b.names.constant(_WINDOW_BITS, 'u8')})"

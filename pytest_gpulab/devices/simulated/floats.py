@@ -1,8 +1,8 @@
 """Float instructions on NumPy values: minima, flushing and saturation, classes, and the hardware's approximations.
 
 What needs care with rounding is in `rounding`. The approximations are closer to the true value than hardware's, except
-where hardware departs from it on purpose; those ranges are as measured on a compute capability 9.0 GPU and as in the PTX
-ISA manual, 9.7.3.
+where hardware departs from it on purpose; those ranges are as the PTX ISA manual, 9.7.3, has them and as measured on a
+GPU of compute capability 9.0.
 """
 
 from __future__ import annotations

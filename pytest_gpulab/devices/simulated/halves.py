@@ -28,7 +28,10 @@ def unpack(bits: Value, kind: str) -> Value:
 
 
 def pack(a: Value, kind: str, mode: str = "rn") -> Value:
-    """Round float32 or float64 to the bits of a 16-bit float; a NaN becomes 0x7FFF (float64 to float16 keeps its payload)."""
+    """Round float32 or float64 to the bits of a 16-bit float.
+
+    A NaN becomes 0x7FFF, but keeps its payload from float64 to float16.
+    """
     bits = narrow(a, mode, F2).view(U2) if kind == "f16" else _to_bfloat(a, mode)
     return bits if (kind, a.dtype) == ("f16", F8) else select(np.isnan(a), _NAN, bits)
 
@@ -76,7 +79,7 @@ def _both(function: Callable[..., Value], operands: tuple[Value, ...]) -> Value:
 
 
 def fma_half(a: Value, b: Value, c: Value) -> Value:
-    """a * b + c of float32 values with 11 bits or fewer, as float64 rounded to odd."""
+    """Return a * b + c of float32 values with 11 bits or fewer, as float64 rounded to odd."""
     product, addend = a.astype(F8) * b.astype(F8), c.astype(F8)
     total = product + addend
     return odd(total, sum_error(product, addend, total))
@@ -89,6 +92,7 @@ def compare_halves(how: str, a: Value, b: Value, kind: str) -> Value:
 
 def set_pairs(how: str, a: Value, b: Value, kind: str, true: Value) -> Value:
     """`set` on pairs: in each half, `true` or 0."""
+
     def one(x: Value, y: Value) -> Value:
         return select(compare_halves(how, x, y, kind[:-2]), true, U2.type(0))
 

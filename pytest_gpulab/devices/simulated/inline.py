@@ -1,7 +1,7 @@
 """Turn a kernel and every device function it calls into one list of statements without calls.
 
-Parameters passed between functions become registers; what is left of calls are the few functions that the
-driver provides (`vprintf`, `__assertfail`).
+What is left of calls are the few functions that the driver provides (`vprintf`, `__assertfail`); how parameters get
+from one function to another is settled in `passing`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import count
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.passing import settle
 from pytest_gpulab.devices.simulated.ptx import (
-    TYPE_BYTES,
     Address,
     Call,
     Function,
@@ -23,7 +23,6 @@ from pytest_gpulab.devices.simulated.ptx import (
     Pair,
     PtxModule,
     Reg,
-    Statement,
     Sym,
     Variable,
     Vector,
@@ -44,7 +43,7 @@ def inline(module: PtxModule, kernel: Function) -> Function:
     """Return the kernel with every call replaced by the callee's statements.
 
     Raises:
-        CannotSimulate: recursion, an unknown external function, parameters passed in pieces that do not match.
+        CannotSimulate: recursion, an unknown external function.
     """
     return _Inliner(module, kernel).run()
 
@@ -58,6 +57,7 @@ class _Inliner:
 
     def run(self) -> Function:
         self._expand(self.kernel, "", {}, "", 0)
+        settle(self.result)
         return self.result
 
     def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str, depth: int) -> None:
@@ -85,32 +85,11 @@ class _Inliner:
         op = instruction.op
         if op[0] in ("ret", "exit") and end and op[0] == "ret":
             self.result.body.append(Instruction(("bra",), (Sym(end),), guard, instruction.where))
-        elif op[0] in ("ld", "st") and op[1] == "param" and not self._kernel_parameter(operands):
-            self._passed(instruction, operands)
+        elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
+            # the address of a function's own parameter: `passing` puts such a parameter into local memory
+            self.result.body.append(Instruction(("ld", "local", *op[2:]), operands, guard, instruction.where))
         else:
             self.result.body.append(Instruction(op, operands, guard, instruction.where))
-
-    def _kernel_parameter(self, operands: tuple[Operand, ...]) -> bool:
-        address = next(operand for operand in operands if isinstance(operand, Address))
-        names = {parameter.name for parameter in self.kernel.parameters}
-        return isinstance(address.base, Reg) or (isinstance(address.base, Sym) and address.base.name in names)
-
-    def _passed(self, instruction: Instruction, operands: tuple[Operand, ...]) -> None:
-        """Replace an access to a parameter between functions by moves from or to registers, one an element."""
-        kind = instruction.op[-1]
-        size = TYPE_BYTES[kind]
-        store = instruction.op[0] == "st"
-        address, value = operands if store else operands[::-1]
-        assert isinstance(address, Address) and isinstance(address.base, Sym)
-        for i, item in enumerate(value.items if isinstance(value, Vector) else (value,)):
-            name = f"{address.base.name}+{address.base.offset + address.offset + i * size}"
-            known = self.result.registers.setdefault(name, kind)
-            if TYPE_BYTES[known] != size:
-                what = "a structure passed to a function in pieces of different size"
-                raise CannotSimulate(what, instruction.where)
-            pair = (Reg(name), item) if store else (item, Reg(name))
-            bits = f"b{8 * size}" if size > 1 else "u8"
-            self.result.body.append(Instruction(("mov", bits), pair, None, instruction.where))
 
     def _call(self, call: Call, names: _Names, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -155,12 +134,13 @@ class _Inliner:
         after: str,
         depth: int,
     ) -> None:
-        """Compare the pointer with every function of that many parameters, and jump to the one it names."""
+        """Compare the pointer with every function of parameters of these sizes, and jump to the one it names."""
         assert isinstance(call.callee, Reg)
         pointer = names.operand(call.callee)
+        passed = [names.function.variables[name].nbytes for name in (*call.results, *call.arguments)]
         for name, function in self.module.functions.items():
-            fits = len(function.parameters) == len(arguments) and len(function.results) == len(results)
-            if function.entry or not function.body or not fits:
+            declared = [variable.nbytes for variable in (*function.results, *function.parameters)]
+            if function.entry or not function.body or declared != passed:
                 continue
             predicate, skip = f"%p~{next(self.serial)}", f"$skip~{next(self.serial)}"
             self.result.registers[predicate] = "pred"
@@ -171,6 +151,10 @@ class _Inliner:
             self._direct(name, results, arguments, after, call.where, depth)
             self.result.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
         self.result.body.append(Instruction(("trap",), (), None, call.where))
+
+
+def _through_register(operands: tuple[Operand, ...]) -> bool:
+    return any(isinstance(operand, Address) and isinstance(operand.base, Reg) for operand in operands)
 
 
 class _Names:

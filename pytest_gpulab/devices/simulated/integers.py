@@ -1,4 +1,4 @@
-"""Integer instructions on NumPy values: modulo 2^n, with PTX's shifts, bit fields and carries (PTX ISA 9.7.1, 9.7.2, 9.7.8).
+"""Integer instructions on NumPy values: modulo 2^n, with PTX's shifts, bit fields and carries (PTX ISA 9.7.1, 2 and 8).
 
 Every function takes and returns scalars or arrays of the exact dtype; registers are unsigned and viewed as signed where
 the instruction says so. Shift amounts, bit positions and counts are uint32.
@@ -48,7 +48,7 @@ def mul_hi(a: Value, b: Value) -> Value:
 
 
 def div_int(a: Value, b: Value) -> Value:
-    """Quotient truncated towards zero; all bits set where the divisor is zero (PTX leaves it open; hardware does this)."""
+    """Quotient truncated towards zero; all bits set where the divisor is zero, as hardware gives."""
     quotient = a // b if a.dtype.kind == "u" else (a - np.fmod(a, b)) // b
     zero = b == 0
     return select(zero, ~np.zeros((), a.dtype)[()], quotient) if zero.any() else quotient
@@ -128,7 +128,7 @@ def popc(a: Value) -> Value:
 
 
 def fns(mask: Value, base: Value, offset: Value) -> Value:
-    """`fns`: position of the offset-th set bit counted from `base`, upwards if positive, else downwards, base included."""
+    """`fns`: position of the offset-th set bit from `base` on, downwards if negative; all ones if none."""
     steps = offset.astype(np.int32)
     found = np.uint32(0xFFFFFFFF)
     for position in range(32):
@@ -229,6 +229,31 @@ def dot4(a: Value, b: Value, c: Value, signed: tuple[bool, bool], halves: int) -
 def _part(a: Value, i: int, bits: int, signed: bool) -> Value:
     kind = "i" if signed else "u"
     return (a >> np.uint32(bits * i)).astype(f"u{bits // 8}").view(f"{kind}{bits // 8}").astype(I8)
+
+
+def parts(name: str, a: Value, b: Value, c: Value, signed: tuple[bool, ...], options: tuple[int, bool, bool]) -> Value:
+    """`vadd4`, `vabsdiff2` and the like: on the 4 bytes or 2 halves of registers.
+
+    Args:
+        name: add, sub, absdiff, min or max.
+        signed: the result, a and b.
+        options: how many parts; whether to saturate; whether to add all results to c instead of packing them.
+    """
+    count, saturating, accumulate = options
+    bits = 32 // count
+    total = c.astype(I8) if accumulate else np.int64(0)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed[0] else (0, (1 << bits) - 1)
+    for i in range(count):
+        value = _PARTS[name](_part(a, i, bits, signed[1]), _part(b, i, bits, signed[2]))
+        if saturating:
+            value = np.clip(value, low, high)
+        total = total + value if accumulate else total | ((value & np.int64((1 << bits) - 1)) << np.int64(bits * i))
+    return total.astype(U4)
+
+
+_PARTS: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum, "absdiff": lambda a, b: np.abs(a - b),
+}  # fmt: skip
 
 
 def saturated(a: Value, b: Value, subtract: bool) -> Value:

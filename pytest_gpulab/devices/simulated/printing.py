@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.wave import Wave
 
 MAX_CHARACTERS = 16_384
-_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 
 
 class Printer:
@@ -81,19 +81,57 @@ class _Formatter:
         if kind == "%":
             return "%"
         width = str(self._argument("i4")) if width == "*" else width or ""
-        precision = str(self._argument("i4")) if precision == "*" else precision
-        spec = f"%{flags}{width}" + (f".{precision}" if precision is not None else "")
-        wide = length in ("l", "ll", "j", "z", "t")
-        if kind in "di":
-            return f"{spec}d" % self._argument("i8" if wide else "i4")
-        if kind in "ouxX":
-            return f"{spec}{'d' if kind == 'u' else kind}" % self._argument("u8" if wide else "u4")
+        if precision == "*":
+            given = self._argument("i4")
+            precision = str(given) if given >= 0 else None
+        spec = f"%{flags}{width}" + (f".{precision or 0}" if precision is not None else "")
+        if kind in "diouxX":
+            return self._integer(spec, kind, length)
         if kind == "c":
-            return f"{spec}c" % chr(self._argument("i4") & 255)
+            return _filled(f"{spec}c", chr(self._argument("i4") & 255))
         if kind == "s":
-            return f"{spec}s" % self.printer.string(self.wave, self._argument("u8"))
+            return _filled(f"{spec}s", self.printer.string(self.wave, self._argument("u8")))
         if kind == "p":
-            return f"%{flags}{width}s" % hex(self._argument("u8"))
+            pointer = self._argument("u8")
+            return _filled(f"%{flags}{width}s", hex(pointer) if pointer else "(nil)")
+        value = self._argument("f8")
         if kind in "aA":
-            return float(self._argument("f8")).hex()
-        return f"{spec}{kind}" % self._argument("f8")
+            sign = "+" if "+" in flags else " " if " " in flags else ""
+            text = hexadecimal(value, None if precision is None else int(precision or 0), sign)
+            return _filled(f"%{'-' if '-' in flags else ''}{width}s", text.upper() if kind == "A" else text)
+        return _filled(f"{spec}{kind}", value)
+
+    def _integer(self, spec: str, kind: str, length: str | None) -> str:
+        sign = "i" if kind in "di" else "u"
+        value = self._argument(sign + ("8" if length in ("l", "ll", "j", "z", "t") else "4"))
+        if length in ("h", "hh"):
+            value = np.array(value).astype(sign + ("1" if length == "hh" else "2")).item()
+        if "#" in spec and (kind == "o" or value == 0):  # Python writes 0o17 and 0x0 where C writes 017 and 0
+            spec = spec.replace("#", "")
+            if kind == "o" and value and "." not in spec:
+                spec += f".{len(f'{value:o}') + 1}"
+        return _filled(spec + ("d" if kind == "u" else kind), value)
+
+
+def _filled(spec: str, value: Any) -> str:
+    return str(spec % value)
+
+
+def hexadecimal(value: float, digits: int | None, sign: str = "") -> str:
+    """Return a double as C's `%a` writes it: the shortest fraction that is exact, or one of `digits` hex digits."""
+    if not np.isfinite(value):
+        return ("-" if value < 0 else sign) + ("nan" if np.isnan(value) else "inf")
+    bits = int(np.float64(value).view(np.uint64))
+    exponent, fraction = bits >> 52 & 0x7FF, bits & ((1 << 52) - 1)
+    whole = (int(exponent > 0) << 52) | fraction
+    if digits is not None and digits < 13:
+        dropped = 52 - 4 * digits
+        half, rest = 1 << (dropped - 1), whole & ((1 << dropped) - 1)
+        whole >>= dropped
+        whole += rest > half or (rest == half and whole & 1)
+        whole <<= dropped
+    text = f"{whole & ((1 << 52) - 1):013x}"
+    text = text.rstrip("0") if digits is None else text.ljust(digits, "0")[:digits]
+    power = (exponent or 1) - 1023 if value else 0
+    negative = "-" if bits >> 63 else sign
+    return f"{negative}0x{whole >> 52}{'.' if text else ''}{text}p{power:+d}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 
@@ -111,7 +111,7 @@ Statement = Instruction | Label | Call
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable: state space, alignment and size in bytes, initial bytes, and symbols whose addresses it holds."""
+    """A declared variable: space, alignment and size in bytes, initial bytes, and symbols whose addresses it holds."""
 
     name: str
     space: str
@@ -192,13 +192,31 @@ def _pieces(text: str) -> Iterator[str]:
     return iter(_PIECE.findall("\n".join(lines)))
 
 
+@dataclass
+class _Scope:
+    """What is declared between braces: where its statements start, unique names, labels among them."""
+
+    start: int
+    names: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def bind_jumps(self, body: list[Statement]) -> None:
+        """Give jumps to labels that were still to come their unique names."""
+        for index in range(self.start, len(body)):
+            jump = body[index]
+            if isinstance(jump, Instruction) and jump.op[0] == "bra" and isinstance(jump.operands[0], Sym):
+                label = self.labels.get(jump.operands[0].name)
+                if label is not None:
+                    body[index] = replace(jump, operands=(Sym(label),))
+
+
 class _Parser:
     """Walks the text once, keeping the function, the scope and the source line that it is in."""
 
     def __init__(self) -> None:
         self.module = PtxModule()
         self.function: Function | None = None
-        self.scopes: list[dict[str, str]] = []
+        self.scopes: list[_Scope] = []
         self.where: SourceLine | None = None
         self.serial = 0
 
@@ -236,12 +254,14 @@ class _Parser:
             self.function = self._declare(head)
         else:
             self._labels(head)
-        self.scopes.append({})
+        self.scopes.append(_Scope(len(self.function.body)))
 
     def _close(self) -> None:
-        self.scopes.pop()
+        scope = self.scopes.pop()
         if not self.scopes:
             self.function = None
+        elif scope.labels and self.function is not None:
+            scope.bind_jumps(self.function.body)
 
     def _declare(self, head: str) -> Function:
         match = _FUNCTION.search(head)
@@ -275,7 +295,9 @@ class _Parser:
                     names = tuple(self._name(name) for name in _split(rest.split(None, 1)[1]))
                     self.function.branch_targets[match[1]] = names
                 return ""
-            self.function.body.append(Label(self._bind(match[1]) if len(self.scopes) > 1 else match[1]))
+            label = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
+            self.scopes[-1].labels[match[1]] = label
+            self.function.body.append(Label(label))
             text = rest
         return text.strip()
 
@@ -324,13 +346,13 @@ class _Parser:
 
     def _bind(self, name: str) -> str:
         self.serial += 1
-        self.scopes[-1][name] = f"{name}@{self.serial}"
-        return self.scopes[-1][name]
+        self.scopes[-1].names[name] = f"{name}@{self.serial}"
+        return self.scopes[-1].names[name]
 
     def _name(self, name: str) -> str:
         for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
+            if name in scope.names:
+                return scope.names[name]
         return name
 
     def _instruction(self, text: str) -> Instruction | Call:

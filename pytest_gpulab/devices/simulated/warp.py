@@ -29,7 +29,9 @@ def lanemask(which: str, laneid: Value) -> Value:
 
 def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
     """Return the source lane and whether it was in range, as the PTX ISA defines them."""
-    b, clamp, segment = (x.astype(np.int64) for x in (b & np.uint32(31), c & np.uint32(31), (c >> np.uint32(8)) & np.uint32(31)))
+    b, clamp, segment = (
+        x.astype(np.int64) for x in (b & np.uint32(31), c & np.uint32(31), (c >> np.uint32(8)) & np.uint32(31))
+    )
     lane = lane.astype(np.int64)
     top = (lane & segment) | (clamp & ~segment)
     bottom = lane & segment
@@ -120,7 +122,8 @@ def match_all(lanes: Lanes, value: Value, mask: Value) -> tuple[Value, Value]:
 
 
 _REDUCE: dict[str, Any] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "add": np.add, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
 
 

@@ -220,6 +220,8 @@ class Wave:
             return self._atomic_shared(lanes, operation, address, dtype, values, wanted)
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
+        if operation == "add" and dtype == np.float32:
+            operation = atomics.FLUSHED_ADD
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
@@ -267,17 +269,6 @@ def _space_of(window: int) -> tuple[str, int]:
     if window == LOCAL_WINDOW // int(_WINDOW):
         return "local", LOCAL_WINDOW
     return "global", 0
-
-
-def in_space(space: str, address: Value) -> Value:
-    """`isspacep`: whether a generic address lies in a state space."""
-    window = address // _WINDOW
-    shared, local = np.uint64(SHARED_WINDOW) // _WINDOW, np.uint64(LOCAL_WINDOW) // _WINDOW
-    if space == "shared":
-        return window == shared
-    if space == "local":
-        return window == local
-    return (window != shared) & (window != local) if space == "global" else np.bool_(False)
 
 
 def _indices(lanes: Lanes, part: Lanes) -> npt.NDArray[np.intp]:
