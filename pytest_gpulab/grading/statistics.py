@@ -1,0 +1,115 @@
+"""From timed rounds to a verdict on a ratio: pure functions of samples, and the only place that judges noise.
+
+A round times the baseline and the submission once each, one right after the other, in an order that alternates from
+round to round. The figure is the ratio of the two medians; what is judged is an interval around it, so that noise leads
+to more rounds and at last to *inconclusive*, not to a wrong verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float64]
+Decision = Literal["passed", "failed", "undecided"]
+
+FIRST_ROUNDS = 16
+MAX_ROUNDS = 256
+# Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
+# looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
+NOMINAL_COVERAGE = 0.99
+# So few stretches also say too little of how much stretches differ.
+WIDENING = 2
+RESAMPLES = 2000
+# A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
+INTERRUPTED = 1.5
+MIN_KEPT = 8
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A speedup and the interval that holds the true one in at least 95 of 100 measurements.
+
+    Attributes:
+        value: baseline over submission.
+        low, high: the interval's ends.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ratio:
+    """Return how many times longer the baseline takes.
+
+    The interval is a moving-block bootstrap's (Künsch 1989) over rounds: whole stretches of neighbouring rounds are
+    drawn, because drift and clock states make neighbours alike. Stretches are of even length, so that both orders
+    weigh the same, and about as long as there are stretches.
+
+    Args:
+        baseline_ms, own_ms: one sample a round each, in the order in which they were taken; two rounds or more.
+        seed: of the drawing.
+    """
+    rounds = len(own_ms)
+    drawn = _stretches(rounds, np.random.default_rng(seed))
+    ratios = np.median(baseline_ms[drawn], axis=1) / np.median(own_ms[drawn], axis=1)
+    value = float(np.median(baseline_ms) / np.median(own_ms))
+    tail = (1 - NOMINAL_COVERAGE) / 2
+    wider = 1 + WIDENING / (rounds / _stretch_length(rounds))
+    low, high = value * (np.quantile(ratios, (tail, 1 - tail)) / value) ** wider
+    return Ratio(value, min(float(low), value), max(float(high), value))
+
+
+def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Return the indices of `RESAMPLES` series, one a row, each made of stretches that may run past the end."""
+    length = _stretch_length(rounds)
+    starts = rng.integers(0, rounds, (RESAMPLES, -(-rounds // length)))
+    indices = (starts[:, :, None] + np.arange(length)) % rounds
+    return indices.reshape(RESAMPLES, -1)[:, :rounds]
+
+
+def _stretch_length(rounds: int) -> int:
+    return 2 * max(1, isqrt(rounds) // 2)
+
+
+def decide(ratio: Ratio, threshold: float) -> Decision:
+    """Return what an interval says of a threshold: undecided while it lies inside."""
+    if ratio.low >= threshold:
+        return "passed"
+    return "failed" if ratio.high < threshold else "undecided"
+
+
+def more_rounds(done: int) -> int:
+    """Return how many rounds to add while undecided: as many as there are, up to `MAX_ROUNDS`; 0 ends it."""
+    return max(0, min(done or FIRST_ROUNDS, MAX_ROUNDS - done))
+
+
+def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which rounds to judge: not those in which a sample was interrupted or the GPU was held down.
+
+    Where that leaves fewer than `MIN_KEPT`, those that were held down are kept: a GPU that always is has no better
+    figure, and both kernels suffer alike. Where it still leaves fewer, the least disturbed rounds are.
+
+    Args:
+        baseline_ms, own_ms: as in `ratio_of_medians`.
+        suspect: whether the GPU was held down during the round.
+    """
+    disturbance = np.maximum(_disturbance(baseline_ms), _disturbance(own_ms))
+    whole = disturbance <= INTERRUPTED
+    for kept in (whole & ~suspect, whole):
+        if kept.sum() >= MIN_KEPT:
+            return kept
+    least = np.zeros_like(whole)
+    least[np.argsort(disturbance, kind="stable")[:MIN_KEPT]] = True
+    return least
+
+
+def _disturbance(samples_ms: Samples) -> Samples:
+    """Return how many times longer each sample is than the lower quartile, which stands for undisturbed ones."""
+    times: Samples = samples_ms / np.quantile(samples_ms, 0.25)
+    return times

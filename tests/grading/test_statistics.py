@@ -1,0 +1,207 @@
+"""How often the judge of noise is wrong, measured on synthetic noise of the kinds that GPUs make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_gpulab.grading.statistics import (
+    FIRST_ROUNDS,
+    MAX_ROUNDS,
+    MIN_KEPT,
+    Ratio,
+    Samples,
+    decide,
+    kept_rounds,
+    more_rounds,
+    ratio_of_medians,
+)
+
+BASELINE_MS, OWN_MS = 0.65, 0.175  # the naive reduction of 2^26 integers and one of its steps, on an H200
+TRUE_RATIO = BASELINE_MS / OWN_MS
+TRIALS = 30
+Rng = np.random.Generator
+Pair = tuple[Samples, Samples]
+
+
+def quiet(rng: Rng, baseline_ms: float = BASELINE_MS, own_ms: float = OWN_MS) -> Pair:
+    """Half a percent of noise."""
+    spread = np.exp(0.005 * rng.standard_normal((2, MAX_ROUNDS)))
+    return baseline_ms * spread[0], own_ms * spread[1]
+
+
+def heavy_tails(rng: Rng) -> Pair:
+    """Samples that are too long, without a finite variance."""
+    baseline_ms, own_ms = quiet(rng)
+    tails = 1 + 0.01 * np.abs(rng.standard_t(1.5, (2, MAX_ROUNDS)))
+    return baseline_ms * tails[0], own_ms * tails[1]
+
+
+def drift(rng: Rng) -> Pair:
+    """A GPU that heats up and slows both down by 5 %."""
+    baseline_ms, own_ms = quiet(rng)
+    slower = np.linspace(1, 1.05, MAX_ROUNDS)
+    return baseline_ms * slower, own_ms * slower
+
+
+def two_clocks(rng: Rng) -> Pair:
+    """A clock that jumps by 15 % every ten rounds or so."""
+    baseline_ms, own_ms = quiet(rng)
+    low = (np.cumsum(rng.random(MAX_ROUNDS) < 0.1) + rng.integers(2)) % 2
+    return baseline_ms * (1 + 0.15 * low), own_ms * (1 + 0.15 * low)
+
+
+def alike_neighbours(rng: Rng) -> Pair:
+    """A slow wander of 0.8 % that strikes the baseline twice as hard: the ratio itself wanders."""
+    baseline_ms, own_ms = quiet(rng)
+    wander = np.zeros(MAX_ROUNDS)
+    for index, step in enumerate(0.005 * rng.standard_normal(MAX_ROUNDS)):
+        wander[index] = 0.8 * wander[index - 1] + step
+    return baseline_ms * np.exp(wander), own_ms * np.exp(wander / 2)
+
+
+def hammered(rng: Rng) -> Pair:
+    """Another process that takes the GPU for 0.5 to 2 ms, most often in the middle of the longer kernel."""
+    baseline_ms, own_ms = quiet(rng)
+    for samples_ms in (baseline_ms, own_ms):
+        samples_ms += (rng.random(MAX_ROUNDS) < samples_ms / 2) * rng.uniform(0.5, 2, MAX_ROUNDS)
+    return baseline_ms, own_ms
+
+
+def second_is_slower(rng: Rng) -> Pair:
+    """Whichever of a round comes second takes 1 % longer."""
+    baseline_ms, own_ms = quiet(rng)
+    turn = np.arange(MAX_ROUNDS) % 2
+    return baseline_ms * (1 + 0.01 * turn), own_ms * (1 + 0.01 * (1 - turn))
+
+
+NOISES = (quiet, heavy_tails, drift, two_clocks, alike_neighbours, hammered, second_is_slower)
+
+
+def measured(pair: Pair, threshold: float) -> tuple[str, Ratio]:
+    """Take rounds from the pair until the threshold is decided, as grading does."""
+    baseline_ms, own_ms = pair
+    rounds, decision = 0, "undecided"
+    while decision == "undecided" and more_rounds(rounds):
+        rounds += more_rounds(rounds)
+        seen = baseline_ms[:rounds], own_ms[:rounds]
+        kept = kept_rounds(*seen, np.zeros(rounds, bool))
+        ratio = ratio_of_medians(seen[0][kept], seen[1][kept])
+        decision = decide(ratio, threshold)
+    return decision, ratio
+
+
+@cache
+def outcomes(noise: Callable[[Rng], Pair], offset: float) -> list[tuple[str, Ratio]]:
+    rng = np.random.default_rng(1)
+    return [measured(noise(rng), TRUE_RATIO * (1 + offset)) for _ in range(TRIALS)]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_threshold_half_a_percent_away_is_hardly_ever_judged_wrongly(noise: Callable[[Rng], Pair]) -> None:
+    """At most one wrong verdict in 60; they and what stays undecided are printed."""
+    above = [decision for decision, _ in outcomes(noise, 0.005)]
+    below = [decision for decision, _ in outcomes(noise, -0.005)]
+    wrong = above.count("passed") + below.count("failed")
+    undecided = above.count("undecided") + below.count("undecided")
+    print(f"{noise.__name__}: {wrong} wrong and {undecided} undecided of {2 * TRIALS}")
+    assert wrong <= 1
+    assert undecided <= (0.3 if noise is two_clocks else 0.1) * 2 * TRIALS
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_interval_holds_the_truth_after_few_rounds(noise: Callable[[Rng], Pair]) -> None:
+    """Half of 95 % would be a coin's work: of 200 first looks, at least 190 must hold the true ratio."""
+    rng = np.random.default_rng(2)
+    held = 0
+    for _ in range(200):
+        baseline_ms, own_ms = (samples_ms[:FIRST_ROUNDS] for samples_ms in noise(rng))
+        kept = kept_rounds(baseline_ms, own_ms, np.zeros(FIRST_ROUNDS, bool))
+        ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept])
+        held += ratio.low <= TRUE_RATIO <= ratio.high
+    print(f"{noise.__name__}: {held} of 200 intervals from {FIRST_ROUNDS} rounds hold the true ratio")
+    assert held >= 190
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_interval_holds_the_truth_even_if_one_looks_until_it_does_not(noise: Callable[[Rng], Pair]) -> None:
+    """A threshold at the true ratio keeps the rounds coming for as long as the interval holds it."""
+    held = sum(ratio.low <= TRUE_RATIO <= ratio.high for _, ratio in outcomes(noise, 0.0))
+    print(f"{noise.__name__}: {held} of {TRIALS} intervals hold the true ratio after repeated looks")
+    assert held >= 0.9 * TRIALS
+
+
+def test_a_kernel_is_not_faster_than_itself() -> None:
+    rng = np.random.default_rng(3)
+    results = [measured(quiet(rng, OWN_MS, OWN_MS), 1.02) for _ in range(100)]
+    assert {decision for decision, _ in results} == {"failed"}
+    assert sum(ratio.low <= 1 <= ratio.high for _, ratio in results) >= 95
+
+
+def test_a_clear_case_takes_the_first_rounds_only() -> None:
+    _, ratio = measured(quiet(np.random.default_rng(4)), TRUE_RATIO / 2)
+    baseline_ms, own_ms = quiet(np.random.default_rng(4))
+    assert ratio == ratio_of_medians(baseline_ms[:FIRST_ROUNDS], own_ms[:FIRST_ROUNDS])
+
+
+def test_the_same_samples_give_the_same_interval_and_another_seed_a_similar_one() -> None:
+    pair = quiet(np.random.default_rng(5))
+    once, again, other = (ratio_of_medians(*pair, seed) for seed in (1, 1, 2))
+    assert once == again != other
+    assert (other.low, other.high) == pytest.approx((once.low, once.high), rel=5e-4)
+
+
+def test_an_interval_decides_unless_the_threshold_lies_inside() -> None:
+    ratio = Ratio(2.0, 1.9, 2.1)
+    thresholds = (1.9, 1.95, 2.1, 2.11)
+    assert [decide(ratio, threshold) for threshold in thresholds] == ["passed", "undecided", "undecided", "failed"]
+
+
+def test_rounds_double_up_to_the_most() -> None:
+    done = [0]
+    while more_rounds(done[-1]):
+        done.append(done[-1] + more_rounds(done[-1]))
+    assert done == [0, 16, 32, 64, 128, 256]
+
+
+def test_rounds_that_were_held_down_or_interrupted_are_dropped() -> None:
+    baseline_ms, own_ms, suspect = np.full(16, 3.0), np.full(16, 1.0), np.zeros(16, bool)
+    baseline_ms[3], own_ms[5], suspect[7] = 5.0, 1.6, True
+    assert np.flatnonzero(~kept_rounds(baseline_ms, own_ms, suspect)).tolist() == [3, 5, 7]
+
+
+def test_a_clock_state_is_no_interruption() -> None:
+    samples_ms = np.tile([1.0, 1.15, 1.3], 6)
+    assert kept_rounds(samples_ms, samples_ms, np.zeros(18, bool)).all()
+
+
+def test_a_gpu_that_is_always_held_down_still_loses_what_was_interrupted() -> None:
+    own_ms = np.ones(16)
+    own_ms[2] = 9.0
+    assert np.flatnonzero(~kept_rounds(np.ones(16), own_ms, np.ones(16, bool))).tolist() == [2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_dropping_never_leaves_too_few(data: st.DataObject) -> None:
+    rounds = data.draw(st.integers(2, 40))
+    times = st.lists(st.floats(1e-3, 1e3), min_size=rounds, max_size=rounds)
+    suspect = data.draw(st.lists(st.booleans(), min_size=rounds, max_size=rounds))
+    kept = kept_rounds(np.array(data.draw(times)), np.array(data.draw(times)), np.array(suspect))
+    assert kept.sum() >= min(MIN_KEPT, rounds)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_an_interval_holds_its_figure_and_turns_with_the_roles(data: st.DataObject) -> None:
+    times = st.lists(st.floats(1e-3, 1e3), min_size=17, max_size=17)
+    baseline_ms, own_ms = np.array(data.draw(times)), np.array(data.draw(times))
+    ratio, inverse = ratio_of_medians(baseline_ms, own_ms), ratio_of_medians(own_ms, baseline_ms)
+    assert 0 < ratio.low <= ratio.value <= ratio.high < np.inf
+    assert inverse.value == pytest.approx(1 / ratio.value)
+    assert (inverse.low, inverse.high) == pytest.approx((1 / ratio.high, 1 / ratio.low), rel=0.01)
