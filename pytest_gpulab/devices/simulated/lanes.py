@@ -234,7 +234,9 @@ class Union:
             return out
         out = np.empty(self.lanes.n, first.dtype)
         for place, part, value in zip(self.places, self.parts, values, strict=True):
-            out[place] = np.broadcast_to(value, part.shape).ravel()
+            if value.ndim and value.size < part.n:
+                value = np.broadcast_to(value, part.shape)
+            out[place] = value.ravel()
         return out.reshape(self.lanes.shape)
 
 
