@@ -30,7 +30,7 @@ Array = npt.NDArray[Any]
 # Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64
 # A fast result is checked in full up to so many threads; beyond, by the bytes it moves and what a sample writes.
-MAX_CHECKED_THREADS = 1 << 18
+MAX_CHECKED_THREADS = 1 << 17
 MOVED_SHARE = 0.9
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32
