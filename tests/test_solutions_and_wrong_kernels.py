@@ -6,6 +6,7 @@ One pytest process grades all solutions, one all wrong kernels, one the naive ba
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_pages import blocks, commands, first_difference
 
 from pytest_gpulab.grading.expected import Expectation, Expectations
 
@@ -38,8 +40,10 @@ class Graded:
 def grade(folder: Path, scratch: Path) -> Graded:
     report = scratch / "grades.json"
     options = ["--gpulab", "--gpulab-device=sim", f"--gpulab-seed={SEED}", f"--gpulab-report=json:{report}"]
-    command = [sys.executable, "-m", "pytest", *options, "-q", "-p", "no:cacheprovider", str(folder)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    environment = {**os.environ, "COLUMNS": "100"}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output
     grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
@@ -86,6 +90,15 @@ def named(path: Path) -> str:
 
 def test_all_solutions_pass_as_expected(solutions: Graded) -> None:
     assert solutions.exit_code == 0, solutions.output
+
+
+def test_the_readme_shows_this_report(solutions: Graded) -> None:
+    """Apart from times and other figures that may differ."""
+    (sample,) = blocks(ROOT / "README.md", "console")
+    (command,) = commands(sample)
+    assert command.text == "pytest --gpulab solutions"
+    difference = first_difference(command.output, solutions.output)
+    assert not difference, difference
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
