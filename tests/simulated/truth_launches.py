@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from truth_values import Array, arguments, fractions, noise, operands
+from truth_values import Array, arguments, fractions, half_words, noise, operands
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW = re.compile(r"\b(?:PUT|FETCH|EACH|FROM)\((\w+),")
@@ -187,6 +187,18 @@ def _conversions() -> list[TruthLaunch]:
     ]
 
 
+def _formats() -> list[TruthLaunch]:
+    patterns = half_words(1280)
+    singles = tuple(values.view("u4") for values in operands("f4", 1280, 3))
+    mixed = tuple(np.where(np.arange(1280) % 2, x, y) for x, y in zip(patterns, singles, strict=True))
+    return [
+        _flat("formats", "halves", patterns, "u4"),
+        _flat("formats", "half_conversions", mixed, "u4"),
+        _flat("formats", "flushed", singles, "f4"),
+        _flat("formats", "packed", mixed, "u4"),
+    ]
+
+
 def _memory_and_control() -> list[TruthLaunch]:
     words = noise(512, 11).astype("u4")
     words[:64] = np.arange(64)
@@ -260,6 +272,7 @@ LAUNCHES = (
     *_floats(),
     *_comparisons(),
     *_conversions(),
+    *_formats(),
     *_memory_and_control(),
     *_warps_and_blocks(),
     *_atomics(),

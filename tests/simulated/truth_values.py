@@ -18,6 +18,9 @@ INTEGER_EDGES = (0, 1, -1, 2, -2, 3, 5, 7, 31, 32, 33, 63, 64, 65, 100, 255, 0x7
 FLOAT_EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -7.0, 1 / 3, 0.1, 1e-3, 8388607.5, 16777217.0,
                2147483647.0, -2147483648.0, 4294967296.0, 9.3e18, -1e10)  # fmt: skip
 
+HALF_EDGES = (0x0000, 0x8000, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E01, 0x0001, 0x83FF, 0x0400, 0x3555, 0x4248,
+              0x3F80, 0xBF80, 0x7F80, 0xFF80, 0x7FC0, 0x0080, 0x807F, 0x7F7F, 0xB8A1, 0x42FF)  # fmt: skip
+
 
 def noise(count: int, salt: int) -> Array:
     """Return `count` uint64 of SplitMix64, another sequence for each salt."""
@@ -47,6 +50,20 @@ def operands(dtype: npt.DTypeLike, count: int, arity: int = 2) -> tuple[Array, .
         crossed = min(count, len(edges) ** 2)
         values[:crossed] = edges[picked[:crossed] % len(edges)]
         result.append(values)
+    return tuple(result)
+
+
+def half_words(count: int) -> tuple[Array, ...]:
+    """Return three arrays of 32-bit words whose halves are edges of float16 and bfloat16, crossed, then noise."""
+    index = np.arange(count)
+    edges = np.array(HALF_EDGES, "u4")
+    result = []
+    for position, picked in enumerate((index // len(edges), index, index * 7 + 3)):
+        words = noise(count, 60 + position).astype("u4")
+        crossed = min(count, len(edges) ** 2)
+        low = edges[picked[:crossed] % len(edges)]
+        words[:crossed] = low | np.roll(low, 5) << np.uint32(16)
+        result.append(words)
     return tuple(result)
 
 

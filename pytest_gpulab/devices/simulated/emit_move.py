@@ -86,7 +86,8 @@ def _cvt(b: BlockWriter, i: Instruction) -> None:
             value = _exact_float(value, target, code)
         b.write(i.operands[0], _to_half(i, value, target), "u2")
     else:
-        b.write(i.operands[0], _conversion(i, value, CODES[target], code), CODES[target])
+        expression = _conversion(i, value, CODES[target], code)
+        b.write(i.operands[0], f"canonical({expression})" if half and target == "f32" else expression, CODES[target])
 
 
 _HALVES = ("f16", "bf16")
