@@ -150,9 +150,11 @@ class _Splitter:
         elif instruction.guard is not None:
             self._predicated(instruction)
         elif op == "brx":
-            label = instruction.operands[1]
-            assert isinstance(label, Sym)
-            self._finish("switch", instruction, self.function.branch_targets[label.name])
+            label = instruction.operands[-1]
+            targets = self.function.branch_targets.get(label.name) if isinstance(label, Sym) else None
+            if targets is None:
+                raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
+            self._finish("switch", instruction, targets)
         elif op in ("ret", "exit"):
             self._finish("exit", instruction, ())
         elif op in _BARRIERS and "warp" not in instruction.op:
@@ -168,7 +170,8 @@ class _Splitter:
 
     def _branch(self, instruction: Instruction) -> None:
         target = instruction.operands[0]
-        assert isinstance(target, Sym)
+        if not isinstance(target, Sym):
+            raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
         self._current()
         if instruction.guard is None:
             self._finish("goto", instruction, (target.name,))

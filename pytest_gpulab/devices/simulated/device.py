@@ -30,7 +30,8 @@ from pytest_gpulab.devices.simulated.launching import check_extents, pack, run_b
 from pytest_gpulab.devices.simulated.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.printing import Printer
 from pytest_gpulab.devices.simulated.program import Program, translate
-from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable, parse
+from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable
+from pytest_gpulab.devices.simulated.ptx_reader import parse
 from pytest_gpulab.devices.simulated.wave import Launch
 
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once

@@ -146,12 +146,6 @@ class BlockWriter:
             self.lines.append(f"if {name} is None: {name} = g.fetch({name[1:]})")
         return name
 
-    def code_of(self, operand: Operand, instruction: Instruction) -> str:
-        """Return the declared type code of a register operand."""
-        if not isinstance(operand, Reg):
-            raise CannotSimulate(f"{instruction.name} with such an operand", instruction.where)
-        return self.names.codes[operand.name]
-
     def read(self, operand: Operand, code: str) -> str:
         """Return an expression (a local or constant) for an operand as a type."""
         if isinstance(operand, Imm):
@@ -275,5 +269,5 @@ class BlockWriter:
             if error.where is None:
                 raise CannotSimulate(f"{error.what} in {instruction.name}", instruction.where) from None
             raise
-        except (KeyError, IndexError):
+        except (LookupError, ValueError, StopIteration):  # a type, an operand or a modifier is missing or too many
             raise CannotSimulate(f"the instruction {instruction.name}", instruction.where) from None

@@ -12,11 +12,10 @@ def _shuffle(b: BlockWriter, i: Instruction) -> None:
     mode = next(part for part in i.op if part in ("up", "down", "bfly", "idx"))
     target, *operands = i.operands
     value, lane, clamp = (b.read(operand, "u4") for operand in operands[:3])
-    pair = isinstance(target, Pair)
     result, inside = b.temporary(), b.temporary()
     b.lines.append(f"{result}, {inside} = shuffle(L, {mode!r}, {value}, {lane}, {clamp})")
     b.write(target.first if isinstance(target, Pair) else target, result, "u4")
-    if pair and isinstance(target, Pair):
+    if isinstance(target, Pair):
         b.write(target.second, inside, "?")
 
 

@@ -54,7 +54,8 @@ def _access(statement: Statement) -> tuple[Address, tuple[Operand, ...], int] | 
     if not isinstance(statement, Instruction) or statement.op[0] not in ("ld", "st") or statement.op[1] != "param":
         return None
     address, value = statement.operands if statement.op[0] == "st" else statement.operands[::-1]
-    assert isinstance(address, Address)
+    if not isinstance(address, Address):
+        raise CannotSimulate("an address of this form", statement.where)
     return address, value.items if isinstance(value, Vector) else (value,), TYPE_BYTES[statement.op[-1]]
 
 
