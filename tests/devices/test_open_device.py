@@ -68,7 +68,7 @@ def test_auto_falls_back_to_the_simulated_gpu_and_says_why():
 
 @pytest.mark.usefixtures("no_pycuda")
 def test_without_pycuda_the_message_says_how_to_get_it():
-    with pytest.raises(DeviceUnavailable, match=r"PyCUDA is not installed.*pip install 'pytest-gpulab\[cuda\]'"):
+    with pytest.raises(DeviceUnavailable, match=r"PyCUDA is not installed.*pip install pycuda"):
         open_device("cuda")
 
 

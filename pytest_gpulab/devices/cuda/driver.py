@@ -18,7 +18,7 @@ def load_driver() -> ModuleType:
         importlib.import_module("pycuda")
     except ImportError:
         raise DeviceUnavailable(
-            "PyCUDA is not installed; get it with: python -m pip install 'pytest-gpulab[cuda]' "
+            "PyCUDA is not installed; get it with: python -m pip install pycuda "
             "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
         ) from None
     try:
