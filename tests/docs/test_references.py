@@ -105,6 +105,14 @@ def test_the_table_of_arrows_is_the_one_that_is_held() -> None:
     assert set(MAY_KNOW) <= {*told, "__init__"}
 
 
+def test_every_module_of_the_simulated_gpu_is_in_the_table() -> None:
+    table = rows(ROOT / "docs" / "contributor.md", "How the simulated GPU works")
+    named = {name for cells in table for name in re.findall(r"\w+\*?", cells[0])}
+    modules = {path.stem for path in ROOT.glob("pytest_gpulab/devices/simulated/[!_]*.py")}
+    assert {name for name in named if "*" not in name} <= modules
+    assert {module for module in modules if not module.startswith("emit_")} <= named
+
+
 @pytest.mark.parametrize("exercise", sorted(path.parent for path in ROOT.glob("exercises/*/exercise.py")), ids=name_of)
 def test_an_exercises_page_promises_the_points_that_it_gives(exercise: Path) -> None:
     """The points beside each kind of check in the README add up to what exercise.py says."""
