@@ -70,7 +70,8 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
         else:
             kind = type(argument).__name__
             raise LaunchError(
-                f"{kernel}: argument {number} is a {kind}, neither an array of this device nor a NumPy scalar"
+                f"{kernel}: argument {number} has the Python type {kind}; "
+                "it must be an array of this device or a NumPy scalar such as np.int32(1)"
             )
         if len(raw) != size:
             raise LaunchError(f"{kernel}: argument {number} has {len(raw)} bytes, the kernel's parameter {size}")
