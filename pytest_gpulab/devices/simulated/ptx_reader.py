@@ -76,14 +76,19 @@ def _pieces(text: str) -> Iterator[str]:
 
 @dataclass
 class _Scope:
-    """What is declared between braces: where its statements start, unique names, labels among them."""
+    """What is declared between braces: where its statements start, unique names, labels and jump tables among them."""
 
     start: int
     names: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    tables: list[str] = field(default_factory=list)
 
-    def bind_jumps(self, body: list[Statement]) -> None:
+    def bind_jumps(self, function: Function) -> None:
         """Give jumps to labels that were still to come their unique names."""
+        body = function.body
+        for table in self.tables:
+            targets = function.branch_targets[table]
+            function.branch_targets[table] = tuple(self.labels.get(target, target) for target in targets)
         for index in range(self.start, len(body)):
             jump = body[index]
             if isinstance(jump, Instruction) and jump.op[0] == "bra" and isinstance(jump.operands[0], Sym):
@@ -143,7 +148,7 @@ class _Parser:
         if not self.scopes:
             self.function = None
         elif scope.labels and self.function is not None:
-            scope.bind_jumps(self.function.body)
+            scope.bind_jumps(self.function)
 
     def _declare(self, head: str) -> Function:
         match = _FUNCTION.search(head)
@@ -177,8 +182,9 @@ class _Parser:
             rest = text[match.end() :]
             if rest.startswith((".branchtargets", ".calltargets", ".callprototype")):
                 if rest.startswith(".branchtargets"):
-                    names = tuple(self._name(name) for name in _split(rest.split(None, 1)[1]))
-                    self.function.branch_targets[match[1]] = names
+                    table = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
+                    self.scopes[-1].tables.append(table)
+                    self.function.branch_targets[table] = tuple(_split(rest.split(None, 1)[1]))
                 return ""
             label = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
             self.scopes[-1].labels[match[1]] = label

@@ -89,8 +89,7 @@ class Scheduler:
 
     def _pop(self) -> tuple[Group, int]:
         key = heapq.heappop(self.heap)
-        groups = self.ready.pop(key) + self.partial.pop(key, [])
-        return meet(groups, self.steps[key[1]].live_in), key[1]
+        return meet(self.ready.pop(key), self.steps[key[1]].live_in), key[1]
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -187,10 +186,12 @@ class Scheduler:
 
     def _whole_warps(self, group: Group, block: int, step: Step) -> Group | None:
         """Keep back the lanes whose mask names others that are still on their way; return the rest."""
+        key = (group.tag, block)
+        if key in self.partial:
+            group = meet([group, *self.partial.pop(key)], step.live_in)
         missing = self._missing(group, step)
         if missing is None or not missing.any():
             return group
-        key = (group.tag, block)
         if missing.all():
             self.partial.setdefault(key, []).append(group)
             return None
