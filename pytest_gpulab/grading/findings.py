@@ -78,13 +78,22 @@ _ERROR_LINE = re.compile(
 )
 
 
+# NVRTC's advice is an option that a student cannot give.
+_HOST_CODE = re.compile(r"is considered a host (function|variable)")
+_HOST_CODE_HINT = (
+    "A submission holds device code only: leave out main() and what belongs to it, and mark functions that kernels "
+    "call with __device__, variables at file scope with __device__ or __constant__."
+)
+
+
 def _of_diagnostics(diagnostics: str) -> Finding:
     """Name the first error of messages in the form `file.cu(12): error: text` that nvcc and NVRTC share."""
     first = _ERROR_LINE.search(diagnostics)
     if first is None:
         return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines())
     what = f"The file does not compile: {first['text']}"
-    return finding("compile-error", what, f"{first['file']}:{first['line']}", diagnostics.splitlines())
+    hint = _HOST_CODE_HINT if _HOST_CODE.search(first["text"]) else None
+    return finding("compile-error", what, f"{first['file']}:{first['line']}", diagnostics.splitlines(), hint)
 
 
 def _sentence(text: str) -> str:

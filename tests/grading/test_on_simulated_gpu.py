@@ -46,6 +46,11 @@ def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Devi
     assert any("wait" in line for line in finding.evidence)
 
 
+def test_host_code_gets_a_hint_of_its_own(gpu: Device, tmp_path: Path) -> None:
+    (finding,) = graded(tmp_path, gpu, TREE + "\nint main() { return 0; }\n")["compile"].findings
+    assert finding.code == "compile-error" and "leave out main()" in finding.hint
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "what"),
     [
