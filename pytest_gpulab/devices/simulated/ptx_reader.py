@@ -25,7 +25,6 @@ from pytest_gpulab.devices.simulated.ptx import (
     Pair,
     PtxModule,
     Reg,
-    Statement,
     Sym,
     Variable,
     Vector,
