@@ -8,7 +8,7 @@ by ordering strongly connected components and, inside each, again without the ed
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx import (
@@ -86,6 +86,8 @@ def build(function: Function) -> Graph:
         block.targets = tuple(position[target] for target in block.targets)
     registers = {name: i for i, name in enumerate(function.registers)}
     _liveness(ordered, registers)
+    for block in ordered:
+        _discard_unused(block, registers)
     _mark_spins(ordered)
     return Graph(ordered, registers)
 
@@ -116,7 +118,7 @@ class _Splitter:
 
     def _target(self, block: Block, target: str | int) -> int:
         if isinstance(target, str) and target not in self.labels:
-            raise CannotSimulate(f"a jump to {target}", block.where)
+            raise CannotSimulate(f"a jump to {target}", block.last.where if block.last else block.where)
         return self.labels[target] if isinstance(target, str) else target
 
     def _current(self) -> Block:
@@ -306,6 +308,23 @@ def _liveness(blocks: list[Block], registers: dict[str, int]) -> None:
             live_in = used | (block.live_out & ~block.defined)
             changed |= live_in != block.live_in
             block.live_in = live_in
+
+
+def _discard_unused(block: Block, registers: dict[str, int]) -> None:
+    """Give up old values that atomics fetch but nobody reads: lanes that meet can then act all at once."""
+    live = block.live_out
+    if block.last is not None:
+        for name in defined_and_used(block.last, registers)[1]:
+            live |= 1 << registers[name]
+    for index in reversed(range(len(block.body))):
+        statement = block.body[index]
+        writes, reads = defined_and_used(statement, registers)
+        written = sum(1 << registers[name] for name in writes)
+        if isinstance(statement, Instruction) and statement.op[0] == "atom" and written and not written & live:
+            block.body[index] = replace(statement, operands=(Sym("_"), *statement.operands[1:]))
+        live &= ~written
+        for name in reads:
+            live |= 1 << registers[name]
 
 
 def _sees_others(block: Block) -> bool:

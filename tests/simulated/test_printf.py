@@ -1,0 +1,89 @@
+"""printf from kernels writes what C's printf writes: the host's own is the judge."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from places import Run
+
+from pytest_gpulab.devices.simulated.printing import MAX_CHARACTERS, hexadecimal
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "%d %i %u [%5d] [%-5d] [%05d] [%+d] [% d] [%.3d]": (1, -2, 3, 42, 42, -42, 42, 42, 7),
+    "%x %X %o %#x %#X %#o %#x %#o [%#8o]": (255, 255, 8, 255, 255, 8, 0, 0, 64),
+    "%hd %hu %hhd %hhu %hx": (70000, 70000, 200, 300, 65551),
+    "[%*d] [%-*d] [%*d]": (6, 42, 6, 42, -6, 42),
+    "[%.*f] [%.*f] [%.f] [%.0f] [%6.1f]": (2, 3.14159, -1, 3.14159, 2.5, 3.5, -2.25),
+    "%f %e %g %G %E %F %+.2e": (1.5, 12345.678, 0.0001, 1e-20, 2.0, 0.1, 3.0),
+    "%f %e %g %+f %F": (float("inf"), float("-inf"), float("nan"), float("inf"), float("-inf")),
+    "%a %A %.2a [%12a] [%-12a] %+a % a %.0a": (1.0, 1.5, 3.14159, 2.0, -2.0, 5.0, 5.0, 1.75),
+    "%p [%8p] [%-8p]": (None, None, None),
+    "%c|%5c|%-5c|": (65, 66, 67),
+    "%s|%8s|%-8s|%.2s|%5.1s": (b"plain", b"right", b"left", b"cut", b"both"),
+    "100%% of %d": (7,),
+}
+
+
+def in_cuda(value: Any) -> str:
+    if value is None:
+        return "(void *)0"
+    if isinstance(value, bytes):
+        return f'"{value.decode()}"'
+    if isinstance(value, float) and not np.isfinite(value):
+        return {"inf": "(1.0 / 0.0)", "-inf": "(-1.0 / 0.0)", "nan": 'nan("")'}[str(value)]
+    return repr(value)
+
+
+def in_c(template: str, values: tuple[Any, ...]) -> str:
+    kinds = {int: ctypes.c_int, float: ctypes.c_double, bytes: ctypes.c_char_p, type(None): ctypes.c_void_p}
+    text = ctypes.create_string_buffer(1000)
+    ctypes.CDLL(None).snprintf(text, 1000, template.encode(), *(kinds[type(value)](value) for value in values))
+    return text.value.decode()
+
+
+@pytest.mark.parametrize("template", CASES)
+def test_prints_as_the_host_does(run: Run, template: str) -> None:
+    values = CASES[template]
+    source = f"""#include <cstdio>
+__global__ void f() {{ printf("{template}\\n", {", ".join(map(in_cuda, values))}); }}"""
+    assert run(source, block=(1,)).output == in_c(template, values) + "\n"
+
+
+@pytest.mark.parametrize("digits", [None, 0, 1, 5, 12, 13, 16])
+def test_hexadecimal_floats(digits: int | None) -> None:
+    template = "%a" if digits is None else f"%.{digits}a"
+    exponents = np.arange(-1074, 1024, 37).tolist()
+    for value in (0.0, -0.0, 5e-324, 1.9999999999999998, *(2.0**n * (1 + n % 7 / 9) for n in exponents if n > -1070)):
+        assert hexadecimal(value, digits) == in_c(template, (value,))
+
+
+def test_order_is_by_block_then_thread(run: Run) -> None:
+    source = """#include <cstdio>
+__global__ void f() { if (threadIdx.x % 3 == 0) printf("%d.%d ", blockIdx.x, threadIdx.x); }"""
+    assert run(source, grid=(2,), block=(7,)).output == "0.0 0.3 0.6 1.0 1.3 1.6 "
+
+
+def test_wide_values_and_pointers(run: Run) -> None:
+    source = """#include <cstdio>
+__global__ void f(int *out) {
+    printf("%lld %llu %llx %ld %zu|", -5000000000ll, ~0ull, 1ull << 40, 99l, (unsigned long)7);
+    printf("%p|%s|%.99s", out, (const char *)0, "end\\n");
+}"""
+    text = run(source, np.zeros(1, np.int32), block=(1,)).output
+    numbers, pointer, null, end = text.split("|")
+    assert numbers == "-5000000000 18446744073709551615 10000000000 99 7"
+    assert pointer.startswith("0x")
+    assert (null, end) == ("(null)", "end\n")
+
+
+def test_output_is_capped_with_a_note(run: Run) -> None:
+    source = """#include <cstdio>
+__global__ void f() { for (int k = 0; k < 40; ++k) printf("%100d\\n", threadIdx.x); }"""
+    text = run(source, block=(32,)).output
+    head, note = text.rsplit("\n", 1)
+    assert len(head) == MAX_CHARACTERS
+    printed = -(-MAX_CHARACTERS // 101)
+    assert note == f"[... {40 * 32 - printed} more printf calls left out]"

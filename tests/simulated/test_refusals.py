@@ -1,0 +1,116 @@
+"""What the simulated GPU does not know it refuses, naming instruction, file and line: it never computes something else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from places import Run, marked
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+REFUSED = {
+    "frobnicate.u32 %0, %1;": "the instruction frobnicate.u32",
+    "add.u24 %0, %1, %1;": "the modifier .u24 of add.u24",
+    "add.relu.u32 %0, %1, %1;": "the modifier .relu of add.relu.u32",
+    "add.rn.u32 %0, %1, %1;": "the modifier .rn of add.rn.u32",
+    "add.u32 %0, %1, %1, %1;": "4 operands in add.u32",
+    "add.u32 %0, %1;": "2 operands in add.u32",
+    "mul.wide.sat.f32 %0, %1, %1;": "the modifier .wide of mul.wide.sat.f32",
+    "mul.cc.f16x2 %0, %1, %1;": "the modifier .cc of mul.cc.f16x2",
+    "min.relu.s16x2 %0, %1, %1;": "the modifier .relu of min.relu.s16x2",
+    "mul.s16x2 %0, %1, %1;": "the instruction mul.s16x2",
+    "rem.f32 %0, %1, %1;": "the instruction rem.f32",
+    "addc.u32 %0, %1, %1;": "a carry from behind a jump in addc.u32",
+    "lop3.b32 %0, %1, %1, %1, %1;": "a lookup table in a register in lop3.b32",
+    "lop3.or.b32 %0, %1, %1, %1, 7;": "the modifier .or of lop3.or.b32",
+    "sad.u32 %0, %1;": "the instruction sad.u32",
+    "bfe.u32.banana %0, %1, 1, 2;": "the modifier .banana of bfe.u32.banana",
+    "prmt.b32.f5e %0, %1, %1, 1;": "the modifier .f5e",
+    "ex2.approx.sat.f32 %0, %1;": "the modifier .sat of ex2.approx.sat.f32",
+    "cvt.rna.tf32.f32 %0, %1;": "the modifier .rna of cvt.rna.tf32.f32",
+    "cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;": "the modifier .satfinite",
+    "{ .reg .b16 h; cvt.rm.bf16.f32 h, %1; }": "rounding mode rm to bfloat16 in cvt.rm.bf16.f32",
+    "{ .reg .b16 h; .reg .b64 l; cvt.rn.bf16.s64 h, l; }": "a 64-bit integer to bfloat16 in cvt.rn.bf16.s64",
+    "setp.closer.u32 p, %1, %1;": "the modifier .closer of setp.closer.u32",
+    "{ .reg .b16 h; .reg .pred p; setp.eq.ftz.f16 p, h, h; }": "a comparison of this kind in setp.eq.ftz.f16",
+    "{ .reg .pred p; setp.eq.f16x2 p, %1, %1; }": "a comparison of this kind in setp.eq.f16x2",
+    "{ .reg .pred p; set.eq.and.u32.f16x2 %0, %1, %1, p; }": "a comparison of this kind in set.eq.and.u32.f16x2",
+    "mov.u32 %0, %%reserved_smem_offset_end;": "the register or symbol %reserved_smem_offset_end in mov.u32",
+    "mov.u32 {%0, %0}, {%1, %1};": "a result in the form Vector in mov.u32",
+    "mov.u32 %0, [%1];": "an operand of the form Address in mov.u32",
+    "ld.global.u32 %0, %1;": "an address of this form in ld.global.u32",
+    "ld.param.u32 %0, %1;": "an address of this form",
+    "ld.global.somehow.u32 %0, [%1];": "the modifier .somehow of ld.global.somehow.u32",
+    "st.global.u32 %1, %1;": "an address of this form in st.global.u32",
+    "st.async.global.u32 [%1], %1;": "the modifier .async of st.async.global.u32",
+    "atom.global.add.u32 %0, %1, %1;": "an atomic operation of this kind in atom.global.add.u32",
+    "atom.global.add.noftz.f16x2 %0, [%1], %1;": "an atomic operation of this kind",
+    "atom.global.add.L2::cache_hint.u32 %0, [%1], %1, %1;": "the modifier .L2__cache_hint",
+    "red.async.global.add.u32 [%1], %1;": "the modifier .async of red.async.global.add.u32",
+    "cvta.param.u64 %0, %1;": "the modifier .param of cvta.param.u64",
+    "isspacep.const p, %1;": "the modifier .const of isspacep.const",
+    "redux.sync.min.f32 %0, %1, -1;": "a warp reduction of floats in redux.sync.min.f32",
+    "redux.sync.min.abs.f32 %0, %1, -1;": "the modifier .abs of redux.sync.min.abs.f32",
+    "elect.sync %0, -1;": "an election of this form in elect.sync",
+    "shfl.sync.sideways.b32 %0, %1, 1, 31, -1;": "the modifier .sideways",
+    "shfl.sync.b32 %0, %1, 1, 31, -1;": "the instruction shfl.sync.b32",
+    "bar.banana 0;": "the instruction bar.banana",
+    "bra %1;": "the instruction bra",
+    "bra NOWHERE;": "a jump to NOWHERE",
+    "brx.idx %1, NOWHERE;": "the instruction brx.idx",
+    "call (%0), unheard_of, (%1);": "a call of unheard_of()",
+    "mbarrier.init.shared.b64 [%1], 4;": "the instruction mbarrier.init.shared.b64",
+    "and.pred p, !5, q;": "the PTX statement 'and.pred p, !5, q'",
+    "mov.u32 %0, 0fxyz;": "the PTX statement",
+    "mov.u32 %0, 0b2;": "the PTX statement",
+    "ld.global.u32 %0, [%1 + ];": "the PTX address [",
+    "ld.global.u32 %0, [{%1, %1}];": "the PTX ",
+    "call;": "the PTX call 'call'",
+    "{ .reg oops; }": "the PTX declaration '.reg oops'",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_unknown_instruction_is_refused_with_its_place(device: SimulatedDevice, text: str) -> None:
+    source = f"""__global__ void f(unsigned *out) {{
+    unsigned d = 0, a = out[0];
+    asm volatile("{text}" : "+r"(d) : "r"(a)); // HERE
+    out[0] = d;
+}}"""
+    with pytest.raises(CannotSimulate) as caught:
+        device.compile(source).launch("f", (1,), (1,), [device.array(np.zeros(1, np.uint32))])
+    assert REFUSED[text] in caught.value.what
+    assert caught.value.where == marked(source)
+    assert str(caught.value).startswith("cannot simulate ")
+
+
+def test_recursion_is_refused_where_it_calls(run: Run) -> None:
+    source = """
+__device__ __noinline__ int depth(int n) { return n < 2 ? n : depth(n - 1) + depth(n - 2); }
+__global__ void f(int *out) { out[0] = depth(out[0]); }
+"""
+    with pytest.raises(CannotSimulate, match="recursion, or calls more than 32 deep at kernel.cu:2"):
+        run(source, np.zeros(1, np.int32))
+
+
+def test_function_of_another_file_is_refused(run: Run) -> None:
+    source = "extern __device__ int elsewhere(int);\n__global__ void f(int *out) { out[0] = elsewhere(3); }\n"
+    with pytest.raises(CannotSimulate, match=r"a call of _Z9elsewherei\(\) at kernel.cu:2"):
+        run(source, np.zeros(1, np.int32))
+
+
+def test_hints_and_harmless_modifiers_are_not_refused(run: Run) -> None:
+    source = """__global__ void f(unsigned *data, unsigned *out) {
+    unsigned long long policy;
+    unsigned d, e;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::128B.u32 %0, [%1], %2;"
+                 : "=r"(d) : "l"(data), "l"(policy));
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1+4];" : "=r"(e) : "l"(data));
+    asm volatile("prefetch.global.L2 [%0]; discard.global.L2 [%0], 128;" :: "l"(data));
+    asm volatile("st.global.wt.u32 [%0], %1; st.release.sys.global.u32 [%0+4], %2;" :: "l"(out), "r"(d), "r"(e));
+}"""
+    out = np.zeros(2, np.uint32)
+    run(source, np.array([7, 9], np.uint32), out, block=(1,))
+    assert out.tolist() == [7, 9]
