@@ -123,3 +123,48 @@ def test_conversion_to_half_in_every_mode(dtype: type[np.floating], kind: str, m
         expected = rounded(Fraction(x), mode, digits, lowest)
         if abs(expected) <= largest:
             assert result == expected, x
+
+
+@pytest.mark.parametrize(("kind", "ulp"), [("f16", 2.0**-10), ("bf16", 2.0**-7)])
+@pytest.mark.parametrize("name", ["ex2", "tanh"])
+def test_half_approximation(run: Run, name: str, kind: str, ulp: float) -> None:
+    exact = {"ex2": np.exp2, "tanh": np.tanh}[name]
+    a = pack(np.linspace(-4, 4, 64, dtype=np.float32), kind)
+    out, pairs = np.zeros_like(a), np.zeros_like(a)
+    full = f"{name}.approx" + (".ftz" if (name, kind) == ("ex2", "bf16") else "")
+    source = f"""
+    __global__ void f(const short *a, short *out, int *pairs) {{
+        int i = threadIdx.x;
+        asm volatile("{full}.{kind} %0, %1;" : "=h"(out[i]) : "h"(a[i]));
+        if (i < 32) asm volatile("{full}.{kind}x2 %0, %1;" : "=r"(pairs[i]) : "r"(((const int *)a)[i]));
+    }}"""
+    run(source, a, out, pairs, block=(64,))
+    np.testing.assert_allclose(unpack(out, kind), exact(unpack(a, kind)), rtol=ulp)
+    assert (pairs == out).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "space"), [("f16x2", "global"), ("bf16x2", "shared"), ("bf16", "global"), ("f16", "shared")]
+)
+def test_atomic_addition_of_halves(run: Run, kind: str, space: str) -> None:
+    constraint, c_type, words = (
+        ("r", "unsigned", np.uint32) if kind.endswith("x2") else ("h", "unsigned short", np.uint16)
+    )
+    one = int(pack(np.float32(1.5), kind.removesuffix("x2")))
+    value = one * 0x10001 if kind.endswith("x2") else one
+    source = f"""
+    __global__ void f({c_type} *out) {{
+        __shared__ {c_type} word;
+        word = 0;
+        {c_type} *place = {"&word" if space == "shared" else "out"}, old;
+        asm volatile("atom.add.noftz.{kind} %0, [%1], %2;"
+                     : "={constraint}"(old) : "l"(place), "{constraint}"(({c_type}){value}));
+        out[1 + threadIdx.x] = old;
+        out[0] = *place;
+    }}"""
+    out = np.zeros(9, words)
+    run(source, out, block=(8,))
+    low = unpack((out & 0xFFFF).astype(np.uint16), kind.removesuffix("x2"))
+    assert low.tolist() == [12.0, *(1.5 * lane for lane in range(8))]
+    if kind.endswith("x2"):
+        assert (out >> 16 == out & 0xFFFF).all()

@@ -166,7 +166,7 @@ def test_scopes_hide_names_and_labels(run_ptx: RunPtx) -> None:
     body = """
     mov.u32 %r2, 0;
     { .reg .pred p; .reg .b32 x; mov.u32 x, 1; setp.lt.u32 p, %r1, 4; @p bra SKIP;
-      { .reg .b32 x; mov.u32 x, 50; @p bra SKIP; add.u32 %r2, %r2, x; SKIP: add.u32 %r2, %r2, 8; }
+      { .reg.b32 x; mov.u32 x, 50; @p bra SKIP; add.u32 %r2, %r2, x; SKIP: add.u32 %r2, %r2, 8; }
       SKIP: add.u32 %r2, %r2, x; }
 """
     assert run_ptx(body) == [1] * 4 + [59] * 4

@@ -1,4 +1,4 @@
-"""What the simulated GPU does not know it refuses, naming instruction, file and line: it never computes something else."""
+"""What the simulated GPU does not know it refuses, naming instruction, file and line: it never guesses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REFUSED = {
     "st.global.u32 %1, %1;": "an address of this form in st.global.u32",
     "st.async.global.u32 [%1], %1;": "the modifier .async of st.async.global.u32",
     "atom.global.add.u32 %0, %1, %1;": "an atomic operation of this kind in atom.global.add.u32",
-    "atom.global.add.noftz.f16x2 %0, [%1], %1;": "an atomic operation of this kind",
+    "atom.global.min.noftz.f16x2 %0, [%1], %1;": "an atomic operation of this kind",
     "atom.global.add.L2::cache_hint.u32 %0, [%1], %1, %1;": "the modifier .L2__cache_hint",
     "red.async.global.add.u32 [%1], %1;": "the modifier .async of red.async.global.add.u32",
     "cvta.param.u64 %0, %1;": "the modifier .param of cvta.param.u64",
@@ -90,13 +90,13 @@ def test_recursion_is_refused_where_it_calls(run: Run) -> None:
 __device__ __noinline__ int depth(int n) { return n < 2 ? n : depth(n - 1) + depth(n - 2); }
 __global__ void f(int *out) { out[0] = depth(out[0]); }
 """
-    with pytest.raises(CannotSimulate, match="recursion, or calls more than 32 deep at kernel.cu:2"):
+    with pytest.raises(CannotSimulate, match=r"recursion, or calls more than 32 deep at kernel\.cu:2"):
         run(source, np.zeros(1, np.int32))
 
 
 def test_function_of_another_file_is_refused(run: Run) -> None:
     source = "extern __device__ int elsewhere(int);\n__global__ void f(int *out) { out[0] = elsewhere(3); }\n"
-    with pytest.raises(CannotSimulate, match=r"a call of _Z9elsewherei\(\) at kernel.cu:2"):
+    with pytest.raises(CannotSimulate, match=r"a call of _Z9elsewherei\(\) at kernel\.cu:2"):
         run(source, np.zeros(1, np.int32))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.halves import halves
+
 Array = npt.NDArray[Any]
 FLUSHED_ADD = "add.ftz"
 """Addition of float32 in global memory: denormal operands and results are zeros there, unlike in shared memory."""
@@ -35,6 +37,9 @@ _NEW: dict[str, Callable[..., Any]] = {
     "xor": np.bitwise_xor,
     "exch": lambda old, value: value,
     FLUSHED_ADD: lambda old, value: _flushed(_flushed(old) + _flushed(value)),
+    "add.f16x2": lambda old, value: halves("f16x2", np.add, old, value),
+    "add.bf16": lambda old, value: halves("bf16", np.add, old, value),
+    "add.bf16x2": lambda old, value: halves("bf16x2", np.add, old, value),
     "inc": _inc,
     "dec": _dec,
     "cas": lambda old, compare, value: np.where(old == compare, value, old),
@@ -49,7 +54,7 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], want
     Args:
         view: the memory as elements of the operation's dtype.
         index: of each lane's element; all arrays are one-dimensional and in the order of the lanes.
-        operation: PTX name, or `FLUSHED_ADD`.
+        operation: PTX name, `FLUSHED_ADD`, or an addition with its 16-bit float type.
         operands: one or (for `cas`) two values a lane.
         wanted: whether to return what each lane found.
     """

@@ -72,6 +72,7 @@ def _store(b: BlockWriter, i: Instruction) -> None:
     b.lines.append(f"w.store_{space}(L, {site}, {b.address(address)}, [{values}])")
 
 
+_PACKED = {"f16x2": "u4", "bf16": "u2", "bf16x2": "u4"}  # floats that atomics add but NumPy does not know
 _ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
 
 
@@ -79,10 +80,13 @@ _ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
 def _atomic(b: BlockWriter, i: Instruction) -> None:
     wanted = i.op[0] == "atom"
     operation = next((part for part in i.op if part in _ATOMIC), None)
-    code = CODES[i.op[-1]]
+    kind = i.op[-1]
+    code = _PACKED.get(kind) or CODES[kind]
     address = i.operands[int(wanted)]
-    if operation is None or not isinstance(address, Address) or i.op[-1] == "f16x2":
+    if operation is None or not isinstance(address, Address) or (kind in _PACKED and operation != "add"):
         raise CannotSimulate("an atomic operation of this kind")
+    if kind in _PACKED:
+        operation = f"add.{kind}"
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
     site = b.names.site(_space(i), "atomic", int(code[1]), i)
     if wanted and isinstance(i.operands[0], Sym):

@@ -192,10 +192,9 @@ class _Parser:
         return text.strip()
 
     def _directive(self, text: str) -> None:
-        word = text.split(None, 1)[0]
-        if word == ".loc":
+        if re.match(r"\.loc\b", text):
             self._location(text)
-        elif word == ".reg":
+        elif re.match(r"\.reg\b", text):
             self._registers(text)
         elif self.function is None and re.search(r"\.(func|entry)\b", text):
             self._declare_only(text)
