@@ -6,9 +6,12 @@ NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES; a CUDA device i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+
+from .stopwatch import Conditions
 
 # nvml.h, nvmlClocksEventReasons: these make a measured time suspect.
 _SLOWDOWNS = {
@@ -115,6 +118,71 @@ def read_facts(pci_bus_id: str) -> GpuFacts:
         raise NvmlUnavailable(f"NVML does not know the GPU at {pci_bus_id}: {error}") from None
     finally:
         pynvml.nvmlShutdown()
+
+
+class ConditionsReader:
+    """Asks NVML again and again for what may disturb a timing; where there is no NVML, nothing is known.
+
+    Attributes:
+        identity: the GPU's UUID, else its PCI address.
+    """
+
+    def __init__(self, pci_bus_id: str) -> None:
+        import pynvml
+
+        self.identity = pci_bus_id
+        self._nvml: Any = pynvml
+        self._gpu: Any = None
+        self._initialised = self._answer(pynvml.nvmlInit, failed=False) is None
+        if self._initialised:
+            self._gpu = self._answer(lambda: pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id))
+        if self._gpu is not None:
+            self.identity = str(self._answer(lambda: pynvml.nvmlDeviceGetUUID(self._gpu)) or pci_bus_id)
+
+    def close(self) -> None:
+        """Let NVML go."""
+        if self._initialised:
+            self._nvml.nvmlShutdown()
+            self._initialised, self._gpu = False, None
+
+    def read(self) -> Conditions:
+        """Return how things are now."""
+        if self._gpu is None:
+            return Conditions()
+        queries = _queries(self._nvml, self._gpu)
+        mask = self._answer(queries["slowdown_mask"]) or 0
+        return Conditions(
+            sm_clock_mhz=self._answer(queries["sm_clock_mhz"]),
+            max_sm_clock_mhz=self._answer(queries["max_sm_clock_mhz"]),
+            slowdowns=tuple(words for bit, words in _SLOWDOWNS.items() if mask & bit),
+            others=self._others(),
+        )
+
+    def _others(self) -> tuple[str, ...]:
+        """Name the other processes with a context on the GPU."""
+        running = self._answer(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)) or []
+        return other_processes([process.pid for process in running], os.getpid(), self._name)
+
+    def _name(self, pid: int) -> str | None:
+        name = self._answer(lambda: self._nvml.nvmlSystemGetProcessName(pid))
+        return name.decode(errors="replace") if isinstance(name, bytes) else name
+
+    def _answer(self, query: Callable[[], Any], failed: Any = None) -> Any:
+        try:
+            return query()
+        except self._nvml.NVMLError:
+            return failed
+
+
+def other_processes(running: Sequence[int], own: int, name: Callable[[int], str | None]) -> tuple[str, ...]:
+    """Return the processes on a GPU besides one's own, in words.
+
+    In a container NVML may give the host's numbers, among which one's own cannot be told; then it is one of them, and
+    the others are only counted.
+    """
+    if running and own not in running:
+        return (f"{len(running) - 1} unknown",) if len(running) > 1 else ()
+    return tuple(f"{name(pid) or 'unknown'} (process {pid})" for pid in running if pid != own)
 
 
 def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exception]) -> GpuFacts:

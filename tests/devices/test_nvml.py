@@ -92,3 +92,25 @@ def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
 
     monkeypatch.setattr(nvml_that_starts, "nvmlInit", refuse)
     assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: NVML says: Driver Not Loaded"}
+
+
+@needs_no_driver
+def test_without_a_driver_nothing_is_known_of_what_disturbs():
+    reader = nvml.ConditionsReader("0000:65:00.0")
+    conditions = reader.read()
+    assert (reader.identity, conditions.others, conditions.held_down) == ("0000:65:00.0", (), False)
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("running", "words"),
+    [
+        ([], ()),
+        ([7], ()),
+        ([7, 8, 9], ("python (process 8)", "unknown (process 9)")),
+        ([8], ()),  # in a container: the one that is there is oneself
+        ([8, 9], ("1 unknown",)),
+    ],
+)
+def test_other_processes_are_named_where_they_can_be_told(running, words):
+    assert nvml.other_processes(running, 7, {7: "me", 8: "python"}.get) == words

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 
 import numpy as np
@@ -15,6 +16,7 @@ from .driver import load_driver
 from .memory import CudaMemory
 from .module import CudaModule
 from .nvcc import Nvcc
+from .timing import CudaStopwatch, gpu_lock
 
 
 class CudaDevice:
@@ -35,6 +37,8 @@ class CudaDevice:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self._nvcc = Nvcc()
         self._context = PrimaryContext(driver, ordinal, launch_limit_s)
+        self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
+        self._stopwatch: CudaStopwatch | None = None
         major, minor = self._context.gpu.compute_capability()
         self._info = DeviceInfo(
             kind="cuda",
@@ -77,6 +81,15 @@ class CudaDevice:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         return CudaMemory(self._context, extents, dtype)
 
+    @contextmanager
+    def stopwatch(self) -> Iterator[CudaStopwatch]:
+        """Wait until nobody else times on this GPU, then time; see `TimingDevice.stopwatch`."""
+        reader = self._conditions
+        with gpu_lock(reader.identity):
+            if self._stopwatch is None:
+                self._stopwatch = CudaStopwatch(self._context, reader)
+            yield self._stopwatch
+
     def reset(self) -> None:
         """Free every array of this device."""
         for user in list(self._context.users):
@@ -86,4 +99,8 @@ class CudaDevice:
     def close(self) -> None:
         """Give everything back; the device cannot be used afterwards."""
         self.reset()
+        if self._stopwatch is not None:
+            self._stopwatch.close()
+            self._stopwatch = None
+        self._conditions.close()
         self._context.close()

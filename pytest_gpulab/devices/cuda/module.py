@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, prod
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ..protocol import (
     LaunchProfile,
     Memory,
 )
+from ..stopwatch import Call
 from .context import PrimaryContext
 from .cubin import read_names
 from .driver import driver_words
@@ -129,21 +130,34 @@ class CudaModule:
         call = _Call(kernel, _three(grid), _three(block), shared_bytes)
         self._check_arguments(call, args)
         with self._context.current():
-            self._enqueue(call, args)
+            self._starter(call, args)()
             self._context.wait(kernel)
         occupancy = self.occupancy(kernel, prod(call.block), shared_bytes)
         return LaunchProfile(kernel, call.grid, call.block, occupancy=occupancy, resources=self.resources(kernel))
 
-    def _enqueue(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
-        """Start the kernel without waiting for it; a timed loop would call this between two events."""
+    def prepared(self, call: Call) -> Callable[[], None]:
+        """Return what starts a launch without waiting for it; call it with the same context current.
+
+        Raises:
+            LaunchError: the call does not fit the kernel.
+        """
+        checked = _Call(call.kernel, _three(call.grid), _three(call.block), call.shared_bytes)
+        self._check_arguments(checked, call.args)
+        return self._starter(checked, call.args)
+
+    def _starter(self, call: _Call, args: Sequence[Memory | np.generic]) -> Callable[[], None]:
         function = self._function(call.kernel)
         self._check_block(call, function)
         values = [_by_value(arg) for arg in args]
-        try:
-            function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
-        except self._context.driver.Error as error:
-            message = f"the GPU refuses to launch {call.kernel!r} with grid {call.grid} and block {call.block}"
-            raise LaunchError(f"{message}: {driver_words(error)}") from None
+
+        def start() -> None:
+            try:
+                function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
+            except self._context.driver.Error as error:
+                message = f"the GPU refuses to launch {call.kernel!r} with grid {call.grid} and block {call.block}"
+                raise LaunchError(f"{message}: {driver_words(error)}") from None
+
+        return start
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
         given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)

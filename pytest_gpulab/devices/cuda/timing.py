@@ -1,0 +1,209 @@
+"""Timing launches on a GPU with CUDA events, alone among the graders of the machine.
+
+Before each sample the GPU reads more than its level-2 cache holds. That drives everything else out and leaves nothing
+behind that must be written back while the clock runs, as overwriting would. Meanwhile the host enqueues events and
+launches, so that they follow each other without a gap, however slow Python is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import ceil
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ..nvml import ConditionsReader
+from ..protocol import DeviceUnavailable, Module
+from ..stopwatch import Call, Conditions, Copies
+from .context import PrimaryContext
+from .memory import CudaMemory
+from .module import CudaModule
+
+LOCK_WAIT_S = 600.0
+LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
+MAX_LEAD_MS = 0.32
+MAX_ATTEMPTS = 5
+FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
+FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
+VECTOR_BYTES = 16
+CALIBRATION_SAMPLES = 9
+CALIBRATION_BATCH = 32
+MIN_MS = 1e-5  # no sample is zero
+
+_Start = Callable[[], None]
+
+# Volatile reads are never left out; plain ones are, where nothing is made of them.
+_KERNELS = b"""
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry nothing() { ret; }
+.visible .entry read_all(.param .u64 data, .param .u32 vectors)
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<12>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [data];
+    cvta.to.global.u64 %rd1, %rd1;
+    ld.param.u32 %r1, [vectors];
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %ctaid.x;
+    mov.u32 %r4, %tid.x;
+    mov.u32 %r5, %nctaid.x;
+    mad.lo.u32 %r6, %r3, %r2, %r4;
+    mul.lo.u32 %r7, %r5, %r2;
+LOOP:
+    setp.ge.u32 %p1, %r6, %r1;
+    @%p1 bra END;
+    mul.wide.u32 %rd2, %r6, 16;
+    add.u64 %rd3, %rd1, %rd2;
+    ld.volatile.global.v4.u32 {%r8, %r9, %r10, %r11}, [%rd3];
+    add.u32 %r6, %r6, %r7;
+    bra LOOP;
+END:
+    ret;
+}
+\0"""
+
+
+@contextmanager
+def gpu_lock(identity: str, wait_s: float = LOCK_WAIT_S, folder: Path | None = None) -> Iterator[None]:
+    """Hold a GPU for oneself among all processes of the machine that ask for it here.
+
+    Args:
+        identity: the GPU's UUID, or its PCI address.
+        wait_s: the longest wait.
+        folder: of the lock files; the temporary folder if None.
+
+    Raises:
+        DeviceUnavailable: the wait was too long.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = folder or Path(tempfile.gettempdir())
+    name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
+    path = folder / f"{name}.lock"
+    if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
+        path = folder / f"{name}-{os.getuid()}.lock"
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=wait_s)
+    except Timeout:
+        raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class CudaStopwatch:
+    """The `Stopwatch` protocol on a GPU; opened once for a device, used under `gpu_lock`."""
+
+    def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
+        self._context, self._nvml = context, nvml
+        driver = context.driver
+        self._lead_ms, self._overhead_ms = LEAD_MS, 0.0
+        self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
+        self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
+        with context.current():
+            self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
+            self._kernels = driver.module_from_buffer(_KERNELS)
+            self._read_all = self._kernels.get_function("read_all")
+            self._nothing = self._kernels.get_function("nothing")
+            self._start, self._end = driver.Event(), driver.Event()
+            context.users.add(self)
+            self._flush_ms = self._timed([self._flush] * CALIBRATION_BATCH, "read_all")[0] / CALIBRATION_BATCH
+        self._overhead_ms = self._calibrated()
+
+    @property
+    def l2_bytes(self) -> int:
+        """The size of the level-2 cache."""
+        return self._attribute("L2_CACHE_SIZE")
+
+    @property
+    def peak_bandwidth_gb_s(self) -> float:
+        """Two transfers a clock over the whole bus, in 1e9 bytes a second."""
+        return 2 * self._attribute("MEMORY_CLOCK_RATE") * 1e3 * self._attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
+
+    def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
+        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
+
+    def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
+        """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
+
+    def conditions(self) -> Conditions:
+        """Look at the GPU's state."""
+        return self._nvml.read()
+
+    def close(self) -> None:
+        """Give the memory back; in a broken context only the end of the process can."""
+        if self._context.usable:
+            with self._context.current():
+                self._flushed.free()
+                del self._kernels, self._read_all, self._nothing, self._start, self._end
+
+    def _prepared(self, module: Module, calls: Sequence[Call]) -> list[_Start]:
+        assert isinstance(module, CudaModule)
+        with self._context.current():
+            return [module.prepared(call) for call in calls]
+
+    def _sample(self, launches: Sequence[_Start], kernel: str, before: Copies = (), after: Copies = ()) -> float:
+        """Time launches between two events; copy before the caches are flushed or after.
+
+        What two events around a single empty kernel measure too much is taken off.
+        """
+        with self._context.current():
+            for attempt in range(MAX_ATTEMPTS):
+                self._copy(before)
+                for _ in range(ceil(self._lead_ms * (len(after) + len(launches) + 1) / self._flush_ms)):
+                    self._flush()
+                self._copy(after)
+                elapsed_ms, seamless = self._timed(launches, kernel)
+                if seamless or attempt == MAX_ATTEMPTS - 1:
+                    break
+                self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
+        return max(elapsed_ms - self._overhead_ms, MIN_MS)
+
+    def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
+        """Return the time, and whether everything was enqueued before the first launch could start."""
+        self._start.record()
+        for start in launches:
+            start()
+        self._end.record()
+        is_late = False
+        with suppress(self._context.driver.Error):  # of a kernel that ended abnormally: `wait` explains it
+            is_late = self._start.query()
+        self._context.wait(kernel)
+        return float(self._start.time_till(self._end)), not is_late
+
+    def _calibrated(self) -> float:
+        """Return what one sample of an empty kernel takes longer than an empty kernel among others."""
+        alone, among = [
+            median(self._sample([self._launch_nothing] * count, "nothing") for _ in range(CALIBRATION_SAMPLES))
+            for count in (1, CALIBRATION_BATCH)
+        ]
+        return alone - (among - alone) / (CALIBRATION_BATCH - 1)
+
+    def _launch_nothing(self) -> None:
+        self._nothing(grid=(1, 1), block=(32, 1, 1))
+
+    def _flush(self) -> None:
+        self._read_all(self._flushed, self._vectors, grid=self._flush_grid, block=(FLUSH_BLOCK, 1, 1))
+
+    def _copy(self, pairs: Copies) -> None:
+        for source, target in pairs:
+            assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
+            if source.nbytes:
+                self._context.driver.memcpy_dtod(target.address, source.address, source.nbytes)
+
+    def _attribute(self, name: str) -> int:
+        return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))

@@ -1,0 +1,104 @@
+"""What a device offers besides the protocol if it can time launches: single samples, and the state of the GPU.
+
+How many samples to take, in which order, and what they mean is grading's business; see `pytest_gpulab.grading.race`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from .protocol import Device, Memory, Module
+
+Copies = Sequence[tuple[Memory, Memory]]
+
+SLOW_CLOCK_SHARE = 0.75
+"""Of the highest SM clock: a GPU that runs below is held down by something."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A launch with its arguments in device memory; see `Module.launch`."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    args: tuple[Memory | np.generic, ...]
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What may disturb a timing at one moment; None and empty where the device does not tell.
+
+    Attributes:
+        sm_clock_mhz, max_sm_clock_mhz: now and at most.
+        slowdowns: what holds the clocks down, in words.
+        others: other processes that use the GPU, in words.
+    """
+
+    sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    slowdowns: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def held_down(self) -> bool:
+        """Whether a time taken now is suspect."""
+        return bool(self.slowdowns) or self.clock_share < SLOW_CLOCK_SHARE
+
+    @property
+    def clock_share(self) -> float:
+        """The SM clock as a share of the highest; 1 where unknown."""
+        if self.sm_clock_mhz is None or not self.max_sm_clock_mhz:
+            return 1.0
+        return self.sm_clock_mhz / self.max_sm_clock_mhz
+
+
+class Stopwatch(Protocol):
+    """Takes samples; while it is open, nobody else who asks for a stopwatch of the same GPU gets one."""
+
+    @property
+    def l2_bytes(self) -> int:
+        """The size of the level-2 cache."""
+
+    @property
+    def peak_bandwidth_gb_s(self) -> float:
+        """What device memory transfers at most, in 1e9 bytes a second."""
+
+    def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
+        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache.
+
+        Args:
+            module: of the kernels.
+            calls: what is timed, all together.
+            copies: sources and targets in device memory, of equal size; copied before.
+
+        Raises:
+            LaunchError, KernelFault: as for `Module.launch`.
+        """
+
+    def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
+        """Time the calls just after the copies, so that the caches hold the targets as far as they fit.
+
+        Args and raises: as for `cold_ms`.
+        """
+
+    def conditions(self) -> Conditions:
+        """Look at the GPU's state; may take a millisecond."""
+
+
+@runtime_checkable
+class TimingDevice(Device, Protocol):
+    """A device that can time."""
+
+    def stopwatch(self) -> AbstractContextManager[Stopwatch]:
+        """Wait until nobody else times on this GPU, then time.
+
+        Raises:
+            DeviceUnavailable: the wait was too long.
+        """

@@ -1,0 +1,137 @@
+"""Timing on a real GPU: samples, and grading by them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import LaunchError
+from pytest_gpulab.devices.stopwatch import Call, TimingDevice
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grader import Grader
+
+pytestmark = pytest.mark.gpu
+ROOT = Path(__file__).parents[2]
+
+SOURCE = """
+__global__ void nothing() {}
+__global__ void wait(unsigned long long cycles) {
+    unsigned long long begin = clock64();
+    while (clock64() - begin < cycles) {}
+}
+__global__ void triad(const float *a, const float *b, float *c, unsigned n) {
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) c[i] = a[i] + 2 * b[i];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module(opened_device):
+    return opened_device.compile(SOURCE)
+
+
+def waiting(cycles):
+    return Call("wait", (1,), (1,), (np.uint64(cycles),))
+
+
+def triad(device, n):
+    a, b, c = (device.array(np.ones(n, np.float32)) for _ in range(3))
+    return Call("triad", (1056,), (256,), (a, b, c, np.uint32(n)))
+
+
+def median_ms(sample, times=9):
+    return float(np.median([sample() for _ in range(times)]))
+
+
+def test_the_device_can_time(device):
+    assert isinstance(device, TimingDevice)
+    with device.stopwatch() as watch:
+        assert watch.l2_bytes > 2**20 and watch.peak_bandwidth_gb_s > 100
+        assert watch.conditions().sm_clock_mhz > 0
+
+
+def test_a_kernel_takes_as_long_as_it_waits(device, module):
+    with device.stopwatch() as watch:
+        short_ms = median_ms(lambda: watch.cold_ms(module, [waiting(20_000)]))
+        long_ms = median_ms(lambda: watch.cold_ms(module, [waiting(220_000)]))
+        clock_mhz = watch.conditions().sm_clock_mhz
+    assert long_ms - short_ms == pytest.approx(200_000 / clock_mhz / 1e3, rel=0.05)
+
+
+def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
+    call = waiting(10_000)
+    with device.stopwatch() as watch:
+        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        among_ms = median_ms(lambda: watch.batch_ms(module, [call] * 20)) / 20
+        nothing_ms = median_ms(lambda: watch.cold_ms(module, [Call("nothing", (1,), (32,), ())]))
+    assert alone_ms == pytest.approx(among_ms, rel=0.05)
+    assert nothing_ms < 0.003
+
+
+def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, module):
+    call, source = triad(device, 2**18), device.array(np.ones(2**18, np.float32))
+    with device.stopwatch() as watch:
+        cold_ms = median_ms(lambda: watch.cold_ms(module, [call], [(source, call.args[0])]))
+        warm_ms = (
+            median_ms(lambda: watch.batch_ms(module, [call] * 8, [(source, target) for target in call.args[:2]])) / 8
+        )
+    assert warm_ms < 0.9 * cold_ms
+
+
+def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
+    call = triad(device, 2**25)
+    with device.stopwatch() as watch:
+        elapsed_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        share = 3 * 4 * 2**25 / (elapsed_ms * 1e-3) / 1e9 / watch.peak_bandwidth_gb_s
+    assert 0.5 < share < 1
+
+
+def test_a_call_that_does_not_fit_is_refused(device, module):
+    with device.stopwatch() as watch, pytest.raises(LaunchError, match="takes 1 parameters but is given 0"):
+        watch.cold_ms(module, [Call("wait", (1,), (1,), ())])
+
+
+def test_two_processes_never_time_at_once(device):
+    other = (
+        "from pytest_gpulab.devices import open_device\n"
+        "with open_device('cuda')[0].stopwatch(): print('in', flush=True)"
+    )
+    with device.stopwatch():
+        waiting_process = subprocess.Popen([sys.executable, "-c", other], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting_process.wait(timeout=6)
+    assert waiting_process.communicate(timeout=30)[0] == "in\n"
+
+
+def speedups(device, submission):
+    catalogue = Catalogue(ROOT / "exercises")
+    loaded = catalogue.load(catalogue.exercise_of(ROOT / submission))
+    grader = Grader(loaded, ROOT / submission, device, seed=1)
+    return [grader.run(check) for check in checks_of(loaded.exercise) if check.kind == "speedup"]
+
+
+@pytest.mark.parametrize(
+    "submission",
+    [
+        "solutions/reduction/10_shuffle_unroll8.cu",
+        "solutions/scan/07_single_pass_packed.cu",
+        "solutions/divergence/02_eight_way_by_warp.cu",
+        "solutions/constant_memory/01_constant.cu",
+    ],
+)
+def test_the_best_solution_reaches_every_tier(device, submission):
+    results = speedups(device, submission)
+    assert {result.verdict for result in results} == {"passed"}, results
+    for result in results:
+        assert result.measurement.low <= result.measurement.speedup <= result.measurement.high
+
+
+def test_the_naive_kernel_is_no_faster_than_itself(device, tmp_path):
+    copy = tmp_path / "reduction.cu"
+    copy.write_text((ROOT / "exercises/reduction/naive.cu").read_text())
+    for result in speedups(device, copy):
+        assert result.verdict in ("failed", "missed")
+        assert 0.98 < result.measurement.low <= result.measurement.high < 1.02
