@@ -52,6 +52,11 @@ class Measurement:
         registers: a thread of that launch.
         bottleneck: what limits it, in words, where known.
         baseline: the file that it was compared to.
+        low, high: the speedup's confidence interval, of at least 95 %; None where there is no clock.
+        rounds: how often both were timed; 0 where there is no clock.
+        dropped: rounds left out because something disturbed them.
+        caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
+        shared_with: other processes seen on the GPU meanwhile.
     """
 
     size: str
@@ -65,6 +70,12 @@ class Measurement:
     registers: int | None = None
     bottleneck: str = ""
     baseline: str = "naive.cu"
+    low: float | None = None
+    high: float | None = None
+    rounds: int = 0
+    dropped: int = 0
+    caches: Literal["cold", "warm", ""] = ""
+    shared_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ class CheckResult:
         measured = data["measurement"]
         rebuilt = {
             "findings": tuple(_finding(finding) for finding in data["findings"]),
-            "measurement": None if measured is None else Measurement(**_known(Measurement, measured)),
+            "measurement": None if measured is None else _measurement(measured),
         }
         return cls(**_known(cls, data) | rebuilt)
 
@@ -160,6 +171,10 @@ class Grade:
 
 def _finding(data: Mapping[str, Any]) -> Finding:
     return Finding(**_known(Finding, data) | {"evidence": tuple(data["evidence"])})
+
+
+def _measurement(data: Mapping[str, Any]) -> Measurement:
+    return Measurement(**_known(Measurement, data) | {"shared_with": tuple(data.get("shared_with", ()))})
 
 
 def _plain_fields(record: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest_gpulab
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import CaseOutcome, CaseRuns
@@ -17,7 +18,8 @@ from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import unsafe
-from pytest_gpulab.grading.speed import Costs, too_slow
+from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
+from pytest_gpulab.grading.timed import TimedCosts
 
 
 class Grader:
@@ -43,7 +45,7 @@ class Grader:
         self._label = str(path) if label is None else label
         self._builds = Builds(path, exercise, device)
         self._cases = CaseRuns(exercise, device, self._builds, seed)
-        self._costs = Costs(exercise, device, self._builds, seed)
+        self._costs = _costs(exercise, device, self._builds, seed)
         info = device.info
         self.provenance = Provenance(
             device=info.name,
@@ -118,14 +120,24 @@ class Grader:
                 return _dependent(check, correct_name(case), outcome)
         try:
             measurement = self._costs.measure(tier)
-            reached = measurement.speedup >= tier.threshold
-            wrong = self._costs.wrong(tier) if reached else ()
+            decided = decision(measurement)
+            wrong = self._costs.wrong(tier) if decided != "failed" else ()
         except Blocked as blocked:
             return _result(check, blocked.verdict, (blocked.finding,))
-        if reached:
-            return _result(check, "failed" if wrong else "passed", wrong, measurement)
+        if wrong:
+            return _result(check, "failed", wrong, measurement)
+        if decided == "passed":
+            return _result(check, "passed", (), measurement)
+        if decided == "undecided":
+            return _result(check, "inconclusive", (inconclusive(measurement),), measurement)
         verdict: Verdict = "failed" if tier.required else "missed"
         return _result(check, verdict, (too_slow(measurement),), measurement)
+
+
+def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> Costs | TimedCosts:
+    if isinstance(device, TimingDevice) and not device.info.estimates:
+        return TimedCosts(loaded, device, builds, seed)
+    return Costs(loaded, device, builds, seed)
 
 
 def _dependent(check: Check, cause: str, outcome: CaseOutcome) -> CheckResult:
@@ -139,7 +151,8 @@ def _result(
     measurement: Measurement | None = None,
     printed: str = "",
 ) -> CheckResult:
-    points = check.max_points if verdict == "passed" else 0.0
+    # Noise never costs a point: who may have reached the threshold gets what reaching it earns.
+    points = check.max_points if verdict in ("passed", "inconclusive") else 0.0
     return CheckResult(
         check.name, check.kind, verdict, points, check.max_points, findings, measurement, check.required, 0.0, printed
     )

@@ -47,10 +47,19 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
         InstructorsMistake: see there.
     """
     inputs = make_inputs(exercise, problem, plan, pattern, rng)
+    return Prepared(plan, inputs, expected_of(exercise, problem, plan, inputs))
+
+
+def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:
+    """Compute what must come out.
+
+    Raises:
+        InstructorsMistake: see there.
+    """
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
         _check_expected(plan, expected)
-    return Prepared(plan, inputs, expected)
+    return expected
 
 
 def make_plan(exercise: Exercise, problem: Problem) -> Plan:

@@ -129,8 +129,8 @@ def replay(
     memories: dict[str, Memory] = {}
     profiles: list[LaunchProfile] = []
     try:
-        for buffer in _allocated(plan):
-            memories[buffer.name] = device.array(_contents(buffer, inputs, repetition.poison))
+        for buffer in allocated(plan):
+            memories[buffer.name] = device.array(initial_contents(buffer, inputs, repetition.poison))
         for symbol, name in plan.constants.items():
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
@@ -148,13 +148,14 @@ def replay(
                 memory.free()
 
 
-def _allocated(plan: Plan) -> list[Buffer]:
+def allocated(plan: Plan) -> list[Buffer]:
     """Return the buffers that need memory: not those that only supply a constant's contents."""
     arguments = {arg for launch in plan.launches for arg in launch.args if isinstance(arg, str)}
     return [buffer for buffer in plan.buffers if buffer.name in arguments or buffer.role == "output"]
 
 
-def _contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison) -> Array:
+def initial_contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison) -> Array:
+    """Return what a buffer holds before the first launch."""
     if buffer.role == "input":
         return inputs[buffer.name]
     if buffer.zeroed:

@@ -1,6 +1,6 @@
-"""The `speedup` checks: what a submission and its baseline cost, and what that is worth.
+"""The `speedup` checks: what a submission and its baseline cost on a device that estimates, and what that is worth.
 
-`time_plan` is the only place that knows how a device tells a cost. A simulated GPU estimates it.
+A device with a clock is asked by `timed.TimedCosts` instead; the verdict on either's measurements is `decision`'s.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
-from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -24,6 +24,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, prepare, rng_for
 from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.statistics import Decision, Ratio, decide
 
 Array = npt.NDArray[Any]
 
@@ -82,7 +83,7 @@ class Costs:
         own, baseline = self._own[key], self._baseline(tier, size)
         if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
             raise _not_timed("the estimated time is zero: the size is too small")
-        least = _min_bytes(self._loaded, problem)
+        least = min_bytes(self._loaded, problem)
         return Measurement(
             size=size_text(size),
             elapsed_ms=own.elapsed_ms,
@@ -125,7 +126,7 @@ class Costs:
         return wrong_with(run, prepared, FIRST)
 
     def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
-        least = _min_bytes(self._loaded, problem)
+        least = min_bytes(self._loaded, problem)
         if least is None or timing.moved_bytes is None or timing.moved_bytes >= MOVED_SHARE * least:
             return ()
         moved_mb, least_mb = timing.moved_bytes / 1e6, least / 1e6
@@ -157,7 +158,7 @@ class Costs:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
                 cache[key] = self._time(builds, size, tier.variant)
             except Blocked as blocked:
-                raise _unusable(tier.baseline, blocked) from blocked
+                raise unusable(tier.baseline, blocked) from blocked
         return cache[key]
 
     def _time(self, builds: Builds, size: Size, variant: Variant) -> Timing:
@@ -172,8 +173,17 @@ class Costs:
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
         """Return the input pattern, and the generator that gives everyone the same data."""
-        pattern = (cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases)[0].patterns[0]
-        return pattern, rng_for(self._seed, self._loaded.name, "speedup", size_text(size), variant.name)
+        return pattern_of(self._loaded.exercise, variant), rng_for(
+            self._seed, self._loaded.name, "speedup", size_text(size), variant.name
+        )
+
+
+def decision(measurement: Measurement) -> Decision:
+    """Return whether a speedup reaches its threshold; an estimate has no noise and is never undecided."""
+    speedup, low, high = measurement.speedup, measurement.low, measurement.high
+    return decide(
+        Ratio(speedup, speedup if low is None else low, speedup if high is None else high), measurement.threshold
+    )
 
 
 def too_slow(measurement: Measurement) -> Finding:
@@ -182,9 +192,33 @@ def too_slow(measurement: Measurement) -> Finding:
     what = (
         f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}; {measurement.threshold:g}x is asked."
     )
-    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
     hint = f"What limits it: {measurement.bottleneck}." if measurement.bottleneck else ""
-    return finding("too-slow", what, evidence=(times,), hint=hint)
+    return finding("too-slow", what, evidence=_times(measurement), hint=hint)
+
+
+def inconclusive(measurement: Measurement) -> Finding:
+    """Return why a speedup is neither passed nor failed."""
+    what = (
+        f"The speedup over {measurement.baseline} lies between {measurement.low:.3f}x and {measurement.high:.3f}x, "
+        f"too close to {measurement.threshold:g}x to tell. The points are given."
+    )
+    return finding("inconclusive", what, evidence=_times(measurement))
+
+
+def _times(measurement: Measurement) -> tuple[str, ...]:
+    """Return the evidence of a speedup in lines."""
+    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
+    if measurement.low is None or measurement.high is None:
+        return (times,)
+    dropped = f", {measurement.dropped} of them disturbed and left out" if measurement.dropped else ""
+    lines = [
+        times,
+        f"between {measurement.low:.3f}x and {measurement.high:.3f}x, from {measurement.rounds} rounds{dropped}, "
+        f"with {measurement.caches} caches",
+    ]
+    if measurement.shared_with:
+        lines.append(f"the GPU was shared with {', '.join(measurement.shared_with)}")
+    return tuple(lines)
 
 
 def timed_size(tier: SpeedTier, device: Device) -> Size:
@@ -210,7 +244,7 @@ def time_plan(device: Device, module: Module, plan: Plan, inputs: Mapping[str, A
         DeviceError: a launch ends abnormally.
     """
     if not device.info.estimates:
-        raise _not_timed(f"timing on {device.info.name} is not there yet")
+        raise _not_timed(f"{device.info.name} can neither time nor estimate")
     run = replay(device, module, plan, inputs, SAMPLED, read_back=False)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = replay(device, module, plan, inputs, FIRST, read_back=False)
@@ -229,8 +263,13 @@ def _estimated(run: Run) -> Timing:
     return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))], moved_bytes)
 
 
-def _unusable(baseline: str, blocked: Blocked) -> Blocked:
-    """The submission does not answer for its baseline."""
+def pattern_of(exercise: Exercise, variant: Variant) -> str:
+    """Return the input pattern that a variant is costed on."""
+    return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
+
+
+def unusable(baseline: str, blocked: Blocked) -> Blocked:
+    """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
     if blocked.verdict == "not gradable":
         return blocked
     cause = blocked.finding
@@ -242,7 +281,12 @@ def _not_timed(why: str) -> Blocked:
     return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
 
 
-def _min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
+def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
+    """Return the bytes that any right submission moves at this size, if the exercise says.
+
+    Raises:
+        InstructorsMistake: it says so wrongly.
+    """
     if loaded.exercise.min_bytes is None:
         return None
     with instructors_code("min_bytes"):

@@ -1,0 +1,200 @@
+"""Time a submission against its baseline until noise cannot turn the verdict, or the time for it is up.
+
+Rounds are added in doubling numbers; `statistics` says when it is enough. Both sides are timed the same way: cold, with
+nothing in the level-2 cache, or, where one of them is short and both touch little memory, in batches with warm caches,
+because what surrounds a single short launch would outweigh it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch
+from pytest_gpulab.grading.contender import REPLICAS, Contender
+from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians
+
+Array = npt.NDArray[Any]
+Caches = Literal["cold", "warm"]
+
+BATCHED_BELOW_MS = 0.05
+BUDGET_S = 3.0
+WARM_UP_ROUNDS = 2
+WARM_UP_S = 0.03
+MAX_WARM_UP_S = 0.5
+FULL_CLOCK_SHARE = 0.9
+ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
+MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """What a race showed.
+
+    Attributes:
+        ratio: baseline over submission.
+        baseline_ms, own_ms: medians of the rounds that count.
+        rounds: taken.
+        dropped: of those, because they were disturbed.
+        caches: what the runs found in the level-2 cache.
+        others: other processes seen on the GPU.
+        checked_set: the index of the contents on which the runs worked whose outputs were kept.
+        outputs: what some timed runs wrote, chosen at random.
+        peak_bandwidth_gb_s: of device memory.
+        l2_bytes: what a run may leave in the cache instead of moving it.
+    """
+
+    ratio: Ratio
+    baseline_ms: float
+    own_ms: float
+    rounds: int
+    dropped: int
+    caches: Caches
+    others: tuple[str, ...]
+    checked_set: int
+    outputs: tuple[dict[str, Array], ...]
+    peak_bandwidth_gb_s: float
+    l2_bytes: int
+
+    def floor_ms(self, least_bytes: float) -> float:
+        """Return the shortest time in which that many bytes can come from or go to memory.
+
+        What fits into the level-2 cache may stay there; with warm caches nothing can be said.
+        """
+        moved = max(0.0, least_bytes - self.l2_bytes) if self.caches == "cold" else 0.0
+        return moved / (self.peak_bandwidth_gb_s * 1e9) * 1e3
+
+
+def race(
+    watch: Stopwatch, baseline: Contender, own: Contender, thresholds: Sequence[float], rng: np.random.Generator
+) -> RaceResult:
+    """Time both sides in alternating order.
+
+    Args:
+        watch: of the device that holds both.
+        baseline, own: the sides.
+        thresholds: rounds are added as long as one of them is undecided.
+        rng: chooses the samples whose outputs are checked, and draws for the interval.
+
+    Raises:
+        DeviceError: a launch ends abnormally.
+    """
+    running = _Race(watch, baseline, own, rng)
+    running.warm_up()
+    begin_s, seed = time.perf_counter(), int(rng.integers(2**32))
+    while True:
+        running.add(more_rounds(running.rounds))
+        result = running.result(seed)
+        decided = all(decide(result.ratio, threshold) != "undecided" for threshold in thresholds)
+        # The rounds to add are as many as all those before, so they take as long again.
+        out_of_time = 2 * (time.perf_counter() - begin_s) > BUDGET_S
+        if decided or out_of_time or not more_rounds(running.rounds):
+            return result
+
+
+class _Race:
+    def __init__(self, watch: Stopwatch, baseline: Contender, own: Contender, rng: np.random.Generator) -> None:
+        self._watch, self._baseline, self._own, self._rng = watch, baseline, own, rng
+        self._batched = False
+        self.baseline_ms: list[float] = []
+        self.own_ms: list[float] = []
+        self._suspect: list[bool] = []
+        self._others: dict[str, None] = {}
+        # Expected values take the CPU longer than all rounds take the GPU: one set of contents must do.
+        self._checked_set = int(rng.integers(len(own.contents)))
+        self._outputs: list[dict[str, Array]] = []
+
+    def warm_up(self) -> None:
+        """Run both until the clock is up, and decide from their times how to time them."""
+        begin_s = time.perf_counter()
+        baseline_ms: list[float] = []
+        own_ms: list[float] = []
+        while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s):
+            baseline_ms.append(self._baseline.cold_ms(self._watch, len(own_ms)))
+            own_ms.append(self._own.cold_ms(self._watch, len(own_ms)))
+        if min(np.median(baseline_ms), np.median(own_ms)) < BATCHED_BELOW_MS:
+            sides = (self._baseline, self._own)
+            size = min(side.batch_size(self._watch.l2_bytes) for side in sides)
+            self._batched = size >= REPLICAS
+            for side in sides if self._batched else ():
+                side.prepare_batch(size)
+
+    @property
+    def rounds(self) -> int:
+        """How many were taken."""
+        return len(self.own_ms)
+
+    def add(self, rounds: int) -> None:
+        """Take so many rounds, with a look at the GPU every few."""
+        before = self._look()
+        checked = self._choose_checked(rounds)
+        for first in range(0, rounds, ROUNDS_PER_LOOK):
+            some = min(ROUNDS_PER_LOOK, rounds - first)
+            for _ in range(some):
+                self._round(self.rounds, keep_outputs=self.rounds in checked)
+            after = self._look()
+            self._suspect += [before.held_down or after.held_down] * some
+            before = after
+
+    def result(self, seed: int) -> RaceResult:
+        """Judge the rounds taken so far."""
+        baseline_ms, own_ms = np.array(self.baseline_ms), np.array(self.own_ms)
+        kept = kept_rounds(baseline_ms, own_ms, np.array(self._suspect))
+        return RaceResult(
+            ratio=ratio_of_medians(baseline_ms[kept], own_ms[kept], seed),
+            baseline_ms=float(np.median(baseline_ms[kept])),
+            own_ms=float(np.median(own_ms[kept])),
+            rounds=len(kept),
+            dropped=int((~kept).sum()),
+            caches="warm" if self._batched else "cold",
+            others=tuple(self._others),
+            checked_set=self._checked_set,
+            outputs=tuple(self._outputs),
+            peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
+            l2_bytes=self._watch.l2_bytes,
+        )
+
+    def _round(self, turn: int, keep_outputs: bool) -> None:
+        baseline_first = turn % 2 == 0
+        if baseline_first:
+            self.baseline_ms.append(self._sample(self._baseline, turn))
+        self.own_ms.append(self._sample(self._own, turn))
+        if keep_outputs:
+            self._keep_outputs(turn)
+        if not baseline_first:
+            self.baseline_ms.append(self._sample(self._baseline, turn))
+
+    def _choose_checked(self, rounds: int) -> list[int]:
+        """Return the turns, of those to come, whose outputs are kept: one, but at first one with each copy."""
+        coming = range(self.rounds, self.rounds + rounds)
+        turns = [turn for turn in coming if self._own.set_of(turn) == self._checked_set]
+        count = 1 if self._outputs else REPLICAS
+        first = int(self._rng.integers(len(turns) - count + 1))
+        return turns[first : first + count]
+
+    def _keep_outputs(self, turn: int) -> None:
+        if len(self._outputs) == MAX_CHECKED:
+            del self._outputs[int(self._rng.integers(MAX_CHECKED))]
+        pick = int(self._rng.integers(2**16))
+        if self._batched:
+            self._outputs.append(self._own.left_by_batch(turn, self._checked_set, pick))
+        else:
+            self._outputs.append(self._own.left_by_cold(turn))
+
+    def _sample(self, side: Contender, turn: int) -> float:
+        return side.batch_ms(self._watch, turn) if self._batched else side.cold_ms(self._watch, turn)
+
+    def _is_cold(self, elapsed_s: float) -> bool:
+        if elapsed_s < WARM_UP_S:
+            return True
+        return elapsed_s < MAX_WARM_UP_S and self._watch.conditions().clock_share < FULL_CLOCK_SHARE
+
+    def _look(self) -> Conditions:
+        conditions = self._watch.conditions()
+        self._others |= dict.fromkeys(conditions.others)
+        return conditions

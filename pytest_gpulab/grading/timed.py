@@ -1,0 +1,188 @@
+"""What a submission costs on a device that can time: the counterpart of `speed.Costs`, which asks for estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
+from pytest_gpulab.devices.stopwatch import TimingDevice
+from pytest_gpulab.exercise import Plan, Problem, SpeedTier
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.cases import wrong_with
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.contender import Contender, Inputs, Pool
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.race import RaceResult, race
+from pytest_gpulab.grading.replay import FIRST, Run
+from pytest_gpulab.grading.speed import min_bytes, pattern_of, size_text, unusable
+
+SETS_OF_CONTENTS = 2
+
+_RaceKey = tuple[object, VariantKey, str]
+_baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _Entrant:
+    builds: Builds
+    problem: Problem
+    plan: Plan
+    contents: tuple[Inputs, ...]
+
+
+@dataclass(frozen=True)
+class _Raced:
+    """A race, with what it takes to check the outputs of its timed runs."""
+
+    result: RaceResult
+    own: _Entrant
+    slowest: LaunchProfile
+
+
+class TimedCosts:
+    """What one submission costs at each size, variant and baseline that is asked for, timed once for all tiers."""
+
+    def __init__(self, loaded: LoadedExercise, device: TimingDevice, builds: Builds, seed: int) -> None:
+        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+        self._raced: dict[_RaceKey, _Raced | Blocked] = {}
+        self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
+
+    def measure(self, tier: SpeedTier) -> Measurement:
+        """Time a submission and its baseline on the same data.
+
+        Raises:
+            Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
+                the submission's kernel ends abnormally at this size (`failed`).
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        raced = self._race(tier)
+        result, least = raced.result, min_bytes(self._loaded, raced.own.problem)
+        return Measurement(
+            size=size_text(tier.size),
+            elapsed_ms=result.own_ms,
+            baseline_ms=result.baseline_ms,
+            speedup=result.ratio.value,
+            threshold=float(tier.threshold),
+            estimated=False,
+            bandwidth_gb_s=None if least is None else least / (result.own_ms * 1e-3) / 1e9,
+            occupancy=raced.slowest.occupancy,
+            registers=raced.slowest.resources.registers,
+            baseline=tier.baseline,
+            low=result.ratio.low,
+            high=result.ratio.high,
+            rounds=result.rounds,
+            dropped=result.dropped,
+            caches=result.caches,
+            shared_with=result.others,
+        )
+
+    def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return what is wrong with the timed work: an impossible time, or outputs of timed runs that are wrong.
+
+        Raises:
+            Blocked, InstructorsMistake: as in `measure`.
+        """
+        key, raced = _key(tier), self._race(tier)
+        if key not in self._wrong:
+            found = self._impossible(raced) or self._wrong_outputs(raced)
+            at = f"At the timed size {size_text(tier.size)}: "
+            self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
+        return self._wrong[key]
+
+    def _impossible(self, raced: _Raced) -> tuple[Finding, ...]:
+        least, result = min_bytes(self._loaded, raced.own.problem), raced.result
+        floor_ms = 0.0 if least is None else result.floor_ms(least)
+        if least is None or result.own_ms >= floor_ms:
+            return ()
+        what = (
+            f"{result.own_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, and the memory's "
+            f"{result.peak_bandwidth_gb_s:.0f} GB/s take {floor_ms:.4g} ms for what the cache cannot hold."
+        )
+        return (finding("impossible-time", what),)
+
+    def _wrong_outputs(self, raced: _Raced) -> tuple[Finding, ...]:
+        own, result = raced.own, raced.result
+        contents = own.contents[result.checked_set]
+        expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
+        for outputs in result.outputs:
+            found = wrong_with(Run(outputs=outputs), Prepared(own.plan, contents, expected), FIRST)
+            if found:
+                return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
+        return ()
+
+    def _race(self, tier: SpeedTier) -> _Raced:
+        key = _key(tier)
+        if key not in self._raced:
+            try:
+                self._raced[key] = self._run_race(tier)
+            except Blocked as blocked:
+                self._raced[key] = blocked
+        raced = self._raced[key]
+        if isinstance(raced, Blocked):
+            raise Blocked(raced.verdict, raced.finding)
+        return raced
+
+    def _run_race(self, tier: SpeedTier) -> _Raced:
+        own = self._entrant(self._builds, tier, ())
+        thresholds = [other.threshold for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
+        rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
+        with closing(Pool(self._device)) as pool:
+            contender, slowest = _on_device(own, pool)
+            try:
+                other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
+                baseline, _ = _on_device(other, pool)
+            except Blocked as blocked:
+                raise unusable(tier.baseline, blocked) from blocked
+            try:
+                with self._device.stopwatch() as watch:
+                    return _Raced(race(watch, baseline, contender, thresholds, rng), own, slowest)
+            except DeviceError as error:
+                raise Blocked(*of_error(error)) from error
+
+    def _baseline_builds(self, baseline: str) -> Builds:
+        """Compile a baseline once for all submissions on the same device."""
+        path = self._loaded.folder / baseline
+        cache, key = _baselines.setdefault(self._device, {}), (str(path), self._loaded.exercise.version)
+        if key not in cache:
+            cache[key] = Builds(path, self._loaded, self._device)
+        return cache[key]
+
+    def _entrant(self, builds: Builds, tier: SpeedTier, ready: Sequence[Inputs]) -> _Entrant:
+        """Plan a run and make its data, unless the other side's will do."""
+        problem = Problem(tier.size, builds.of(tier.variant).tunables, tier.variant)
+        plan = make_plan(self._loaded.exercise, problem)
+        if ready and all(_fits(plan, inputs) for inputs in ready):
+            return _Entrant(builds, problem, plan, tuple(ready))
+        pattern = pattern_of(self._loaded.exercise, tier.variant)
+        names = (self._loaded.name, "speedup", size_text(tier.size), tier.variant.name)
+        contents = tuple(
+            make_inputs(self._loaded.exercise, problem, plan, pattern, rng_for(self._seed, *names, str(index)))
+            for index in range(SETS_OF_CONTENTS)
+        )
+        return _Entrant(builds, problem, plan, contents)
+
+
+def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, LaunchProfile]:
+    """Copy an entrant's data to the device and run it once."""
+    module = entrant.builds.of(entrant.problem.variant).module
+    try:
+        contender = Contender(pool, module, entrant.plan, entrant.contents)
+        return contender, contender.profile()
+    except DeviceError as error:
+        raise Blocked(*of_error(error)) from error
+
+
+def _fits(plan: Plan, inputs: Inputs) -> bool:
+    wanted = {buffer.name: (np.dtype(buffer.dtype), buffer.shape) for buffer in plan.buffers if buffer.role == "input"}
+    return wanted == {name: (values.dtype, values.shape) for name, values in inputs.items()}
+
+
+def _key(tier: SpeedTier) -> _RaceKey:
+    return tier.size, variant_key(tier.variant), tier.baseline

@@ -1,0 +1,72 @@
+"""A fake device with a clock: its stopwatch runs the kernels and reads their cost, with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from doubling import Bench
+from fake_device import FakeDevice
+
+from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
+
+QUIET = Conditions(1980, 1980)
+
+
+class FakeStopwatch:
+    """Counts its samples (`cold`, `batches`); `noise` gives the factor for a sample by its number."""
+
+    def __init__(self) -> None:
+        self.l2_bytes = 0
+        self.peak_bandwidth_gb_s = 1e9
+        self.cold: list[tuple[Any, ...]] = []
+        self.batches: list[int] = []
+        self.looks = 0
+        self.rng = np.random.default_rng(8)
+
+    def noise(self, sample: int) -> float:
+        return float(np.exp(0.002 * self.rng.standard_normal()))
+
+    def conditions(self) -> Conditions:
+        self.looks += 1
+        return QUIET
+
+    def cold_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
+        self.cold.append((module.program, *(id(arg) for arg in calls[0].args[:-1])))
+        return self.run(module, calls, copies)
+
+    def batch_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
+        self.batches.append(len(calls))
+        return self.run(module, calls, copies)
+
+    def run(self, module: Any, calls: Sequence[Call], copies: Copies) -> float:
+        for source, target in copies:
+            target.set(source.values)
+        launched = [module.launch(call.kernel, call.grid, call.block, call.args) for call in calls]
+        elapsed_ms = sum(profile.estimated_ms or 0.0 for profile in launched)
+        return elapsed_ms * self.noise(len(self.cold) + len(self.batches))
+
+
+class ClockedDevice(FakeDevice):
+    def __init__(self, programs: Any) -> None:
+        super().__init__(programs, estimates=False)
+        self.watch = FakeStopwatch()
+        self.held_at_start: list[int] = []
+
+    @contextmanager
+    def stopwatch(self) -> Iterator[FakeStopwatch]:
+        self.held_at_start.append(len(self.held))
+        yield self.watch
+
+
+class ClockedBench(Bench):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.device: ClockedDevice = ClockedDevice(self.programs)
+
+    @property
+    def watch(self) -> FakeStopwatch:
+        return self.device.watch

@@ -1,0 +1,270 @@
+"""What grading makes of a device with a clock: rounds, verdicts, and the checks on what was timed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from clocked_device import QUIET, ClockedBench
+from doubling import codes, kernel, plan, program, right
+from fake_device import Program
+
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
+from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
+from pytest_gpulab.grading.contender import REPLICAS
+from pytest_gpulab.grading.race import MAX_CHECKED
+from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
+
+SIZE = 2**10
+TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(3.5, 20, SIZE))
+
+
+@pytest.fixture
+def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
+    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
+    return ClockedBench(tmp_path)
+
+
+def tier(clocked: ClockedBench, submission: Program, threshold: float = 1.5, **changes: Any) -> Any:
+    tiers = (SpeedTier(threshold, 40, SIZE, required=True),)
+    return clocked.result(f"speedup[{threshold:g}x]", submission, speed=tiers, **changes)
+
+
+def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
+    results = clocked.results(right(1.0, occupancy=0.5), speed=TIERS)
+    assert (results["speedup[1.5x]"].verdict, results["speedup[1.5x]"].points) == ("passed", 20)
+    assert (results["speedup[3.5x]"].verdict, results["speedup[3.5x]"].points) == ("missed", 0)
+    measured = results["speedup[1.5x]"].measurement
+    assert measured is not None and measured.low is not None and measured.high is not None
+    assert measured.low <= measured.speedup <= measured.high < 1.01 * measured.low
+    assert measured.speedup == pytest.approx(3.0, rel=0.005)
+    assert (measured.rounds, measured.dropped, measured.caches, measured.estimated) == (FIRST_ROUNDS, 0, "cold", False)
+    assert (measured.occupancy, measured.registers, measured.size) == (0.5, 16, "2^10")
+    assert measured.bandwidth_gb_s == pytest.approx(8 * SIZE / (measured.elapsed_ms * 1e-3) / 1e9)
+
+
+def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clocked: ClockedBench) -> None:
+    clocked.results(right(1.0), speed=TIERS)
+    assert len(clocked.device.held_at_start) == 1
+    assert clocked.device.held == []
+
+
+def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
+    tier(clocked, right(1.0))
+    samples = clocked.watch.cold[-2 * FIRST_ROUNDS :]
+    naive = clocked.programs["naive"]
+    firsts = [samples[index][0] is naive for index in range(0, len(samples), 2)]
+    assert firsts == [True, False] * (FIRST_ROUNDS // 2)
+    arrays = [samples[index][1:] for index in range(0, len(samples), 2)]
+    assert arrays == [samples[index][1:] for index in range(1, len(samples), 2)]
+    assert arrays[:REPLICAS] * 5 == arrays[: 5 * REPLICAS] and len(set(arrays)) == REPLICAS
+
+
+def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked: ClockedBench) -> None:
+    result = tier(clocked, right(2.5))
+    (finding,) = result.findings
+    assert (result.verdict, finding.code) == ("failed", "too-slow")
+    assert finding.what == "A speedup of 1.20x over naive.cu; 1.5x is asked."
+    measured = result.measurement
+    interval = f"between {measured.low:.3f}x and {measured.high:.3f}x, from 16 rounds, with cold caches"
+    assert finding.evidence[1] == interval
+
+
+def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: ClockedBench) -> None:
+    result = tier(clocked, right(2.0))
+    (finding,) = result.findings
+    assert (result.verdict, result.points, finding.code) == ("inconclusive", 40, "inconclusive")
+    assert result.measurement.rounds == MAX_ROUNDS
+    measured = result.measurement
+    assert finding.what == (
+        f"The speedup over naive.cu lies between {measured.low:.3f}x and {measured.high:.3f}x, too close to 1.5x to "
+        "tell. The points are given."
+    )
+    assert "on the safe side" in finding.hint
+
+
+def test_rounds_end_when_the_time_is_up(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    result = tier(clocked, right(2.0))
+    assert (result.verdict, result.measurement.rounds) == ("inconclusive", FIRST_ROUNDS)
+
+
+def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None:
+    clocked.watch.noise = lambda sample: 3.0 if sample % 11 == 0 else 1.0  # type: ignore[method-assign]
+    result = tier(clocked, right(2.2), threshold=2)
+    assert 1 <= result.measurement.dropped <= 4
+    assert (
+        f"from 16 rounds, {result.measurement.dropped} of them disturbed and left out" in result.findings[0].evidence[1]
+    )
+    assert result.measurement.speedup == pytest.approx(3 / 2.2)
+
+
+def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: ClockedBench) -> None:
+    looks = iter([QUIET, replace(QUIET, slowdowns=("power cap",), others=("python (process 7)",)), QUIET])
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    result = tier(clocked, right(2.5))
+    assert result.measurement.dropped in (8, 16 - 8)
+    assert result.measurement.shared_with == ("python (process 7)",)
+    assert result.findings[0].evidence[2] == "the GPU was shared with python (process 7)"
+
+
+def test_a_slow_clock_makes_a_round_suspect() -> None:
+    assert replace(QUIET, sm_clock_mhz=1400).held_down
+    assert not replace(QUIET, sm_clock_mhz=1500).held_down
+    assert not replace(QUIET, max_sm_clock_mhz=None).held_down
+    assert replace(QUIET, slowdowns=("power cap",)).held_down
+
+
+def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
+    clocks = iter([400, 900, 1500])
+    clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
+    tier(clocked, right(1.0))
+    assert len(clocked.watch.cold) == 2 * (5 + FIRST_ROUNDS)
+
+
+def test_short_kernels_that_touch_little_are_timed_in_batches_with_warm_caches(clocked: ClockedBench) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    result = tier(clocked, right(0.04))
+    assert (result.verdict, result.measurement.caches) == ("passed", "warm")
+    assert result.measurement.elapsed_ms == pytest.approx(0.04, rel=0.01)
+    assert set(clocked.watch.batches) == {10} and len(clocked.watch.batches) == 2 * FIRST_ROUNDS
+
+
+def test_short_kernels_that_touch_more_than_the_cache_holds_are_timed_cold(clocked: ClockedBench) -> None:
+    clocked.watch.l2_bytes = 4 * 2 * 8 * SIZE
+    assert tier(clocked, right(0.04)).measurement.caches == "cold"
+    assert clocked.watch.batches == []
+
+
+def test_a_time_that_the_memory_does_not_allow_is_impossible(clocked: ClockedBench) -> None:
+    clocked.watch.peak_bandwidth_gb_s = 0.001
+    result = tier(clocked, right(1.0))
+    (finding,) = result.findings
+    assert (result.verdict, result.points, finding.code) == ("failed", 0, "impossible-time")
+    assert "ms is not possible: a right kernel moves 0.008192 MB, and the memory's 0 GB/s take 8.192 ms" in finding.what
+    clocked.watch.l2_bytes = 8 * SIZE
+    assert tier(clocked, right(1.0)).verdict == "passed"
+    assert tier(clocked, right(1.0), min_bytes=None).verdict == "passed"
+
+
+def cheating_after(launches: int) -> Program:
+    """Work at the timed size at first, then not any more."""
+    done = [0]
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        done[0] += n == SIZE
+        if done[0] <= launches:
+            out.values[...] = 2 * source.values
+        return {"estimated_ms": 1.0}
+
+    return program(twice)
+
+
+def test_outputs_of_timed_runs_are_checked(clocked: ClockedBench) -> None:
+    result = tier(clocked, cheating_after(2))  # the profiled run and one of the warm-up
+    (finding,) = result.findings
+    assert (result.verdict, finding.code) == ("failed", "not-written")
+    assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are never written."
+
+
+def test_outputs_of_batches_are_checked(clocked: ClockedBench) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    remembered: dict[int, Any] = {}
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        out.values[...] = remembered.setdefault(id(out), 2 * source.values)
+        return {"estimated_ms": 0.01}
+
+    results = clocked.results(program(twice), speed=TIERS)
+    assert {results[name].verdict for name in codes(results) if name.startswith("speedup")} <= {"failed"}
+
+
+def test_a_result_replayed_where_the_pointer_repeats_is_wrong(clocked: ClockedBench) -> None:
+    remembered: dict[int, Any] = {}
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        if n == SIZE:
+            out.values[...] = remembered.setdefault(id(source), 2 * source.values)
+        else:
+            out.values[...] = 2 * source.values
+        return {"estimated_ms": 1.0}
+
+    (finding,) = tier(clocked, program(twice)).findings
+    assert finding.code == "wrong-result"
+    assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are wrong."
+
+
+def test_few_outputs_are_kept_however_many_rounds(clocked: ClockedBench) -> None:
+    read = 0
+    held = type(clocked.device.array(np.zeros(1)))
+    get = held.get
+
+    def counting(memory: Any) -> Any:
+        nonlocal read
+        read += memory.shape == (SIZE,)
+        return get(memory)
+
+    held.get = counting  # type: ignore[method-assign]
+    try:
+        assert tier(clocked, right(2.0)).measurement.rounds == MAX_ROUNDS
+    finally:
+        held.get = get  # type: ignore[method-assign]
+    assert MAX_CHECKED <= read <= 2 * 2 + REPLICAS + 4  # resets for the two profiled runs, and one for each doubling
+
+
+def test_constants_and_zeroed_scratch_are_set_before_each_run(clocked: ClockedBench) -> None:
+    def counted(options: Any, source: Any, out: Any, count: Any, n: Any) -> dict[str, Any]:
+        assert count.values[0] == 0
+        count.values[0] += 1
+        out.values[...] = 2 * source.values
+        return {"estimated_ms": 1.0}
+
+    def with_scratch(problem: Problem) -> Plan:
+        buffers = (
+            *plan(problem).buffers,
+            Buffer("count", "scratch", np.uint32, (1,), zeroed=True),
+            Buffer("table", "input", np.float32, (4,)),
+        )
+        launch = Launch("twice", (1,), (32,), ("in", "out", "count", np.uint32(problem.size)))
+        return Plan(buffers, (launch,), {"table": "table"})
+
+    def made(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Any]:
+        return {"in": rng.random(problem.size, np.float32), "table": rng.random(4, np.float32)}
+
+    both = Program({"twice": counted}, (8, 8, 8, 4), {"table": bytes(16)})
+    clocked.programs["naive"] = both
+    result = tier(clocked, both, threshold=0.5, plan=with_scratch, inputs=made)
+    assert result.verdict == "passed"
+
+
+def test_a_fault_at_the_timed_size_is_the_submissions(clocked: ClockedBench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n == SIZE:
+            raise KernelFault("trap", "__trap() was called")
+        return kernel(1.0)(options, source, out, n)
+
+    result = tier(clocked, program(twice))
+    assert (result.verdict, result.findings[0].code, result.measurement) == ("failed", "trap", None)
+    assert clocked.device.held == []
+
+
+def test_a_fault_of_the_baseline_is_the_instructors(clocked: ClockedBench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        raise KernelFault("trap", "__trap() was called")
+
+    clocked.programs["naive"] = program(twice)
+    result = tier(clocked, right(1.0))
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+
+
+def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy() -> Any:
+        raise DeviceUnavailable("another process has been timing on the GPU for 600 s")
+
+    monkeypatch.setattr(clocked.device, "stopwatch", busy)
+    result = tier(clocked, right(1.0))
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "device-fault")
+    assert "another process has been timing" in result.findings[0].what
