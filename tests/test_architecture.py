@@ -27,6 +27,14 @@ MAY_KNOW: dict[str, set[str]] = {
     "__init__": {"devices", "exercise"},
 }
 
+SIMULATED = "devices/simulated"
+SIMULATED_MAY_KNOW: dict[str, set[str]] = {
+    "ptx": set(),
+    "arithmetic": set(),
+    "translation": {"ptx"},
+    "execution": {"translation", "arithmetic"},
+}
+
 
 def imported_by(module: str) -> Iterator[str]:
     """Yield the full names that a module imports, at its top or anywhere else, with relative imports resolved."""
@@ -52,6 +60,15 @@ def test_arrows_point_one_way(module: str) -> None:
     own = Path(module).parts[0].removesuffix(".py")
     known = {part_of(name) for name in imported_by(module)} - {own, None, ""}
     assert known <= MAY_KNOW[own]
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith(f"{SIMULATED}/")])
+def test_arrows_inside_the_simulated_gpu_point_one_way(module: str) -> None:
+    own = module.removeprefix(f"{SIMULATED}/").split("/")[0]
+    if own in SIMULATED_MAY_KNOW:  # the modules beside the folders put the parts together
+        prefix = "pytest_gpulab.devices.simulated."
+        known = {name.removeprefix(prefix).split(".")[0] for name in imported_by(module) if name.startswith(prefix)}
+        assert known - {own} <= SIMULATED_MAY_KNOW[own]
 
 
 @pytest.mark.parametrize("module", MODULES)

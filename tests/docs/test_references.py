@@ -108,8 +108,10 @@ def test_the_table_of_arrows_is_the_one_that_is_held() -> None:
 def test_every_module_of_the_simulated_gpu_is_in_the_table() -> None:
     table = rows(ROOT / "docs" / "contributor.md", "How the simulated GPU works")
     named = {name for cells in table for name in re.findall(r"\w+\*?", cells[0])}
-    modules = {path.stem for path in ROOT.glob("pytest_gpulab/devices/simulated/[!_]*.py")}
-    assert {name for name in named if "*" not in name} <= modules
+    folder = ROOT / "pytest_gpulab" / "devices" / "simulated"
+    modules = {path.stem for path in folder.rglob("[!_]*.py")}
+    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert {name for name in named if "*" not in name} <= modules | packages
     assert {module for module in modules if not module.startswith("emit_")} <= named
 
 

@@ -13,7 +13,7 @@ from places import Run
 from test_exact_arithmetic import rounded
 from truth_values import Array, fractions, half_words, noise
 
-from pytest_gpulab.devices.simulated.halves import pack, unpack
+from pytest_gpulab.devices.simulated.arithmetic.halves import pack, unpack
 
 WIDTHS = {"f32": (np.float32, 24, -149), "f64": (np.float64, 53, -1074)}
 HALVES = {"f16": (11, -24, 65504.0), "bf16": (8, -133, float(np.uint32(0x7F7F0000).view(np.float32)))}

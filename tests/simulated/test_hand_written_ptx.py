@@ -11,8 +11,8 @@ import pytest
 from pytest_gpulab.devices.protocol import CannotSimulate, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.device import SimulatedModule
-from pytest_gpulab.devices.simulated.ptx import Imm, Instruction, Reg, Sym
-from pytest_gpulab.devices.simulated.ptx_reader import parse
+from pytest_gpulab.devices.simulated.ptx.reader import parse
+from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Reg, Sym
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 KERNEL = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from places import Run
 
-from pytest_gpulab.devices.simulated.printing import MAX_CHARACTERS, hexadecimal
+from pytest_gpulab.devices.simulated.execution.printing import MAX_CHARACTERS, hexadecimal
 
 CASES: dict[str, tuple[Any, ...]] = {
     "%d %i %u [%5d] [%-5d] [%05d] [%+d] [% d] [%.3d]": (1, -2, 3, 42, 42, -42, 42, 42, 7),

@@ -23,16 +23,17 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
-from pytest_gpulab.devices.simulated.counters import Counters
-from pytest_gpulab.devices.simulated.group import unwritten
-from pytest_gpulab.devices.simulated.inline import function_address
-from pytest_gpulab.devices.simulated.launching import check_extents, pack, run_blocks, three_extents
-from pytest_gpulab.devices.simulated.memory import Allocation, Arena
-from pytest_gpulab.devices.simulated.printing import Printer
-from pytest_gpulab.devices.simulated.program import Program, translate
-from pytest_gpulab.devices.simulated.ptx import Function, PtxModule, Variable
-from pytest_gpulab.devices.simulated.ptx_reader import parse
-from pytest_gpulab.devices.simulated.wave import Launch
+from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.group import unwritten
+from pytest_gpulab.devices.simulated.execution.launching import check_extents, pack, run_blocks, three_extents
+from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
+from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.simulated.ptx.reader import parse
+from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
+from pytest_gpulab.devices.simulated.translation.inline import function_address
+from pytest_gpulab.devices.simulated.translation.program import Program, translate
+from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 
@@ -187,7 +188,7 @@ class SimulatedModule:
         """
         entry = self._entry(kernel)
         if kernel not in self._programs:
-            self._programs[kernel] = translate(self._module, entry, self._addresses)
+            self._programs[kernel] = translate(self._module, entry, self._addresses, VOCABULARY)
         return self._programs[kernel]
 
     def launch(
@@ -210,7 +211,7 @@ class SimulatedModule:
             Printer(), counters,
             options.step_budget or self._device.step_budget, unwritten(program.codes, options.fill),
         )  # fmt: skip
-        ran = run_blocks(launch, self._device.gpu)
+        ran = run_blocks(launch, self._device.gpu.sms)
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,

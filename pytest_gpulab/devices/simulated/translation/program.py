@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated import (
-    conversions,
-    emit_compare,
-    emit_float,
-    emit_integer,
-    emit_move,
-    emit_warp,
-    floats,
-    halves,
-    integers,
-    rounding,
-    warp,
-)
-from pytest_gpulab.devices.simulated.control import Block, Graph, build
-from pytest_gpulab.devices.simulated.emit import BlockWriter, Names
-from pytest_gpulab.devices.simulated.emit_memory import emit_built_in
-from pytest_gpulab.devices.simulated.inline import function_address, inline
-from pytest_gpulab.devices.simulated.memory import LOCAL_WINDOW, SHARED_WINDOW, Site
-from pytest_gpulab.devices.simulated.ptx import Call, Function, Instruction, PtxModule, Variable
-from pytest_gpulab.devices.simulated.weights import weight
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, PtxModule, Variable
+from pytest_gpulab.devices.simulated.translation import emit_compare, emit_float, emit_integer, emit_move, emit_warp
+from pytest_gpulab.devices.simulated.translation.control import Block, Graph, build
+from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
+from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
+from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
+from pytest_gpulab.devices.simulated.translation.weights import weight
 
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
-_SCOPE = integers, rounding, floats, conversions, halves, warp
 
 
 @dataclass
@@ -83,8 +68,13 @@ class Program:
     source: str
 
 
-def translate(module: PtxModule, kernel: Function, addresses: dict[str, int]) -> Program:
-    """Translate a kernel; `addresses` are those of the module's global and constant variables.
+def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]) -> Program:
+    """Translate a kernel.
+
+    Args:
+        module, kernel: as read.
+        addresses: of the module's global and constant variables.
+        vocabulary: what generated code may call, by name.
 
     Raises:
         CannotSimulate: for anything that is not known, with the opcode, file and line.
@@ -95,19 +85,11 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int]) ->
     names = Names(flat.registers, graph.registers, layout.addresses)
     source, masks = _write(graph, names)
     namespace = names.namespace
-    namespace.update(_VOCABULARY)
+    namespace.update(vocabulary)
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = [names.codes[name] for name in flat.registers]
     return Program(kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source)
-
-
-def _public(module: Any) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if callable(value) and name[0].islower()}
-
-
-_VOCABULARY = {"np": np} | {name: value for module in _SCOPE for name, value in _public(module).items()}
-"""What generated code may call, by name."""
 
 
 class _Layout:

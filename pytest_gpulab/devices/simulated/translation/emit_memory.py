@@ -6,8 +6,8 @@ The wave (`w` in generated code) owns the memories; every access passes its grou
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits
-from pytest_gpulab.devices.simulated.ptx import Address, Call, Imm, Instruction, Operand, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Sym, Vector
+from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
 
 _SPACES = ("global", "shared", "local", "const", "param")
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Value, to_warps
-from pytest_gpulab.devices.simulated.memory import Site
-from pytest_gpulab.devices.simulated.program import Program
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, to_warps
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _SECTOR_SHIFT = np.uint64(5)
 BANKS = 32

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx import (
+from pytest_gpulab.devices.simulated.ptx.syntax import (
     TYPE_BYTES,
     Address,
     Call,

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.memory import Site
-
-if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.wave import Wave
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import Arena
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 MAX_CHARACTERS = 16_384
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+
+
+class Reader(Protocol):
+    """What printing needs of a wave: its memories."""
+
+    arena: Arena
+
+    def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: np.dtype[Any], count: int) -> list[Value]:
+        """Read `count` elements a lane from wherever the addresses point."""
 
 
 class Printer:
@@ -31,15 +38,15 @@ class Printer:
         note = f"\n[... {self.dropped} more printf calls left out]" if self.dropped else ""
         return "".join(self.parts) + note
 
-    def string(self, wave: Wave, address: int) -> str:
+    def string(self, reader: Reader, address: int) -> str:
         """Return the zero-terminated string at a device address."""
-        allocation = wave.arena.find(address)
+        allocation = reader.arena.find(address)
         if allocation is None:
             return "(null)"
         data = allocation.data[address - allocation.base : allocation.nbytes].tobytes()
         return data.split(b"\0", 1)[0].decode(errors="replace")
 
-    def print(self, wave: Wave, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
+    def print(self, reader: Reader, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
         """Format one call for every lane, block by block, thread by thread."""
         formats, pointers = (np.broadcast_to(value, lanes.shape).ravel(order="F") for value in (text, arguments))
         order = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F")
@@ -49,7 +56,7 @@ class Printer:
                 return
             row, column = divmod(int(place), lanes.shape[1])
             lane = _single(lanes, row, column)
-            line = _Formatter(wave, lane, site, int(pointer), self).format(self.string(wave, int(template)))
+            line = _Formatter(reader, lane, site, int(pointer), self).format(self.string(reader, int(template)))
             self.parts.append(line[: self.room])
             self.room -= len(line)
 
@@ -62,8 +69,8 @@ def _single(lanes: Lanes, row: int, column: int) -> Lanes:
 class _Formatter:
     """Walks a format string and reads an argument for each specifier."""
 
-    def __init__(self, wave: Wave, lane: Lanes, site: Site, pointer: int, printer: Printer) -> None:
-        self.wave, self.lane, self.site, self.pointer, self.printer = wave, lane, site, pointer, printer
+    def __init__(self, reader: Reader, lane: Lanes, site: Site, pointer: int, printer: Printer) -> None:
+        self.reader, self.lane, self.site, self.pointer, self.printer = reader, lane, site, pointer, printer
 
     def _argument(self, code: str) -> Any:
         dtype = np.dtype(code)
@@ -71,7 +78,7 @@ class _Formatter:
         address = np.array([[self.pointer]], np.uint64)
         self.pointer += dtype.itemsize
         site = Site("generic", "read", dtype.itemsize, self.site.where, self.site.index)
-        return self.wave.load_generic(self.lane, site, address, dtype, 1)[0].item()
+        return self.reader.load_generic(self.lane, site, address, dtype, 1)[0].item()
 
     def format(self, template: str) -> str:
         return _SPECIFIER.sub(self._replace, template)
@@ -90,7 +97,7 @@ class _Formatter:
         if kind == "c":
             return _filled(f"{spec}c", chr(self._argument("i4") & 255))
         if kind == "s":
-            return _filled(f"{spec}s", self.printer.string(self.wave, self._argument("u8")))
+            return _filled(f"{spec}s", self.printer.string(self.reader, self._argument("u8")))
         if kind == "p":
             pointer = self._argument("u8")
             return _filled(f"%{flags}{width}s", hex(pointer) if pointer else "(nil)")

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
-from pytest_gpulab.devices.simulated.barriers import Barriers
-from pytest_gpulab.devices.simulated.group import Group, meet
-from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Subset
-from pytest_gpulab.devices.simulated.memory import lane_at
-from pytest_gpulab.devices.simulated.program import Step
-from pytest_gpulab.devices.simulated.warp import activemask
-from pytest_gpulab.devices.simulated.wave import Launch, Wave
+from pytest_gpulab.devices.simulated.execution.barriers import Barriers
+from pytest_gpulab.devices.simulated.execution.group import Group, meet
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.execution.memory import lane_at
+from pytest_gpulab.devices.simulated.execution.warp import activemask
+from pytest_gpulab.devices.simulated.execution.wave import Launch, Wave
+from pytest_gpulab.devices.simulated.translation.program import Step
 
 LANES_A_STEP = 8192  # a basic block over so many lanes counts as one more step: it takes longer
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn

@@ -5,8 +5,8 @@ The expressions call `floats`, `rounding` and `halves`, whose functions are in s
 
 from __future__ import annotations
 
-from pytest_gpulab.devices.simulated.emit import BlockWriter, emits, refuse_others, type_code
-from pytest_gpulab.devices.simulated.ptx import Instruction
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
+from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
 
 _DIRECTED = {"rz", "rm", "rp"}
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}

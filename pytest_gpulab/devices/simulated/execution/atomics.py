@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.halves import halves
+from pytest_gpulab.devices.simulated.arithmetic.halves import halves
 
 Array = npt.NDArray[Any]
 FLUSHED_ADD = "add.ftz"

@@ -6,9 +6,9 @@ The expressions call `integers`, whose functions are in scope of the generated c
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.emit import BlockWriter, emits, refuse_others, type_code
-from pytest_gpulab.devices.simulated.emit_float import write_float, write_half
-from pytest_gpulab.devices.simulated.ptx import Imm, Instruction
+from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction
+from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
+from pytest_gpulab.devices.simulated.translation.emit_float import write_float, write_half
 
 _UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
 _SHARED = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem", *_UNARY, *_TERNARY)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx import (
+from pytest_gpulab.devices.simulated.ptx.syntax import (
     TYPE_BYTES,
     Address,
     Call,

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchError
-from pytest_gpulab.devices.simulated.cost import Gpu
-from pytest_gpulab.devices.simulated.scheduler import Scheduler
-from pytest_gpulab.devices.simulated.wave import Launch
+from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
+from pytest_gpulab.devices.simulated.execution.wave import Launch
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 MAX_SHARED_BYTES = 227 * 1024
@@ -89,8 +88,8 @@ def _sample(blocks: int, launch: Launch) -> npt.NDArray[np.intp]:
     return np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
 
 
-def run_blocks(launch: Launch, gpu: Gpu) -> int:
-    """Run all (or a sample of the) blocks; return how many.
+def run_blocks(launch: Launch, sms: int) -> int:
+    """Run all (or a sample of the) blocks of a launch on a GPU with `sms` multiprocessors; return how many.
 
     Raises:
         KernelFault: with what the kernel had printed until then.
@@ -101,7 +100,7 @@ def run_blocks(launch: Launch, gpu: Gpu) -> int:
     waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
     try:
         with np.errstate(all="ignore"):
-            _run_waves(launch, waves, gpu.sms * max(1, 2048 // threads))
+            _run_waves(launch, waves, sms * max(1, 2048 // threads))
     except KernelFault as fault:
         raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
     return len(chosen)

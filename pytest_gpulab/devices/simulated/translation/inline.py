@@ -10,8 +10,7 @@ from dataclasses import replace
 from itertools import count
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.passing import settle
-from pytest_gpulab.devices.simulated.ptx import (
+from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
     Function,
@@ -27,6 +26,7 @@ from pytest_gpulab.devices.simulated.ptx import (
     Variable,
     Vector,
 )
+from pytest_gpulab.devices.simulated.translation.passing import settle
 
 BUILT_IN = ("vprintf", "__assertfail")
 MAX_DEPTH = 32

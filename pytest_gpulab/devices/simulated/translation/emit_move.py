@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits, type_code
-from pytest_gpulab.devices.simulated.emit_float import rounding_mode
-from pytest_gpulab.devices.simulated.ptx import Instruction, Operand, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Sym, Vector
+from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits, type_code
+from pytest_gpulab.devices.simulated.translation.emit_float import rounding_mode
 
 _WINDOW_BITS = 40  # the windows of shared and local memory are apart from the rest in the bits above
 

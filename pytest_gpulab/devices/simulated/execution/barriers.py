@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
-from pytest_gpulab.devices.simulated.group import Group, meet
-from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Value, from_warps
-from pytest_gpulab.devices.simulated.memory import lane_at
-from pytest_gpulab.devices.simulated.program import Step
-from pytest_gpulab.devices.simulated.wave import Wave
+from pytest_gpulab.devices.simulated.execution.group import Group, meet
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps
+from pytest_gpulab.devices.simulated.execution.memory import lane_at
+from pytest_gpulab.devices.simulated.execution.wave import Wave
+from pytest_gpulab.devices.simulated.translation.program import Step
 
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.memory import Site
-from pytest_gpulab.devices.simulated.ptx import Address, Imm, Instruction, Not, Operand, Reg, Sym
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 CODES = {
     "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "b32": "u4",

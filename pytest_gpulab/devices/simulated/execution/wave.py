@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
-from pytest_gpulab.devices.simulated import atomics
-from pytest_gpulab.devices.simulated.counters import Counters
-from pytest_gpulab.devices.simulated.lanes import Lanes, Shape, Subset, Union, Value
-from pytest_gpulab.devices.simulated.memory import LOCAL_WINDOW, SHARED_WINDOW, Arena, Banked, Site, lane_at
-from pytest_gpulab.devices.simulated.printing import Printer
-from pytest_gpulab.devices.simulated.program import Program
+from pytest_gpulab.devices.simulated.execution import atomics
+from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
+from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 Dtype = np.dtype[Any]
 _WINDOW = np.uint64(1 << 40)  # the shared and the local window are one such step apart from each other and the rest

@@ -6,7 +6,7 @@ to a sequence. The figures are those of the sequences that `ptxas` emits for com
 
 from __future__ import annotations
 
-from pytest_gpulab.devices.simulated.ptx import Instruction, Statement
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 
 _EXPANDED = {
     ("rem", "32"): 18.0, ("div", "32"): 16.0, ("rem", "64"): 70.0, ("div", "64"): 70.0,

@@ -8,38 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import KernelFault, Lane, SourceLine
-from pytest_gpulab.devices.simulated.lanes import Lanes, Subset, Union, Value
+from pytest_gpulab.devices.protocol import KernelFault, Lane
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Subset, Union, Value
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
-SHARED_WINDOW = 0x7F00_0000_0000  # generic addresses of shared memory
-LOCAL_WINDOW = 0x7E00_0000_0000  # and of local memory
 _ARENA_BASE = 0x0010_0000_0000
 _GAP = 1 << 20  # between allocations, so that an overrun never lands in a neighbour
 U64 = np.dtype(np.uint64)
-
-
-@dataclass(frozen=True)
-class Site:
-    """A memory instruction of the program.
-
-    Attributes:
-        space: as in the message: `global`, `shared`, `local`, `const` or `generic`.
-        access: `read`, `write` or `atomic`.
-        nbytes: of one lane's access.
-        index: its number in the program.
-    """
-
-    space: str
-    access: str
-    nbytes: int
-    where: SourceLine | None
-    index: int
 
 
 def lane_at(lanes: Lanes, flat_index: int) -> Lane:

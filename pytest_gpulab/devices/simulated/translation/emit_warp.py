@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.emit import CODES, BlockWriter, emits
-from pytest_gpulab.devices.simulated.ptx import Instruction, Pair
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Pair
+from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
 
 
 @emits("shfl", modifiers="sync up down bfly idx")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx import (
+from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
     Function,

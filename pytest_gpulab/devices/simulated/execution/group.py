@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.lanes import Lanes, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Subset, Union, Value
 
 Registers = list[Any]
 

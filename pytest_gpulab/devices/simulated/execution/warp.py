@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.lanes import WARP, Lanes, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps, to_warps
 
 U4 = np.dtype(np.uint32)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)

@@ -1,0 +1,1 @@
+"""What opcodes compute, on NumPy values of exact dtypes, where NumPy has no such operation."""

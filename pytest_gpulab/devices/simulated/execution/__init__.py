@@ -1,0 +1,1 @@
+"""Run a `Program`: groups of lanes over its blocks, with memories, barriers and counters."""

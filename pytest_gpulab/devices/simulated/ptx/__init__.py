@@ -1,0 +1,1 @@
+"""PTX as plain data, and reading it: the grammar only, not what an instruction does."""

@@ -1,0 +1,20 @@
+"""The functions that translated kernels call: the public ones of the arithmetic, and what warps do."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.arithmetic import conversions, floats, halves, integers, rounding
+from pytest_gpulab.devices.simulated.execution import warp
+
+
+def _public(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if callable(value) and name[0].islower()}
+
+
+VOCABULARY: dict[str, Any] = {"np": np}
+for _module in (integers, rounding, floats, conversions, halves, warp):
+    VOCABULARY |= _public(_module)
