@@ -12,6 +12,7 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.reasons import MAX_NAMED, reasons
 from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
 Section = tuple[str, list[str]]
@@ -82,27 +83,16 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
     codes: list[str] = []
     hints: set[str] = set()
-    for (verdict, finding), checks in _grouped(grade, expected).items():
-        is_short = verdict in ("missed", "expected") or codes.count(finding.code) >= MAX_SIMILAR
+    for reason in reasons(grade, expected):
+        finding = reason.finding
+        is_short = reason.is_minor or codes.count(finding.code) >= MAX_SIMILAR
         codes.append(finding.code)
-        heading = f"{verdict.upper() if verdict == 'failed' else verdict} "
-        heading += ", ".join(checks if verbosity > 0 else _abridged(checks))
         if is_short and verbosity <= 0:
-            yield from _headline(heading, finding)
+            yield from _headline(reason.heading(), finding)
         else:
+            heading = reason.heading(named=None if verbosity > 0 else MAX_NAMED)
             yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
             hints.add(finding.hint)
-
-
-def _grouped(grade: Grade, expected: set[tuple[str, str]]) -> dict[tuple[str, Finding], list[str]]:
-    """Return the names of the checks that share a verdict and a finding."""
-    groups: dict[tuple[str, Finding], list[str]] = {}
-    for check in grade.checks:
-        verdict = "expected" if (grade.submission, check.name) in expected else check.verdict
-        if check.verdict != "passed":
-            for finding in check.findings:
-                groups.setdefault((verdict, finding), []).append(check.name)
-    return groups
 
 
 def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
@@ -125,12 +115,6 @@ def _details(finding: Finding, indent: str) -> Iterator[str]:
         yield from (indent + part for part in line.splitlines())
     if finding.hint:
         yield _wrapped(f"hint: {finding.hint}", indent)
-
-
-def _abridged(checks: Sequence[str], limit: int = 3) -> list[str]:
-    if len(checks) <= limit + 1:
-        return list(checks)
-    return [*checks[:limit], f"and {len(checks) - limit} more"]
 
 
 def _wrapped(text: str, indent: str) -> str:

@@ -12,7 +12,7 @@ from pytest_gpulab.reports.table import WIDTH, short_names
 from pytest_gpulab.reports.terminal import failure_text, footnotes, sections
 
 PROVENANCE = Provenance("simulated GPU", "simulated", "sm_90", "NVRTC 13", 7, "1", "0.1.0", "0" * 64)
-TOO_SLOW = Finding("too-slow", "1.10x, needs 1.5x", evidence=("interval 1.09 to 1.11",), hint="Look at the addresses.")
+TOO_SLOW = Finding("too-slow", "1.10x over naive.cu.", evidence=("interval 1.09 to 1.11",), hint="Mind the addresses.")
 NO_COMPILE = Finding("compile-error", "does not compile", "x.cu:4", ("x.cu(4): error: expected a ;",), "Read it.")
 
 
@@ -172,11 +172,50 @@ def test_one_compile_error_is_one_finding() -> None:
     assert text.count("does not compile") == 1
     assert (
         "s/x.cu\n"
-        "  FAILED correct[n=0], correct[n=1], correct[n=2], and 7 more:\n"
-        "      compile-error: does not compile (x.cu:4)\n"
+        "  FAILED correct[n=0], [n=1], [n=2], and 7 more: compile-error: does not compile (x.cu:4)\n"
         "      x.cu(4): error: expected a ;\n"
         "      hint: Read it."
     ) in text
+
+
+def test_missed_tiers_of_one_measurement_are_one_line() -> None:
+    tiers = [speed(0.5, "missed", threshold, required=False) for threshold in (1.8, 2.4, 4.3)]
+    text = report(book(("x.cu", [speed(0.5, threshold=1.4), *tiers])))
+    assert "\nx.cu\n  missed speedup[1.8x], [2.4x], [4.3x]: too-slow: 1.10x over naive.cu.\nstep: " in text
+
+
+def test_a_failed_tier_and_the_missed_ones_above_it_share_evidence_and_hint() -> None:
+    tiers = [speed(0.5, "failed", 1.4), *(speed(0.5, "missed", threshold, required=False) for threshold in (2, 3))]
+    assert (
+        "\nx.cu\n"
+        "  FAILED speedup[1.4x], missed [2x], [3x]: too-slow: 1.10x over naive.cu.\n"
+        "      interval 1.09 to 1.11\n"
+        "      hint: Mind the addresses.\n"
+        "step: "
+    ) in report(book(("x.cu", tiers)))
+    expected = report(book(("x.cu", tiers), expected=("speedup[1.4x]",)))
+    assert "\n  expected speedup[1.4x], missed [2x], [3x]: too-slow: 1.10x over naive.cu.\nstep: " in expected
+
+
+def test_an_unexpected_failure_is_not_hidden_among_expected_ones_of_the_same_reason() -> None:
+    checks = [correct(f"correct[n={n}]", "failed", NO_COMPILE) for n in range(2)]
+    text = report(book(("x.cu", checks), expected=("correct[n=0]",)))
+    assert "  expected correct[n=0], FAILED [n=1]: compile-error: " in text
+    assert "hint: Read it." in text
+
+
+def test_tiers_of_different_measurements_stay_apart() -> None:
+    slow = replace(TOO_SLOW, what="1.05x over blelloch.cu.")
+    other = replace(speed(0.5, "missed", 2), name="speedup[2x blelloch]", findings=(slow,))
+    lines = report(book(("x.cu", [speed(0.5, "missed", 2), other]))).splitlines()
+    assert "  missed speedup[2x]: too-slow: 1.10x over naive.cu." in lines
+    assert "  missed speedup[2x blelloch]: too-slow: 1.05x over blelloch.cu." in lines
+
+
+def test_verbose_names_all_checks() -> None:
+    checks = [correct(f"correct[n={n}]", "failed", NO_COMPILE) for n in range(5)]
+    lines = report(book(("x.cu", checks)), verbosity=1).splitlines()
+    assert "  FAILED correct[n=0], [n=1], [n=2], [n=3], [n=4]: compile-error: does not compile (x.cu:4)" in lines
 
 
 def test_findings_of_one_kind_are_shown_in_full_three_times_unless_verbose() -> None:
@@ -201,7 +240,7 @@ def test_a_hint_is_given_once() -> None:
 
 def test_expected_findings_are_one_line_unless_verbose() -> None:
     gradebook = book(("x.cu", [speed(0.64, "failed")]), expected=("speedup[1.5x]",))
-    assert "  expected speedup[1.5x]: too-slow: 1.10x, needs 1.5x\n" in report(gradebook)
+    assert "  expected speedup[1.5x]: too-slow: 1.10x over naive.cu.\n" in report(gradebook)
     assert "interval" not in report(gradebook)
     assert "interval" in report(gradebook, verbosity=1)
 

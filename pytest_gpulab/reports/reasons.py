@@ -1,0 +1,71 @@
+"""Why checks of one submission did not pass: those with the same reason are told of together, with the reason once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pytest_gpulab.grading.grade import Finding, Grade
+
+MAX_NAMED = 3
+"""Checks of one verdict and reason that are named; `-v` names all."""
+
+
+@dataclass
+class Reason:
+    """A finding with the checks that have it.
+
+    Attributes:
+        checks: their names by verdict, in the order of the grade; the verdict `expected` is that of failures which
+            the instructor expects.
+    """
+
+    finding: Finding
+    checks: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_minor(self) -> bool:
+        """Whether nothing went wrong: missed bonuses and expected failures only."""
+        return self.checks.keys() <= {"missed", "expected"}
+
+    def heading(self, named: int | None = MAX_NAMED) -> str:
+        """Return verdicts and names, such as `FAILED speedup[1.4x], missed [1.8x], [2.4x]`.
+
+        Args:
+            named: the most names of a verdict that are given, or None for all; a single one more is given, too.
+        """
+        names = _without_repeated_kind(name for group in self.checks.values() for name in group)
+        parts = []
+        for verdict, group in self.checks.items():
+            shown = [next(names) for _ in group]
+            mark = verdict.upper() if verdict == "failed" else verdict
+            parts.append(f"{mark} {', '.join(shown if named is None else _abridged(shown, named))}")
+        return ", ".join(parts)
+
+
+def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
+    """Return why checks of a grade did not pass, each reason once, in the order of the checks.
+
+    Args:
+        grade: see above.
+        expected: (submission, check name) of the failures that the instructor expects.
+    """
+    found: dict[Finding, Reason] = {}
+    for check in grade.checks:
+        verdict = "expected" if (grade.submission, check.name) in expected else check.verdict
+        for finding in check.findings if check.verdict != "passed" else ():
+            found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(check.name)
+    return list(found.values())
+
+
+def _without_repeated_kind(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names; of several `speedup[...]` in a row only the first says `speedup`."""
+    above = ""
+    for name in names:
+        kind, bracket, rest = name.partition("[")
+        yield bracket + rest if bracket and kind == above else name
+        above = kind
+
+
+def _abridged(names: Sequence[str], limit: int) -> Sequence[str]:
+    return names if len(names) <= limit + 1 else [*names[:limit], f"and {len(names) - limit} more"]
