@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_gpulab.devices.protocol import CompileError, Device, LaunchError, Module
+from pytest_gpulab.devices.simulated import SimulatedDevice
 
 SOURCE = """
 #include <gpulab.cuh>
@@ -208,3 +210,34 @@ def test_structures_by_value(device: Device) -> None:
     values = np.array((5, (10, 20, 30), 2.75), box)[()], np.array((1, 100, 1000), by)[()]
     module.launch("f", (1,), (6,), [values[0], out, values[1], np.bool_(True)])
     assert out.get().tolist() == [117, 127, 137] * 2
+
+
+def test_much_local_memory_runs_in_small_waves(device: Device) -> None:
+    source = """
+    __global__ void f(int *out, int n) {
+        int big[60000];
+        for (int k = 0; k < 3; k++) big[(threadIdx.x * 1000 + k * n) % 60000] = k + blockIdx.x;
+        out[blockIdx.x * blockDim.x + threadIdx.x] = big[(threadIdx.x * 1000 + 2 * n) % 60000];
+    }"""
+    out = device.array(np.zeros(16 * 256, np.int32))
+    device.compile(source).launch("f", (16,), (256,), [out, np.int32(7)])
+    np.testing.assert_array_equal(out.get(), np.repeat(np.arange(16) + 2, 256))
+
+
+def test_more_local_memory_than_a_thread_can_have(device: Device) -> None:
+    source = "__global__ void f(int *out, int n) { int big[200000]; big[n] = 1; out[0] = big[n + out[0]]; }"
+    with pytest.raises(LaunchError, match="800000 bytes of local memory a thread exceed 524288"):
+        device.compile(source).launch("f", (1,), (1,), [device.array(np.zeros(1, np.int32)), np.int32(7)])
+
+
+def test_variables_larger_than_the_gpu(device: Device) -> None:
+    with pytest.raises(CompileError, match=r"bomb.cu: error: the file's variables take 68719476736 bytes, more than"):
+        device.compile("__device__ char bomb[1ull << 36]; __global__ void f() { bomb[0] = 1; }", "bomb.cu")
+
+
+def test_a_modules_variables_go_with_it(device: SimulatedDevice) -> None:
+    module = device.compile("__device__ int a[10], b[10]; __global__ void f() { a[0] = b[0]; }")
+    assert len(list(device.arena.contents())) == 2
+    del module
+    gc.collect()
+    assert not list(device.arena.contents())

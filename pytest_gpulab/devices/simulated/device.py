@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_gpulab.devices.names import unmangle
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
+    CompileError,
     DeviceInfo,
     KernelResources,
     LaunchError,
@@ -35,6 +37,7 @@ from pytest_gpulab.devices.simulated.translation.inline import function_address
 from pytest_gpulab.devices.simulated.translation.program import Program, translate
 from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
+MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 
 
@@ -98,11 +101,14 @@ class SimulatedModule:
         self._device, self.log, self._source = device, log, source
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
-        self._variables = {
-            name: device.arena.allocate(variable.nbytes)
-            for name, variable in self._module.variables.items()
-            if variable.space in ("global", "const")
-        }
+        held = {name: v for name, v in self._module.variables.items() if v.space in ("global", "const")}
+        total = sum(variable.nbytes for variable in held.values())
+        if total > MAX_VARIABLE_BYTES:
+            limit = f"{MAX_VARIABLE_BYTES} bytes of the simulated GPU"
+            raise CompileError(f"{source[1]}: error: the file's variables take {total} bytes, more than the {limit}")
+        self._variables = {name: device.arena.allocate(variable.nbytes) for name, variable in held.items()}
+        for allocation in self._variables.values():  # they live as long as the module
+            weakref.finalize(self, device.arena.free, allocation)
         self._addresses = {name: allocation.base for name, allocation in self._variables.items()}
         for name in self._variables:
             self._initialise(self._module.variables[name])

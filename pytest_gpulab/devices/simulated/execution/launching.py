@@ -14,6 +14,8 @@ from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
+WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
+MAX_LOCAL_BYTES = 512 << 10  # a thread, as on hardware
 MAX_SHARED_BYTES = 227 * 1024
 MAX_THREADS = 1024
 PATIENCE = 40  # times that all waves only wait, no byte of memory changing, before the kernel counts as endless
@@ -93,10 +95,14 @@ def run_blocks(launch: Launch, sms: int) -> int:
 
     Raises:
         KernelFault: with what the kernel had printed until then.
+        LaunchError: its threads need more local memory than hardware gives.
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     chosen = _sample(launch.grid[0] * launch.grid[1] * launch.grid[2], launch)
-    width = max(1, WAVE_LANES // threads)
+    local = launch.program.local
+    if local > MAX_LOCAL_BYTES:
+        raise LaunchError(f"{launch.program.name}: {local} bytes of local memory a thread exceed {MAX_LOCAL_BYTES}")
+    width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
     try:
         with np.errstate(all="ignore"):

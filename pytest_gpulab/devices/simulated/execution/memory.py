@@ -6,7 +6,7 @@ column a block) or local memory (a column a lane) as 32-bit words, so that a row
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -87,7 +87,7 @@ class Arena:
 
     def free(self, allocation: Allocation) -> None:
         """Forget an allocation: its addresses become invalid."""
-        index = self._allocations.index(allocation)
+        index = bisect_left(self._bases, allocation.base)
         del self._allocations[index], self._bases[index]
 
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
