@@ -77,6 +77,15 @@ class Measurement:
     caches: Literal["cold", "warm", ""] = ""
     shared_with: tuple[str, ...] = ()
 
+    @property
+    def certainty(self) -> str:
+        """How sure the speedup is and how it was timed, in words; empty for an estimate."""
+        if self.low is None or self.high is None:
+            return ""
+        dropped = f", {self.dropped} of them disturbed and left out" if self.dropped else ""
+        between = f"between {self.low:.3f}x and {self.high:.3f}x"
+        return f"{between}, from {self.rounds} rounds{dropped}, with {self.caches} caches"
+
 
 @dataclass(frozen=True)
 class CheckResult:

@@ -209,17 +209,8 @@ def inconclusive(measurement: Measurement) -> Finding:
 def _times(measurement: Measurement) -> tuple[str, ...]:
     """Return the evidence of a speedup in lines."""
     times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
-    if measurement.low is None or measurement.high is None:
-        return (times,)
-    dropped = f", {measurement.dropped} of them disturbed and left out" if measurement.dropped else ""
-    lines = [
-        times,
-        f"between {measurement.low:.3f}x and {measurement.high:.3f}x, from {measurement.rounds} rounds{dropped}, "
-        f"with {measurement.caches} caches",
-    ]
-    if measurement.shared_with:
-        lines.append(f"the GPU was shared with {', '.join(measurement.shared_with)}")
-    return tuple(lines)
+    shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
+    return tuple(line for line in (times, measurement.certainty, shared) if line)
 
 
 def timed_size(tier: SpeedTier, device: Device) -> Size:

@@ -18,13 +18,13 @@ Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
 FIRST_ROUNDS = 16
-MAX_ROUNDS = 256
+MAX_ROUNDS = 512
 # Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
 # looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
 NOMINAL_COVERAGE = 0.99
 # So few stretches also say too little of how much stretches differ.
 WIDENING = 2
-RESAMPLES = 2000
+RESAMPLES = 1000
 # A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
 INTERRUPTED = 1.5
 MIN_KEPT = 8

@@ -42,12 +42,16 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for long evidence.
 
-    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too.
+    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, and how sure the
+    times are.
     """
     grades = gradebook.grades
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
         members = list(group)
         yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected)
+    timing = list(_timing(grades)) if verbosity > 0 else []
+    if timing:
+        yield "gpulab: timing", timing
     lines = list(_all_findings(gradebook, verbosity))
     if lines and verbosity >= 0:
         yield "gpulab: findings", lines
@@ -60,8 +64,19 @@ def footnotes(gradebook: Gradebook) -> Iterator[str]:
         yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
     if any(measurement.estimated for measurement in measurements):
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
+    others = sorted({other for measurement in measurements for other in measurement.shared_with})
+    if others:
+        yield f"! other processes used the GPU while it timed, so times may be too long: {', '.join(others)}."
     if gradebook.expected:
         yield "* fails as the instructor's expected verdicts say."
+
+
+def _timing(grades: Iterable[Grade]) -> Iterator[str]:
+    """Yield what the tables have no room for."""
+    for grade in grades:
+        timed = [(check.name, check.measurement) for check in grade.checks if check.measurement is not None]
+        lines = [f"  {name}: {measured.certainty}" for name, measured in timed if measured.certainty]
+        yield from [grade.submission, *lines] if lines else []
 
 
 def _sizes(grades: Iterable[Grade]) -> str:

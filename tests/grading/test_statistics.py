@@ -24,7 +24,7 @@ from pytest_gpulab.grading.statistics import (
 
 BASELINE_MS, OWN_MS = 0.65, 0.175  # the naive reduction of 2^26 integers and one of its steps, on an H200
 TRUE_RATIO = BASELINE_MS / OWN_MS
-TRIALS = 30
+TRIALS = 50
 Rng = np.random.Generator
 Pair = tuple[Samples, Samples]
 
@@ -104,7 +104,7 @@ def outcomes(noise: Callable[[Rng], Pair], offset: float) -> list[tuple[str, Rat
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_threshold_half_a_percent_away_is_hardly_ever_judged_wrongly(noise: Callable[[Rng], Pair]) -> None:
-    """At most one wrong verdict in 60; they and what stays undecided are printed."""
+    """At most one wrong verdict in 100; they and what stays undecided are printed."""
     above = [decision for decision, _ in outcomes(noise, 0.005)]
     below = [decision for decision, _ in outcomes(noise, -0.005)]
     wrong = above.count("passed") + below.count("failed")
@@ -153,7 +153,7 @@ def test_the_same_samples_give_the_same_interval_and_another_seed_a_similar_one(
     pair = quiet(np.random.default_rng(5))
     once, again, other = (ratio_of_medians(*pair, seed) for seed in (1, 1, 2))
     assert once == again != other
-    assert (other.low, other.high) == pytest.approx((once.low, once.high), rel=5e-4)
+    assert (other.low, other.high) == pytest.approx((once.low, once.high), rel=1e-3)
 
 
 def test_an_interval_decides_unless_the_threshold_lies_inside() -> None:
@@ -166,7 +166,7 @@ def test_rounds_double_up_to_the_most() -> None:
     done = [0]
     while more_rounds(done[-1]):
         done.append(done[-1] + more_rounds(done[-1]))
-    assert done == [0, 16, 32, 64, 128, 256]
+    assert done == [0, 16, 32, 64, 128, 256, 512]
 
 
 def test_rounds_that_were_held_down_or_interrupted_are_dropped() -> None:

@@ -1,0 +1,41 @@
+"""What the terminal says of times that a clock measured: how sure they are, and who else used the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
+from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.terminal import footnotes, sections
+
+PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13", 7, "1", "0.1.0", "0" * 64)
+
+
+def book(**timing: Any) -> Gradebook:
+    measured = Measurement("2^26", 0.0658, 0.6515, 9.895, 4.3, "low" not in timing, **timing)
+    check = CheckResult("speedup[4.3x]", "speedup", "passed", 12.0, 12.0, (), measured)
+    gradebook = Gradebook()
+    gradebook.add(result_properties(Grade("a.cu", "sum", (check,), PROVENANCE), 0), is_expected=False)
+    return gradebook
+
+
+def titles(gradebook: Gradebook, verbosity: int) -> dict[str, list[str]]:
+    return dict(sections(gradebook, verbosity))
+
+
+def test_verbose_reports_say_how_sure_a_speedup_is() -> None:
+    timed = book(low=9.6686, high=9.9564, rounds=32, dropped=1, caches="cold")
+    certainty = "between 9.669x and 9.956x, from 32 rounds, 1 of them disturbed and left out, with cold caches"
+    assert titles(timed, 1)["gpulab: timing"] == ["a.cu", f"  speedup[4.3x]: {certainty}"]
+    assert "gpulab: timing" not in titles(timed, 0)
+
+
+def test_an_estimate_has_no_interval() -> None:
+    assert "gpulab: timing" not in titles(book(), 1)
+
+
+def test_other_processes_on_the_gpu_are_named() -> None:
+    shared = book(low=9.0, high=10.0, rounds=16, caches="cold", shared_with=("python (process 7)",))
+    (warning,) = (line for line in footnotes(shared) if line.startswith("!"))
+    assert warning == "! other processes used the GPU while it timed, so times may be too long: python (process 7)."
+    assert not any(line.startswith("!") for line in footnotes(book(low=9.0, high=10.0, rounds=16, caches="cold")))
