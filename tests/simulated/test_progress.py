@@ -174,3 +174,21 @@ def test_barrier_of_the_whole_grid_by_hand(run: Run) -> None:
     out = np.zeros(8 * 64, np.int32)
     run(source, np.zeros(1, np.int32), np.zeros(8, np.int32), out, grid=(8,), block=(64,))
     assert out.tolist() == np.repeat(np.arange(8, 0, -1), 64).tolist()
+
+
+def test_warp_that_synchronises_while_it_waits(run: Run) -> None:
+    """A plain load is repeated after each warp barrier, so this loop waits although nothing in it is volatile."""
+    source = """
+    __global__ void f(int *flag, int *out) {
+        unsigned t = threadIdx.x;
+        if (t < 32) {
+            int seen;
+            do { __syncwarp(); seen = flag[0]; __syncwarp(); } while (!seen);
+            out[t] = 1;
+        } else if (t == 40) {
+            flag[0] = 1;
+        }
+    }"""
+    out = np.zeros(32, np.int32)
+    run(source, np.zeros(1, np.int32), out, block=(64,))
+    assert out.all()
