@@ -13,14 +13,25 @@ from typing import Any
 
 from .stopwatch import Conditions
 
-# nvml.h, nvmlClocksEventReasons: these make a measured time suspect.
-_SLOWDOWNS = {
+# nvml.h, nvmlClocksEventReasons
+_REASONS = {
+    0x01: "idle",
+    0x02: "application clocks",
     0x04: "power cap",
     0x08: "hardware slowdown",
+    0x10: "sync boost",
     0x20: "too hot (software)",
     0x40: "too hot (hardware)",
     0x80: "power brake",
+    0x100: "display clocks",
 }
+# These make a measured time suspect.
+_SLOWDOWNS = {bit: words for bit, words in _REASONS.items() if bit & 0xEC}
+# nvml.h, nvmlComputeMode_t
+_COMPUTE_MODES = ("default", "one thread", "prohibited", "one process")
+
+
+NOT_KNOWN = "n/a"
 
 
 class NvmlUnavailable(Exception):
@@ -32,16 +43,25 @@ class GpuFacts:
     """One GPU at one moment; None where NVML does not say.
 
     Attributes:
+        uuid: the GPU's identity, the same on every machine and in every order.
         driver_version: such as `580.159.04`.
+        cuda_version: the newest that the driver runs, 1000 x major + 10 x minor.
         memory_total_bytes, memory_used_bytes: by all processes together.
         temperature_c: of the GPU core.
         power_w, power_limit_w: drawn and allowed.
         sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz: now and at most.
         bus_width_bits: of the memory interface.
-        slowdown_mask: NVML's clock event reasons, a bit mask.
+        busy_percent, memory_busy_percent: share of the last second or less in which a kernel ran, memory was in use.
+        performance_state: 0 (fastest) to 15.
+        reasons_mask: NVML's clock event reasons, a bit mask.
+        ecc, mig, persistence: modes, 0 or 1.
+        compute_mode: an index of `_COMPUTE_MODES`.
+        pcie_generation, max_pcie_generation, pcie_lanes, max_pcie_lanes: now and at most; an idle link slows down.
     """
 
+    uuid: str | None
     driver_version: str | None
+    cuda_version: int | None
     memory_total_bytes: int | None
     memory_used_bytes: int | None
     temperature_c: int | None
@@ -52,7 +72,18 @@ class GpuFacts:
     memory_clock_mhz: int | None
     max_memory_clock_mhz: int | None
     bus_width_bits: int | None
-    slowdown_mask: int | None
+    busy_percent: int | None
+    memory_busy_percent: int | None
+    performance_state: int | None
+    reasons_mask: int | None
+    ecc: int | None
+    mig: int | None
+    persistence: int | None
+    compute_mode: int | None
+    pcie_generation: int | None
+    max_pcie_generation: int | None
+    pcie_lanes: int | None
+    max_pcie_lanes: int | None
 
     @property
     def peak_bandwidth_gb_s(self) -> float | None:
@@ -62,39 +93,76 @@ class GpuFacts:
         return 2 * self.max_memory_clock_mhz * 1e6 * self.bus_width_bits / 8 / 1e9
 
     @property
-    def slowdowns(self) -> tuple[str, ...] | None:
-        """What holds the clocks down at present."""
-        if self.slowdown_mask is None:
-            return None
-        return tuple(words for bit, words in _SLOWDOWNS.items() if self.slowdown_mask & bit)
+    def reasons(self) -> str:
+        """What decides the present clocks, in words."""
+        mask = self.reasons_mask
+        if mask is None:
+            return NOT_KNOWN
+        return ", ".join(words for bit, words in _REASONS.items() if mask & bit) or "none"
 
     def rows(self) -> dict[str, str]:
         """Return label to text, for a report's provenance."""
         gib = 2**30
         return {
-            "driver": _shown(self.driver_version),
+            "UUID": _shown(self.uuid),
+            "driver": f"{_shown(self.driver_version)}, for CUDA up to {self._cuda()}",
             "memory": f"{_shown(self.memory_used_bytes, gib)} of {_shown(self.memory_total_bytes, gib)} GiB in use",
             "peak bandwidth": f"{_shown(self.peak_bandwidth_gb_s)} GB/s",
             "SM clock": f"{_shown(self.sm_clock_mhz)} of {_shown(self.max_sm_clock_mhz)} MHz",
             "memory clock": f"{_shown(self.memory_clock_mhz)} of {_shown(self.max_memory_clock_mhz)} MHz",
+            "clock event reasons": self.reasons,
+            "performance state": self._performance_state(),
             "power": f"{_shown(self.power_w)} of {_shown(self.power_limit_w)} W",
             "temperature": f"{_shown(self.temperature_c)} C",
-            "held back by": "n/a" if self.slowdowns is None else ", ".join(self.slowdowns) or "nothing",
+            "utilisation": f"{_shown(self.busy_percent)} % of the time, memory {_shown(self.memory_busy_percent)} %",
+            "ECC": _on_or_off(self.ecc),
+            "MIG": _on_or_off(self.mig),
+            "persistence": _on_or_off(self.persistence),
+            "compute mode": self._compute_mode(),
+            "PCIe link": f"generation {_shown(self.pcie_generation)} of {_shown(self.max_pcie_generation)}, "
+            f"{_shown(self.pcie_lanes)} of {_shown(self.max_pcie_lanes)} lanes",
         }
+
+    def short(self) -> str:
+        """Return what matters most, on one line."""
+        gib = 2**30
+        return (
+            f"{_shown(self.memory_total_bytes, gib)} GiB, {_shown(self.peak_bandwidth_gb_s)} GB/s at most; "
+            f"driver {_shown(self.driver_version)} (CUDA {self._cuda()}); "
+            f"SM clock {_shown(self.sm_clock_mhz)} of {_shown(self.max_sm_clock_mhz)} MHz ({self.reasons}), "
+            f"{_shown(self.temperature_c)} C"
+        )
+
+    def _cuda(self) -> str:
+        version = self.cuda_version
+        return NOT_KNOWN if version is None else f"{version // 1000}.{version % 1000 // 10}"
+
+    def _performance_state(self) -> str:
+        state = self.performance_state
+        return NOT_KNOWN if state is None or state > 15 else f"P{state}"
+
+    def _compute_mode(self) -> str:
+        mode = self.compute_mode
+        return NOT_KNOWN if mode is None or mode >= len(_COMPUTE_MODES) else _COMPUTE_MODES[mode]
 
 
 def _shown(value: str | float | None, unit: float = 1) -> str:
     if value is None:
-        return "n/a"
+        return NOT_KNOWN
     return value if isinstance(value, str) else f"{value / unit:.0f}"
 
 
-def rows(pci_bus_id: str) -> dict[str, str]:
-    """Return the facts of the GPU at a PCI address (`0000:65:00.0`) as label to text; never raises."""
+def _on_or_off(mode: int | None) -> str:
+    return NOT_KNOWN if mode is None else "on" if mode else "off"
+
+
+def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
+    """Return the facts of the GPU at a PCI address (`0000:65:00.0`), in a line and as label to text; never raises."""
     try:
-        return read_facts(pci_bus_id).rows()
+        facts = read_facts(pci_bus_id)
     except NvmlUnavailable as missing:
-        return {"NVML": f"n/a: {missing}"}
+        return f"clocks, memory and driver not known: {missing}", {"NVML": f"{NOT_KNOWN}: {missing}"}
+    return facts.short(), facts.rows()
 
 
 def read_facts(pci_bus_id: str) -> GpuFacts:
@@ -150,7 +218,7 @@ class ConditionsReader:
         if self._gpu is None:
             return Conditions()
         queries = _queries(self._nvml, self._gpu)
-        mask = self._answer(queries["slowdown_mask"]) or 0
+        mask = self._answer(queries["reasons_mask"]) or 0
         return Conditions(
             sm_clock_mhz=self._answer(queries["sm_clock_mhz"]),
             max_sm_clock_mhz=self._answer(queries["max_sm_clock_mhz"]),
@@ -198,7 +266,9 @@ def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exceptio
 
 def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
     return {
+        "uuid": lambda: nvml.nvmlDeviceGetUUID(gpu),
         "driver_version": nvml.nvmlSystemGetDriverVersion,
+        "cuda_version": nvml.nvmlSystemGetCudaDriverVersion_v2,
         "memory_total_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total,
         "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).used,
         "temperature_c": lambda: nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU),
@@ -209,5 +279,16 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),
         "max_memory_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM),
         "bus_width_bits": lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu),
-        "slowdown_mask": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),
+        "busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
+        "memory_busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).memory,
+        "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),
+        "reasons_mask": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),
+        "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the present one, then that after the next restart
+        "mig": lambda: nvml.nvmlDeviceGetMigMode(gpu)[0],
+        "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(gpu),
+        "compute_mode": lambda: nvml.nvmlDeviceGetComputeMode(gpu),
+        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
+        "max_pcie_generation": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
+        "pcie_lanes": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
+        "max_pcie_lanes": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),
     }

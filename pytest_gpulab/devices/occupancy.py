@@ -3,57 +3,21 @@
 A block stays on its SM from its first to its last instruction, with all its registers and shared memory. Whichever of
 four supplies runs out first sets how many blocks fit: warps, blocks, registers, shared memory.
 
-Sources: the limits are those of the CUDA C++ Programming Guide, table "Technical Specifications per Compute
-Capability"; the units in which registers and shared memory are given out, those of NVIDIA's `cuda_occupancy.h`.
+Source of the rules: NVIDIA's `cuda_occupancy.h`, whose answers these functions were compared with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+
+from .architectures import LIMITS, Limits
 
 WARP = 32
 MAX_BLOCK_THREADS = 1024
 REGISTERS_UNIT = 256  # for a warp
 LEAST_REGISTERS = 16  # Nsight Compute's least figure for a thread on an H200; so few never limit
 PARTITIONS = 4  # of an SM, each with its own share of the registers
-
-_KIB = 1024
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one SM holds.
-
-    Attributes:
-        blocks, warps, shared_bytes, registers: resident at a time.
-        reserved_bytes: shared memory that the system takes for each block.
-        shared_unit: bytes; shared memory is given out in multiples of it.
-    """
-
-    blocks: int
-    warps: int
-    shared_bytes: int
-    reserved_bytes: int = 1024
-    shared_unit: int = 128
-    registers: int = 65536
-
-
-LIMITS: Mapping[str, Limits] = {
-    "sm_75": Limits(16, 32, 64 * _KIB, reserved_bytes=0, shared_unit=256),
-    "sm_80": Limits(32, 64, 164 * _KIB),
-    "sm_86": Limits(16, 48, 100 * _KIB),
-    "sm_87": Limits(16, 48, 164 * _KIB),
-    "sm_88": Limits(16, 48, 100 * _KIB),
-    "sm_89": Limits(24, 48, 100 * _KIB),
-    "sm_90": Limits(32, 64, 228 * _KIB),
-    "sm_100": Limits(32, 64, 228 * _KIB),
-    "sm_103": Limits(32, 64, 228 * _KIB),
-    "sm_110": Limits(24, 48, 228 * _KIB),
-    "sm_120": Limits(24, 48, 100 * _KIB),
-    "sm_121": Limits(24, 48, 100 * _KIB),
-}
-"""By architecture, as the compiler calls it."""
 
 
 @dataclass(frozen=True)

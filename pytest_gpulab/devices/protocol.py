@@ -19,6 +19,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .occupancy import KernelOccupancy
+
 Array = npt.NDArray[Any]
 
 
@@ -151,6 +153,7 @@ class LaunchProfile:
         resources: the compiler's figures.
         hazards: see `Hazard`.
         output: what the kernel printed (capped).
+        kernel_occupancy: the theoretical occupancy in full, where known.
     """
 
     kernel: str
@@ -163,6 +166,7 @@ class LaunchProfile:
     resources: KernelResources = field(default_factory=KernelResources)
     hazards: tuple[Hazard, ...] = ()
     output: str = ""
+    kernel_occupancy: KernelOccupancy | None = None
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]
@@ -300,6 +304,7 @@ class DeviceInfo:
         architecture: such as `sm_90`.
         estimates: whether times are estimates.
         details: further rows for the report's provenance, label to text.
+        summary: the most important of them on one line, or empty.
     """
 
     kind: Literal["simulated", "cuda"]
@@ -308,6 +313,7 @@ class DeviceInfo:
     architecture: str
     estimates: bool
     details: Mapping[str, str] = field(default_factory=dict)
+    summary: str = ""
 
 
 class Device(Protocol):

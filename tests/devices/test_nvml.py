@@ -1,13 +1,18 @@
 """What NVML says, and what is shown where it says nothing."""
 
 import ctypes.util
+import inspect
+import re
+from dataclasses import fields
 
 import pytest
 
 from pytest_gpulab.devices import nvml
 
 H200 = {
+    "uuid": "GPU-5a1e0c6e-0000-4a4a-8b8b-1f2e3d4c5b6a",
     "driver_version": "580.159.04",
+    "cuda_version": 13000,
     "memory_total_bytes": 140 * 2**30,
     "memory_used_bytes": 2**30,
     "temperature_c": 31,
@@ -18,7 +23,18 @@ H200 = {
     "memory_clock_mhz": 3201,
     "max_memory_clock_mhz": 3201,
     "bus_width_bits": 6016,
-    "slowdown_mask": 0x04 | 0x20 | 0x01,
+    "busy_percent": 7,
+    "memory_busy_percent": 3,
+    "performance_state": 0,
+    "reasons_mask": 0x04 | 0x20 | 0x01,
+    "ecc": 1,
+    "mig": 0,
+    "persistence": 1,
+    "compute_mode": 0,
+    "pcie_generation": 4,
+    "max_pcie_generation": 5,
+    "pcie_lanes": 16,
+    "max_pcie_lanes": 16,
 }
 needs_no_driver = pytest.mark.skipif(
     ctypes.util.find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver"
@@ -37,19 +53,53 @@ def test_the_rows_of_a_gpu_that_answers_everything():
     facts = nvml.facts_from(queries(), NotSupported)
     assert facts.peak_bandwidth_gb_s == pytest.approx(4814, abs=1)  # the vendor says 4.8 TB/s
     assert facts.rows() == {
-        "driver": "580.159.04",
+        "UUID": "GPU-5a1e0c6e-0000-4a4a-8b8b-1f2e3d4c5b6a",
+        "driver": "580.159.04, for CUDA up to 13.0",
         "memory": "1 of 140 GiB in use",
         "peak bandwidth": "4814 GB/s",
         "SM clock": "345 of 1980 MHz",
         "memory clock": "3201 of 3201 MHz",
+        "clock event reasons": "idle, power cap, too hot (software)",
+        "performance state": "P0",
         "power": "118 of 700 W",
         "temperature": "31 C",
-        "held back by": "power cap, too hot (software)",
+        "utilisation": "7 % of the time, memory 3 %",
+        "ECC": "on",
+        "MIG": "off",
+        "persistence": "on",
+        "compute mode": "default",
+        "PCIe link": "generation 4 of 5, 16 of 16 lanes",
     }
+    assert facts.short() == (
+        "140 GiB, 4814 GB/s at most; driver 580.159.04 (CUDA 13.0); "
+        "SM clock 345 of 1980 MHz (idle, power cap, too hot (software)), 31 C"
+    )
 
 
-def test_a_gpu_that_runs_freely_is_held_back_by_nothing():
-    assert nvml.facts_from(queries(slowdown_mask=1), NotSupported).rows()["held back by"] == "nothing"
+def test_a_gpu_that_says_nothing_has_a_row_for_everything_all_the_same() -> None:
+    facts = nvml.facts_from(queries(**dict.fromkeys(H200)), NotSupported)
+    assert set(facts.rows()) == set(nvml.facts_from(queries(), NotSupported).rows())
+    assert all("n/a" in text for text in facts.rows().values())
+    assert facts.short() == ("n/a GiB, n/a GB/s at most; driver n/a (CUDA n/a); SM clock n/a of n/a MHz (n/a), n/a C")
+
+
+@pytest.mark.parametrize(
+    ("changed", "label", "text"),
+    [
+        ({"reasons_mask": 0}, "clock event reasons", "none"),
+        ({"reasons_mask": 0x8A}, "clock event reasons", "application clocks, hardware slowdown, power brake"),
+        ({"reasons_mask": 0x150}, "clock event reasons", "sync boost, too hot (hardware), display clocks"),
+        ({"performance_state": 12}, "performance state", "P12"),
+        ({"performance_state": 32}, "performance state", "n/a"),
+        ({"compute_mode": 3}, "compute mode", "one process"),
+        ({"compute_mode": 2}, "compute mode", "prohibited"),
+        ({"compute_mode": 9}, "compute mode", "n/a"),
+        ({"mig": 1}, "MIG", "on"),
+        ({"cuda_version": 12080}, "driver", "580.159.04, for CUDA up to 12.8"),
+    ],
+)
+def test_numbers_become_words(changed: dict[str, int], label: str, text: str) -> None:
+    assert nvml.facts_from(queries(**changed), NotSupported).rows()[label] == text
 
 
 @pytest.mark.parametrize("name", H200)
@@ -63,9 +113,23 @@ def test_a_query_that_is_not_supported_is_none_and_costs_no_other_fact(name):
     assert sum("n/a" in text for text in facts.rows().values()) in (1, 2)  # bandwidth depends on two of them
 
 
+def test_every_fact_is_asked_of_a_function_that_nvml_has() -> None:
+    """A query is only run on a real GPU; a misspelt name would go unnoticed everywhere else."""
+    import pynvml
+
+    names = set(re.findall(r"nvml\.(nvml\w+|NVML_\w+)", inspect.getsource(nvml)))
+    assert len(names) > 25
+    assert [name for name in names if not hasattr(pynvml, name)] == []
+    assert set(nvml._queries(pynvml, None)) == {field.name for field in fields(nvml.GpuFacts)} == set(H200)
+
+
+NO_DRIVER = "no NVIDIA driver (its library libnvidia-ml was not found)"
+
+
 @needs_no_driver
 def test_without_a_driver_the_rows_say_so():
-    assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: no NVIDIA driver (its library libnvidia-ml was not found)"}
+    line, rows = nvml.describe("0000:01:00.0")
+    assert (line, rows) == (f"clocks, memory and driver not known: {NO_DRIVER}", {"NVML": f"n/a: {NO_DRIVER}"})
 
 
 @pytest.fixture
@@ -83,7 +147,7 @@ def test_a_gpu_that_nvml_does_not_know_is_named(nvml_that_starts, monkeypatch):
         raise nvml_that_starts.NVMLError_NotFound
 
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", refuse)
-    assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: NVML does not know the GPU at 0000:01:00.0: Not Found"}
+    assert nvml.describe("0000:01:00.0")[1] == {"NVML": "n/a: NVML does not know the GPU at 0000:01:00.0: Not Found"}
 
 
 def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
@@ -91,7 +155,7 @@ def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
         raise nvml_that_starts.NVMLError_DriverNotLoaded
 
     monkeypatch.setattr(nvml_that_starts, "nvmlInit", refuse)
-    assert nvml.rows("0000:01:00.0") == {"NVML": "n/a: NVML says: Driver Not Loaded"}
+    assert nvml.describe("0000:01:00.0")[1] == {"NVML": "n/a: NVML says: Driver Not Loaded"}
 
 
 @needs_no_driver

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_gpulab.devices.architectures import LIMITS, generation
 from pytest_gpulab.devices.occupancy import (
-    LIMITS,
     BlockNeeds,
     KernelOccupancy,
     blocks_by_supply,
@@ -105,3 +105,8 @@ def test_the_suggestion_keeps_to_the_kernels_largest_block() -> None:
 
 def test_unknown_registers_limit_nothing() -> None:
     assert occupancy_by_rules("sm_90", "kernel", BlockNeeds(256, None, 0)).active_blocks == 8
+
+
+def test_generations_are_named() -> None:
+    assert (generation("sm_90"), generation("sm_89")) == ("Hopper", "Ada Lovelace")
+    assert generation("sm_999") == "unknown generation"

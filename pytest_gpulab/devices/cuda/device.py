@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from .driver import load_driver
 from .memory import CudaMemory
 from .module import CudaModule
 from .nvcc import Nvcc
+from .report import describe
 from .timing import CudaStopwatch, gpu_lock
 
 
@@ -40,13 +40,15 @@ class CudaDevice:
         self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
         self._stopwatch: CudaStopwatch | None = None
         major, minor = self._context.gpu.compute_capability()
+        summary, details = describe(driver, self._context.gpu)
         self._info = DeviceInfo(
             kind="cuda",
             name=self._context.gpu.name(),
             compiler=self._nvcc.version,
             architecture=f"sm_{major}{minor}",
             estimates=False,
-            details={"PyCUDA": version("pycuda"), **nvml.rows(self._context.gpu.pci_bus_id())},
+            details=details,
+            summary=summary,
         )
 
     @property

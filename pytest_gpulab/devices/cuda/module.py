@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..occupancy import BlockNeeds, KernelOccupancy, occupancy_of
 from ..protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -22,9 +23,8 @@ from .context import PrimaryContext
 from .cubin import read_names
 from .driver import driver_words
 from .memory import CudaMemory
-from .queries import InspectedModule
+from .queries import InspectedModule, limits_of_current_gpu
 
-_WARP = 32
 _Extents = tuple[int, int, int]
 
 
@@ -39,6 +39,8 @@ class CudaModule:
         with context.current():
             self._module = context.driver.module_from_buffer(cubin)
             self._inspected = InspectedModule(cubin)
+            self._limits = limits_of_current_gpu()
+        self._occupancies: dict[tuple[str, int, int], KernelOccupancy | None] = {}
         context.users.add(self)
 
     @property
@@ -99,18 +101,33 @@ class CudaModule:
             function = self._function(kernel)
             return KernelResources(function.num_regs, function.shared_size_bytes, function.local_size_bytes)
 
-    def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> float | None:
-        """Return the theoretical occupancy, 0 to 1, as the driver computes it for this GPU (None: it cannot).
+    def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:
+        """Return the theoretical occupancy as the driver computes it for this GPU (None: it cannot).
+
+        Args:
+            kernel: unmangled name.
+            block_threads: in a block.
+            shared_bytes: dynamic shared memory.
 
         Raises:
             LaunchError: no such kernel.
         """
+        key = (kernel, block_threads, shared_bytes)
+        if key not in self._occupancies:
+            self._occupancies[key] = self._asked_occupancy(*key)
+        return self._occupancies[key]
+
+    def _asked_occupancy(self, kernel: str, block_threads: int, shared_bytes: int) -> KernelOccupancy | None:
         symbol = self._symbol(kernel, self._names.kernels, "kernel")
         with self._context.current():
             blocks = self._inspected.resident_blocks(symbol, block_threads, shared_bytes)
+            suggested = self._inspected.suggested_block(symbol, shared_bytes)
         if blocks is None:
             return None
-        return blocks * ceil(block_threads / _WARP) * _WARP / self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+        resources = self.resources(kernel)
+        needs = BlockNeeds(block_threads, resources.registers, (resources.shared_bytes or 0) + shared_bytes)
+        major, minor = self._context.gpu.compute_capability()
+        return occupancy_of(f"sm_{major}{minor}", self._limits, kernel, needs, blocks, suggested)
 
     def launch(
         self,
@@ -132,8 +149,15 @@ class CudaModule:
         with self._context.current():
             self._starter(call, args)()
             self._context.wait(kernel)
-        occupancy = self.occupancy(kernel, prod(call.block), shared_bytes)
-        return LaunchProfile(kernel, call.grid, call.block, occupancy=occupancy, resources=self.resources(kernel))
+        found = self.occupancy(kernel, prod(call.block), shared_bytes)
+        return LaunchProfile(
+            kernel,
+            call.grid,
+            call.block,
+            occupancy=None if found is None else found.occupancy,
+            kernel_occupancy=found,
+            resources=self.resources(kernel),
+        )
 
     def prepared(self, call: Call) -> Callable[[], None]:
         """Return what starts a launch without waiting for it; call it with the same context current.

@@ -1,4 +1,4 @@
-"""What PyCUDA does not bind: a kernel's parameter sizes and how many of its blocks fit on a multiprocessor.
+"""What PyCUDA does not bind: a kernel's parameter sizes, how many of its blocks fit on a multiprocessor, and why.
 
 Both are asked of the driver through cuda-bindings, on a second load of the same cubin in the same context, because
 PyCUDA does not hand out its own handles.
@@ -11,6 +11,8 @@ from itertools import count
 from typing import Any
 
 from cuda.bindings import driver
+
+from ..architectures import Limits, generation
 
 _MAX_PARAMETERS = 1024  # a kernel has at most 4 KiB (32 KiB from sm_70 on) of them
 
@@ -44,8 +46,33 @@ class InspectedModule:
         )
         return int(blocks) if error == driver.CUresult.CUDA_SUCCESS else None
 
+    def suggested_block(self, symbol: str, shared_bytes: int) -> int | None:
+        """Return the threads of the block that the driver suggests, or None where it has no suggestion."""
+        error, _, threads = driver.cuOccupancyMaxPotentialBlockSize(self._function(symbol), None, shared_bytes, 0)
+        return int(threads) if error == driver.CUresult.CUDA_SUCCESS and int(threads) else None
+
     def _load(self, symbol: str) -> Any:
         return _value(driver.cuModuleGetFunction(self._module, symbol.encode()))
+
+
+def limits_of_current_gpu() -> Limits:
+    """Return what one multiprocessor of the GPU whose context is current holds."""
+    gpu = _value(driver.cuCtxGetDevice())
+
+    def attribute(name: str) -> int:
+        key = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_value(driver.cuDeviceGetAttribute(key, gpu)))
+
+    major, minor = attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")
+    return Limits(
+        generation=generation(f"sm_{major}{minor}"),
+        blocks=attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
+        warps=attribute("MAX_THREADS_PER_MULTIPROCESSOR") // attribute("WARP_SIZE"),
+        shared_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
+        reserved_bytes=attribute("RESERVED_SHARED_MEMORY_PER_BLOCK"),
+        shared_unit=256 if major == 7 else 128,
+        registers=attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
+    )
 
 
 def _value(answer: tuple[Any, Any]) -> Any:

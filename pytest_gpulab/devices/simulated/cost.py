@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytest_gpulab.devices.architectures import Limits
+from pytest_gpulab.devices.occupancy import BlockNeeds, blocks_by_supply
 from pytest_gpulab.devices.protocol import KernelResources
 
 OVERLAP = 6.0
@@ -90,12 +92,10 @@ class Estimate:
 
 def occupancy(gpu: Gpu, threads: int, shared_bytes: int, resources: KernelResources) -> tuple[float, int]:
     """Return theoretical occupancy and the blocks that one multiprocessor holds (CUDA's occupancy rules)."""
-    warps = -(-threads // 32)
-    registers = max(resources.registers or 1, 1)
-    per_warp = -(-registers * 32 // 256) * 256  # registers come in units of 256 a warp
-    shared = -(-(shared_bytes + gpu.block_shared_overhead) // 128) * 128
-    blocks = min(gpu.blocks, gpu.warps // warps, gpu.registers // per_warp // warps, gpu.shared_bytes // shared)
-    return blocks * warps / gpu.warps, blocks
+    limits = Limits("", gpu.blocks, gpu.warps, gpu.shared_bytes, gpu.block_shared_overhead, registers=gpu.registers)
+    needs = BlockNeeds(threads, resources.registers, shared_bytes)
+    blocks = min(blocks_by_supply(limits, needs).values())
+    return blocks * needs.warps / gpu.warps, blocks
 
 
 def estimate(

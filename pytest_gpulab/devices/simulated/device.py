@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices import nvrtc
 from pytest_gpulab.devices.names import unmangle
+from pytest_gpulab.devices.occupancy import MAX_BLOCK_THREADS, BlockNeeds, KernelOccupancy, occupancy_by_rules
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -25,6 +26,7 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
+from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.group import unwritten
 from pytest_gpulab.devices.simulated.execution.launching import check_extents, pack, run_blocks, three_extents
@@ -99,6 +101,9 @@ class SimulatedModule:
 
     def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
         self._device, self.log, self._source = device, log, source
+        self._bounds = launch_bounds(ptx)
+        self._usages: dict[str, dict[str, KernelResources]] = {}
+        self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
         held = {name: v for name, v in self._module.variables.items() if v.space in ("global", "const")}
@@ -172,18 +177,28 @@ class SimulatedModule:
         """
         return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
 
-    @cached_property
-    def _usage(self) -> dict[str, KernelResources]:
-        source, filename, defines, headers = self._source
-        return nvrtc.resource_usage(source, filename, f"sm_{self._device.gpu.architecture}", defines, headers)
-
     def resources(self, kernel: str) -> KernelResources:
-        """Return the compiler's figures for a kernel on the described GPU.
+        """Return the compiler's figures for a kernel on the architecture that occupancy is asked for.
 
         Raises:
             LaunchError: no such kernel.
         """
-        return self._usage.get(self._entry(kernel).name, KernelResources())
+        return self._resources_on(self._device.occupancy_architecture, kernel)
+
+    def _resources_on(self, architecture: str, kernel: str) -> KernelResources:
+        if architecture not in self._usages:
+            source, filename, defines, headers = self._source
+            self._usages[architecture] = nvrtc.resource_usage(source, filename, architecture, defines, headers)
+        return self._usages[architecture].get(self._entry(kernel).name, KernelResources())
+
+    def _occupancy(self, kernel: str, threads: int, shared_bytes: int) -> KernelOccupancy:
+        key = (kernel, threads, shared_bytes)
+        if key not in self._occupancies:
+            needs = BlockNeeds(threads, self.resources(kernel).registers, shared_bytes)
+            largest = self._bounds.get(self._entry(kernel).name, MAX_BLOCK_THREADS)
+            architecture = self._device.occupancy_architecture
+            self._occupancies[key] = occupancy_by_rules(architecture, kernel, needs, largest)
+        return self._occupancies[key]
 
     def program(self, kernel: str) -> Program:
         """Return the translated kernel.
@@ -229,19 +244,32 @@ class SimulatedModule:
         threads = profile.block[0] * profile.block[1] * profile.block[2]
         totals = counters.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
-        resources = self.resources(profile.kernel)
-        cost = estimate(self._device.gpu, totals, blocks, threads, shared_bytes, resources)
-        return LaunchProfile(
-            profile.kernel, profile.grid, profile.block, totals, cost.elapsed_ms, cost.bottleneck, cost.occupancy,
-            resources, profile.hazards, profile.output,
+        gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
+        described = self._resources_on(f"sm_{gpu.architecture}", profile.kernel)
+        cost = estimate(gpu, totals, blocks, threads, shared_bytes, described)
+        return replace(
+            profile, counters=totals, estimated_ms=cost.elapsed_ms, bottleneck=cost.bottleneck,
+            occupancy=found.occupancy, resources=self.resources(profile.kernel), kernel_occupancy=found,
         )  # fmt: skip
 
 
 class SimulatedDevice:
-    """A GPU made of NumPy: see the package's docstring."""
+    """A GPU made of NumPy: see the package's docstring.
 
-    def __init__(self, gpu: Gpu = H200, step_budget: int = STEP_BUDGET) -> None:
+    Args:
+        gpu: what the cost model describes.
+        step_budget: see `LaunchOptions`.
+        occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
+
+    Raises:
+        DeviceUnavailable: NVRTC is not installed, or nothing is known of the architecture.
+    """
+
+    def __init__(
+        self, gpu: Gpu = H200, step_budget: int = STEP_BUDGET, occupancy_architecture: str | None = None
+    ) -> None:
         self.gpu, self.step_budget = gpu, step_budget
+        self.occupancy_architecture = known_architecture(occupancy_architecture or f"sm_{gpu.architecture}")
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
         self._version = nvrtc.version()
@@ -251,12 +279,15 @@ class SimulatedDevice:
     @property
     def info(self) -> DeviceInfo:
         """What to print about it."""
+        summary, details = describe(self.gpu, self.occupancy_architecture)
         return DeviceInfo(
             "simulated",
             f"simulated GPU (cost model: {self.gpu.name})",
             f"NVRTC {self._version}",
             f"sm_{self.gpu.architecture}",
             True,
+            details,
+            summary,
         )
 
     def compile(

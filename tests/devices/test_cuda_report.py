@@ -1,0 +1,67 @@
+"""What is said of a GPU, with a stand-in for PyCUDA's device: the real one is looked at in tests/gpu."""
+
+from __future__ import annotations
+
+import ctypes.util
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("pynvml")
+from pytest_gpulab.devices.cuda import report
+
+ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3_201_000, "GLOBAL_MEMORY_BUS_WIDTH": 6016}
+
+
+class Gpu:
+    """Stands for `pycuda.driver.Device`."""
+
+    def compute_capability(self) -> tuple[int, int]:
+        return 9, 0
+
+    def get_attribute(self, name: str) -> int:
+        return ATTRIBUTES[name]
+
+    def pci_bus_id(self) -> str:
+        return "0000:65:00.0"
+
+    def total_memory(self) -> int:
+        return 140 * 2**30
+
+
+DRIVER = SimpleNamespace(
+    device_attribute=SimpleNamespace(**{name: name for name in ATTRIBUTES}), get_driver_version=lambda: 13000
+)
+
+
+@pytest.mark.skipif(ctypes.util.find_library("nvidia-ml") is not None, reason="this machine has the NVIDIA driver")
+def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "version", lambda package: "2026.1")
+    line, rows = report.describe(DRIVER, Gpu())
+    missing = "no NVIDIA driver (its library libnvidia-ml was not found)"
+    assert line == f"Hopper, 132 SMs, clocks, memory and driver not known: {missing}"
+    assert rows == {
+        "generation": "Hopper",
+        "compute capability": "9.0",
+        "SMs": "132",
+        "PCI address": "0000:65:00.0",
+        "driver": "n/a, for CUDA up to 13.0",
+        "memory": "140 GiB",
+        "peak bandwidth": "4814 GB/s",
+        "NVML": f"n/a: {missing}",
+        "PyCUDA": "2026.1",
+    }
+
+
+def test_nvml_is_asked_for_the_gpu_at_the_same_address_and_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def describe(pci_address: str) -> tuple[str, dict[str, str]]:
+        asked.append(pci_address)
+        return "140 GiB", {"memory": "1 of 140 GiB in use"}
+
+    monkeypatch.setattr(report, "version", lambda package: "2026.1")
+    monkeypatch.setattr(report.nvml, "describe", describe)
+    line, rows = report.describe(DRIVER, Gpu())
+    assert asked == ["0000:65:00.0"]
+    assert (line, rows["memory"]) == ("Hopper, 132 SMs, 140 GiB", "1 of 140 GiB in use")
