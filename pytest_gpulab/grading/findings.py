@@ -57,7 +57,8 @@ def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (),
 
 def because_of(check: str, cause: Finding) -> Finding:
     """Return the one reason that a check gives when another one, which it builds on, did not pass."""
-    return finding(cause.code, f"Not graded, because `{check}` did not pass: {cause.what}", cause.where, hint="")
+    what = f"Not graded, because `{check}` did not pass: {cause.what}"
+    return Finding(cause.code, what, cause.where, because=check)
 
 
 def of_error(error: DeviceError) -> tuple[Verdict, Finding]:

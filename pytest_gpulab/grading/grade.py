@@ -28,6 +28,8 @@ class Finding:
         where: `file:line` where known.
         evidence: lines of proof, such as the first bad indices, the compiler's message, an interval.
         hint: what to think about next; never the solution.
+        because: the check that did not pass and that this one needs, if this one could not be graded for it; all else
+            is then about that one.
     """
 
     code: str
@@ -35,6 +37,7 @@ class Finding:
     where: str = ""
     evidence: tuple[str, ...] = ()
     hint: str = ""
+    because: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Why checks of one submission did not pass: those with the same reason are told of together, with the reason once."""
+"""Why checks of one submission did not pass.
+
+Checks with the same reason are told of together, with the reason once; those that could not be graded because another
+one did not pass are counted where that one is told of.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +22,12 @@ class Reason:
     Attributes:
         checks: their names by verdict, in the order of the grade; the verdict `expected` is that of failures which
             the instructor expects.
+        ungraded: how many further checks need one of these and could not be graded for it.
     """
 
     finding: Finding
     checks: dict[str, list[str]] = field(default_factory=dict)
+    ungraded: int = 0
 
     @property
     def is_minor(self) -> bool:
@@ -40,6 +46,10 @@ class Reason:
             shown = [next(names) for _ in group]
             mark = verdict.upper() if verdict == "failed" else verdict
             parts.append(f"{mark} {', '.join(shown if named is None else _abridged(shown, named))}")
+        if self.ungraded:
+            it = "it" if sum(map(len, self.checks.values())) == 1 else "them"
+            needing = "1 check that needs" if self.ungraded == 1 else f"{self.ungraded} checks that need"
+            parts.append(f"and {needing} {it}")
         return ", ".join(parts)
 
 
@@ -54,8 +64,20 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
     for check in grade.checks:
         verdict = "expected" if (grade.submission, check.name) in expected else check.verdict
         for finding in check.findings if check.verdict != "passed" else ():
-            found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(check.name)
+            cause = _cause(finding, verdict, found.values())
+            if cause is None:
+                found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(check.name)
+            else:
+                cause.ungraded += 1
     return list(found.values())
+
+
+def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:
+    """Return the reason that a finding only points at, if it is told of and says the same in full."""
+    for reason in earlier:
+        if finding.because in reason.checks.get(verdict, ()) and finding.what.endswith(reason.finding.what):
+            return reason
+    return None
 
 
 def _without_repeated_kind(names: Iterable[str]) -> Iterator[str]:

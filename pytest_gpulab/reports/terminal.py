@@ -32,7 +32,7 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
     lines: list[str] = []
     for finding in findings:
         lines.append(f"{finding.code}: {finding.what}")
-        details = [f"  at {finding.where}"] if finding.where else []
+        details = [f"  at {finding.where}"] if finding.where and not finding.because else []
         details += _details(finding, indent="  ")
         lines += ["  (details above)"] if details and finding in already_shown else details
         already_shown.add(finding)

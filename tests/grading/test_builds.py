@@ -31,6 +31,7 @@ def test_a_compile_error_is_shown_in_full_once_and_fails_every_other_check_with_
         (finding,) = results[name].findings
         assert finding.what.startswith("Not graded, because `compile` did not pass: The file does not compile: ident")
         assert (finding.where, finding.evidence, finding.hint) == ("student.cu:7", (), "")
+        assert finding.because == "compile"
     assert sum(result.points for result in results.values()) == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 
-FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.")
+FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile")
 MEASUREMENT = Measurement("2^20", np.float64(1.5), 3.0, 2.0, 2.5, True, occupancy=0.5, registers=np.int32(40))  # type: ignore[arg-type]
 PROVENANCE = Provenance("GPU", "cuda", "sm_90", "nvcc", 7, "1", "0.1", "abc", MappingProxyType({"driver": "580"}))
 

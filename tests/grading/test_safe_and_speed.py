@@ -68,6 +68,7 @@ def test_doing_nothing_right_is_not_safe(bench: Bench) -> None:
     assert codes(results) == {name: "not-written" for name in results if name != "compile"}
     (finding,) = results["safe[memory]"].findings
     assert finding.what == ("Not graded, because `correct[n=4]` did not pass: `out`: all 4 elements are never written.")
+    assert finding.because == "correct[n=4]"
 
 
 def test_one_line_is_one_finding_however_its_addresses_differ(bench: Bench) -> None:

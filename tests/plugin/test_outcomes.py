@@ -69,7 +69,19 @@ def test_a_compile_error_fails_every_check_with_one_reason_shown_once(course: Co
     result.assert_outcomes(failed=len(CHECKS))
     compilers_words = [line for line in result.outlines if "twice.cu(5): error" in line]
     assert len(compilers_words) == 2, "once in pytest's own list of failures, once in the findings"
-    result.stdout.fnmatch_lines(["twice *failed *0/100 *", "  FAILED compile: compile-error: *"])
+    result.stdout.fnmatch_lines(
+        [
+            "_* twice.cu: correct[[]n=31[]] _*",
+            "compile-error: Not graded, because `compile` did not pass: *",
+            "_* twice.cu: correct[[]n=100[]] _*",
+            "twice *failed *0/100 *",
+            "*gpulab: findings*",
+            "twice.cu",
+            "  FAILED compile, and 6 checks that need it:",
+            "      compile-error: The file does not compile: *",
+        ]
+    )
+    assert len([line for line in result.outlines if line.startswith("  FAILED ")]) == 1
     result.stdout.fnmatch_lines(["FAILED twice.cu::correct[[]n=1[]] - compile-error: *"])
     no_traceback(result)
 

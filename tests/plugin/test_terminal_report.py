@@ -178,6 +178,50 @@ def test_one_compile_error_is_one_finding() -> None:
     ) in text
 
 
+def not_graded(cause: Finding, because: str) -> Finding:
+    return Finding(cause.code, f"Not graded, because `{because}` did not pass: {cause.what}", because=because)
+
+
+def test_what_could_not_be_graded_is_counted_with_its_cause() -> None:
+    compiled = replace(correct("compile", "failed", NO_COMPILE), kind="compile")
+    others = [correct(f"correct[n={n}]", "failed", not_graded(NO_COMPILE, "compile")) for n in range(26)]
+    for verbosity in (0, 1):
+        assert (
+            "\nx.cu\n"
+            "  FAILED compile, and 26 checks that need it: compile-error: does not compile (x.cu:4)\n"
+            "      x.cu(4): error: expected a ;\n"
+            "      hint: Read it."
+        ) in report(book(("x.cu", [compiled, *others])), verbosity)
+    assert "  FAILED compile, and 1 check that needs it: " in report(book(("x.cu", [compiled, *others[:1]])))
+
+
+def test_what_could_not_be_graded_is_told_if_its_cause_is_not() -> None:
+    others = [correct(f"correct[n={n}]", "failed", not_graded(NO_COMPILE, "compile")) for n in range(2)]
+    heading, what = report(book(("x.cu", others))).splitlines()[-2:]
+    assert heading == "  FAILED correct[n=0], [n=1]:"
+    assert what == "      compile-error: Not graded, because `compile` did not pass: does not compile"
+    another = Finding("missing-kernel", "there is no kernel `sum`")
+    compiled = replace(correct("compile", "failed", another), kind="compile")
+    text = report(book(("x.cu", [compiled, *others])))
+    assert "  FAILED compile: missing-kernel: " in text and "  FAILED correct[n=0], [n=1]:" in text
+
+
+def test_an_unexpected_failure_is_not_counted_with_an_expected_one() -> None:
+    compiled = replace(correct("compile", "failed", NO_COMPILE), kind="compile")
+    others = [correct(f"correct[n={n}]", "failed", not_graded(NO_COMPILE, "compile")) for n in range(2)]
+    text = report(book(("x.cu", [compiled, *others]), expected=("compile", "correct[n=0]")))
+    assert "  expected compile, and 1 check that needs it: compile-error: " in text
+    assert "  FAILED correct[n=1]:" in text
+
+
+def test_what_needs_one_of_several_wrong_results_is_counted_with_them() -> None:
+    wrong = Finding("wrong-result", "all elements are wrong.")
+    checks = [correct(f"correct[n={n}]", "failed", wrong) for n in range(2)]
+    unsafe = [correct(f"safe[{kind}]", "failed", not_graded(wrong, "correct[n=0]")) for kind in ("memory", "barriers")]
+    text = report(book(("x.cu", [*checks, *unsafe])))
+    assert "  FAILED correct[n=0], [n=1], and 2 checks that need them: wrong-result: " in text
+
+
 def test_missed_tiers_of_one_measurement_are_one_line() -> None:
     tiers = [speed(0.5, "missed", threshold, required=False) for threshold in (1.8, 2.4, 4.3)]
     text = report(book(("x.cu", [speed(0.5, threshold=1.4), *tiers])))
@@ -263,3 +307,10 @@ def test_failure_text_shows_a_shared_message_once() -> None:
         "compile-error: does not compile\n  at x.cu:4\n  x.cu(4): error: expected a ;\n  hint: Read it."
     )
     assert failure_text((NO_COMPILE,), shown) == "compile-error: does not compile\n  (details above)"
+
+
+def test_failure_text_of_what_could_not_be_graded_is_one_line() -> None:
+    finding = replace(not_graded(NO_COMPILE, "compile"), where="x.cu:4")
+    one_line = "compile-error: Not graded, because `compile` did not pass: does not compile"
+    shown: set[Finding] = set()
+    assert [failure_text((finding,), shown) for _ in range(2)] == [one_line, one_line]
