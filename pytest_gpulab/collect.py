@@ -16,12 +16,13 @@ import pytest
 from pytest_gpulab.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.protocol import Device
+    from pytest_gpulab.devices.protocol import Device, DeviceInfo
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
     from pytest_gpulab.grading.checks import Check
     from pytest_gpulab.grading.expected import Expectations
     from pytest_gpulab.grading.grade import CheckResult, Finding
     from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.grading.remote import RemoteGrader
 
 MARKER = "gpulab"
 
@@ -31,7 +32,8 @@ class Workbench:
     """What grading needs, shared by all nodes of a session.
 
     Attributes:
-        device: None until it is opened, and for ever under `--collect-only`.
+        device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
+        device_info: what it says about itself, once it was opened.
         device_line: what grades, and why that.
         explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
     """
@@ -40,6 +42,7 @@ class Workbench:
     catalogue: Catalogue
     expectations: Expectations
     device: Device | None = None
+    device_info: DeviceInfo | None = None
     device_line: str = "collecting only, no device opened"
     explained: set[str] = field(default_factory=set)
 
@@ -74,6 +77,9 @@ class Workbench:
     def open_device(self) -> None:
         """Open the device that was asked for.
 
+        A GPU is merely looked at, because each submission gets a process of its own on it, with a time limit: a kernel
+        can hang or break it for a process. Python that simulates one is safe, unless someone wants a time limit.
+
         Raises:
             SettingsError: it is not there; says what is missing and how to get it.
         """
@@ -85,7 +91,23 @@ class Workbench:
         except DeviceUnavailable as error:
             raise SettingsError(str(error)) from None
         why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
-        self.device_line = f"{self.device.info.name}, because {why}"
+        self.device_info = self.device.info
+        self.device_line = f"{self.device_info.name}, because {why}"
+        if self.device_info.kind == "cuda" or self.settings.timeout_s is not None:
+            self.close_device()
+
+    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
+        """Return what grades a submission: in this process if the device is open here."""
+        from pytest_gpulab.grading.grader import Grader
+        from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+
+        if self.device is not None:
+            return Grader(exercise, path, self.device, self.settings.seed, label)
+        info = self.device_info
+        assert info is not None, "a device is opened before anything runs"
+        spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
+        timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
+        return RemoteGrader(exercise, path, spec, info, self.settings.seed, label, timeout_s)
 
     def close_device(self) -> None:
         """Give the device back, if one is open."""
@@ -138,7 +160,7 @@ class CudaFile(pytest.File):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.shown: set[Finding] = set()
-        self._grader: Grader | None = None
+        self._grader: Grader | RemoteGrader | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a check each, or one item that says why there are none."""
@@ -183,19 +205,17 @@ class CudaFile(pytest.File):
         """The file's name in reports: relative to rootdir, as in the ids of its checks."""
         return str(self.nodeid)
 
-    def grader(self, exercise: LoadedExercise) -> Grader:
+    def grader(self, exercise: LoadedExercise) -> Grader | RemoteGrader:
         """Return the grader of this file, made on first use."""
-        from pytest_gpulab.grading.grader import Grader
-
         if self._grader is None:
-            device = self.workbench.device
-            assert device is not None, "a device is opened before anything runs"
-            self._grader = Grader(exercise, self.path, device, self.workbench.settings.seed, self.label)
+            self._grader = self.workbench.grader(exercise, self.path, self.label)
         return self._grader
 
     def teardown(self) -> None:
-        """Let go of modules and arrays once the last check of the file has run."""
-        self._grader = None
+        """Let go of modules, arrays and the grader's process once the last check of the file has run."""
+        grader, self._grader = self._grader, None
+        if grader is not None:
+            grader.close()
 
 
 class GradingItem(pytest.Item):

@@ -27,11 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
     group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
     group.addoption(
+        "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
+    )
+    group.addoption(
         "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
     )
     parser.addini("gpulab_device", "as --gpulab-device", default="")
     parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
     parser.addini("gpulab_seed", "as --gpulab-seed", default="")
+    parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
     parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
 
 

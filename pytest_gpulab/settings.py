@@ -39,6 +39,7 @@ class Settings:
         seed: from 0 to `MAX_SEED`; what it was drawn or given as makes a run repeatable.
         reports: the files to write.
         expected: the instructor's TOML files of expected verdicts.
+        timeout_s: what a check may take; None where it was not given.
     """
 
     device: str
@@ -46,6 +47,7 @@ class Settings:
     seed: int
     reports: tuple[ReportFile, ...]
     expected: tuple[Path, ...]
+    timeout_s: float | None = None
 
     @classmethod
     def read(
@@ -77,6 +79,7 @@ class Settings:
             seed=shared["seed"] if shared else _seed(seed),
             reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
+            timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
         )
 
     @property
@@ -105,6 +108,14 @@ def _seed(text: str | None) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_SEED):
         raise SettingsError(f"--gpulab-seed={text}: a seed is a whole number from 0 to {MAX_SEED}")
     return int(text)
+
+
+def _timeout_s(text: str | None) -> float | None:
+    if not text:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
+        raise SettingsError(f"--gpulab-timeout={text}: a time limit is a number of seconds greater than 0")
+    return float(text)
 
 
 def _report_file(spec: str, working_folder: Path) -> ReportFile:

@@ -8,13 +8,16 @@ from .protocol import Device, DeviceUnavailable
 
 __all__ = ["open_device"]
 
+LAUNCH_LIMIT_S = 10.0
 
-def open_device(spec: str = "auto") -> tuple[Device, str]:
+
+def open_device(spec: str = "auto", launch_limit_s: float = LAUNCH_LIMIT_S) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
     Args:
         spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU if PyCUDA and one
             are there and the simulated one otherwise.
+        launch_limit_s: a kernel that runs longer on a GPU is taken for one that never ends.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
@@ -23,19 +26,19 @@ def open_device(spec: str = "auto") -> tuple[Device, str]:
         return _open_simulated(), "it was asked for"
     if spec == "auto":
         try:
-            return _open_cuda(0), "PyCUDA and an NVIDIA GPU are there"
+            return _open_cuda(0, launch_limit_s), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
             return _open_simulated(), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
-    return _open_cuda(int(cuda[1] or 0)), "it was asked for"
+    return _open_cuda(int(cuda[1] or 0), launch_limit_s), "it was asked for"
 
 
-def _open_cuda(ordinal: int) -> Device:
+def _open_cuda(ordinal: int, launch_limit_s: float) -> Device:
     from .cuda.device import CudaDevice
 
-    return CudaDevice(ordinal)
+    return CudaDevice(ordinal, launch_limit_s)
 
 
 def _open_simulated() -> Device:

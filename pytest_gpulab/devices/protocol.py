@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -354,3 +354,12 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Give everything back; the device cannot be used afterwards."""
+
+
+@runtime_checkable
+class BreakableDevice(Protocol):
+    """A device that a kernel can break for the process that launched it, and for no other."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether that has not happened yet."""

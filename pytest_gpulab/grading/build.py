@@ -60,6 +60,10 @@ class Builds:
             self.sha256 = hashlib.sha256(contents).hexdigest()
             self._source = _decoded(contents)
 
+    def block(self, found: Finding) -> None:
+        """Never compile: that failed elsewhere."""
+        self._source = Blocked("failed", found)
+
     def of(self, variant: Variant) -> Build:
         """Compile the source as that variant.
 

@@ -55,19 +55,25 @@ class CaseOutcome:
     @property
     def printed(self) -> str:
         """What the first replay that printed anything printed, capped."""
-        text = next((run.printed for run in self.runs if run.printed), "")
-        over = len(text) - MAX_PRINTED_CHARS
-        return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
+        return capped(next((run.printed for run in self.runs if run.printed), ""))
+
+
+def capped(text: str) -> str:
+    """Return what kernels printed, at a length that can be read."""
+    over = len(text) - MAX_PRINTED_CHARS
+    return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
 
 
 class CaseRuns:
     """The outcomes of one submission's cases, each made when first asked for."""
 
-    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
+    def __init__(
+        self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, step_budget: int | None = None
+    ) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}
         self._warmed: set[VariantKey] = set()
-        self._step_budget: int | None = None
+        self._step_budget = step_budget
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
@@ -80,6 +86,10 @@ class CaseRuns:
             self._outcomes[case.name] = self._warm_up(case, build) or self._run(case, build)
         return self._outcomes[case.name]
 
+    def assume(self, case: Case, found: Finding) -> None:
+        """Take a case for failed without running it, because it brought down another process."""
+        self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=KernelFault(found.code, found.what)),))
+
     def _warm_up(self, case: Case, build: Build) -> CaseOutcome | None:
         """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case.
 
@@ -88,7 +98,8 @@ class CaseRuns:
         if variant_key(case.variant) in self._warmed:
             return None
         self._warmed.add(variant_key(case.variant))
-        first = cases_of(self._loaded.exercise, case.variant)[0]
+        breaks = self._device.info.kind == "cuda"  # then it is this case that must answer for it
+        first = case if breaks else cases_of(self._loaded.exercise, case.variant)[0]
         try:
             problem = self._problem(first, build)
             plan = make_plan(self._loaded.exercise, problem)
@@ -97,7 +108,7 @@ class CaseRuns:
         except InstructorsMistake:
             return None  # the case itself will say so
         run = self._replay(build, plan, inputs, FIRST, read_back=False)
-        if isinstance(run.error, KernelFault) and self._device.info.kind == "cuda":
+        if isinstance(run.error, KernelFault) and breaks:
             verdict, found = of_error(run.error)
             return CaseOutcome(verdict, (found,), (run,))
         return None

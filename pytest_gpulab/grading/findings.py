@@ -34,6 +34,7 @@ HINTS: Mapping[str, str] = {
     "trap": "The kernel reached __trap().",
     "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
     "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
+    "crash": "Look for what asks for too much: of memory, of templates, of output.",
     "race": "Two threads use the same element with no __syncthreads() between: one of them must wait.",
     "uninitialised": "An element of shared memory is read before anyone wrote it.",
     "not-started": "Write the kernel, then delete its GPULAB_TODO line.",

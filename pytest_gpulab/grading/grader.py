@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import Device, DeviceInfo
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
@@ -18,6 +18,7 @@ from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import unsafe
+from pytest_gpulab.grading.second_opinion import seconded
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.timed import TimedCosts
 
@@ -41,23 +42,12 @@ class Grader:
             seed: of all input data; the same seed gives the same grade.
             label: what the grade calls the submission; its path if None.
         """
-        self._loaded, self._device, self._seed = exercise, device, seed
+        self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
         self._builds = Builds(path, exercise, device)
         self._cases = CaseRuns(exercise, device, self._builds, seed)
         self._costs = _costs(exercise, device, self._builds, seed)
-        info = device.info
-        self.provenance = Provenance(
-            device=info.name,
-            device_kind=info.kind,
-            architecture=info.architecture,
-            compiler=info.compiler,
-            seed=int(seed),
-            exercise_version=exercise.exercise.version,
-            plugin_version=pytest_gpulab.__version__,
-            source_sha256=self._builds.sha256,
-            details=dict(info.details),
-        )
+        self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     def grade(self) -> Grade:
         """Grade all checks of the exercise."""
@@ -72,6 +62,16 @@ class Grader:
         except InstructorsMistake as mistake:
             result = _result(check, "not gradable", (mistake.finding,))
         return replace(result, duration_s=time.perf_counter() - begin_s)
+
+    def close(self) -> None:
+        """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
+
+    def assume(self, check: Check, found: Finding) -> None:
+        """Take a case or the compilation for failed, because it brought down another process that tried."""
+        if isinstance(check.subject, Case):
+            self._cases.assume(check.subject, found)
+        elif check.subject is None:
+            self._builds.block(found)
 
     def _judge(self, check: Check) -> CheckResult:
         subject = check.subject
@@ -96,7 +96,11 @@ class Grader:
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
-        return _result(check, outcome.verdict, outcome.findings, printed=outcome.printed)
+        findings = outcome.findings
+        if outcome.verdict == "failed" and self._device.info.kind == "cuda":
+            first = seconded(findings[0], self._loaded, self._path, self._seed, case)
+            findings = (first, *findings[1:])
+        return _result(check, outcome.verdict, findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
@@ -132,6 +136,21 @@ class Grader:
             return _result(check, "inconclusive", (inconclusive(measurement),), measurement)
         verdict: Verdict = "failed" if tier.required else "missed"
         return _result(check, verdict, (too_slow(measurement),), measurement)
+
+
+def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:
+    """Return what a grade on that device depends on."""
+    return Provenance(
+        device=info.name,
+        device_kind=info.kind,
+        architecture=info.architecture,
+        compiler=info.compiler,
+        seed=int(seed),
+        exercise_version=exercise.exercise.version,
+        plugin_version=pytest_gpulab.__version__,
+        source_sha256=source_sha256,
+        details=dict(info.details),
+    )
 
 
 def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> Costs | TimedCosts:

@@ -14,10 +14,11 @@ from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
 
 SLOW = EXERCISE + (
     """
-import dataclasses, pathlib, time
+import dataclasses, os, pathlib, time
 
 def wait(problem, pattern, rng):
-    pathlib.Path("waiting").touch()
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    pathlib.Path("pid").rename("waiting")
     time.sleep(60)
 
 exercise = dataclasses.replace(exercise, inputs=wait)
@@ -26,13 +27,14 @@ exercise = dataclasses.replace(exercise, inputs=wait)
 TIMEOUT_S = 60
 
 
+@pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str]) -> None:
+def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart: list[str]) -> None:
     course.write("exercises/unhurried/exercise.py", SLOW)
     course.write("exercises/unhurried/naive.cu", NAIVE)
     course.write("submissions/twice.cu", RIGHT)
     course.write("submissions/unhurried.cu", RIGHT)
-    options = [*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-report=json:grades.json", *workers]
+    options = [*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-report=json:grades.json", *workers, *apart]
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *options, "submissions"],
         cwd=course.folder,
@@ -47,8 +49,17 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str]) -> Non
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
     output, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert not is_alive(int((course.folder / "waiting").read_text()))
     assert "twice       passed   90/100" in output or "90/100" in output
     document = json.loads((course.folder / "grades.json").read_text())
     assert document["interrupted"] is True
     (grade,) = (grade for grade in document["grades"] if grade["submission"] == "submissions/twice.cu")
     assert grade["points"] == 90
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

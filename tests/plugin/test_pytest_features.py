@@ -96,6 +96,14 @@ def report_part(result: pytest.RunResult) -> list[str]:
     return lines[first : last + 1]
 
 
+def test_processes_of_their_own_report_what_one_process_reports(two: Course) -> None:
+    together = two.grade_apart("submissions", "--gpulab-seed=7")
+    for workers in ([], ["-n2"]):
+        apart = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-timeout=60", *workers)
+        assert report_part(apart) == report_part(together)
+        assert apart.ret == together.ret
+
+
 def test_workers_report_what_one_process_reports(two: Course) -> None:
     alone = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:alone.json")
     spread = two.grade_apart("submissions", "--gpulab-seed=7", "--gpulab-report=json:spread.json", "-n2")

@@ -50,6 +50,20 @@ def test_bad_seed(course: Course, seed: str) -> None:
     assert line == f"--gpulab-seed={seed}: a seed is a whole number from 0 to 4294967295"
 
 
+@pytest.mark.parametrize("limit", ["x", "0", "0.0", "-1", "1e9", "nan", "²"])
+def test_bad_time_limit(course: Course, limit: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-timeout={limit}"))
+    assert line == f"--gpulab-timeout={limit}: a time limit is a number of seconds greater than 0"
+
+
+@pytest.mark.parametrize("key", ["--gpulab-timeout=0.01", "-ogpulab_timeout=0.01"])
+def test_a_check_that_takes_too_long_fails(course: Course, key: str) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "-k", "compile", key)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["endless-loop: This check had not ended after 0.01 s; it was stopped."])
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])
 def test_bad_device(course: Course, device: str) -> None:
     line = usage_error(course.grade(f"--gpulab-device={device}"))

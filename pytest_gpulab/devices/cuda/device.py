@@ -56,6 +56,11 @@ class CudaDevice:
         """What to print about it."""
         return self._info
 
+    @property
+    def usable(self) -> bool:
+        """Whether no kernel has broken it and nobody has closed it; see `BreakableDevice`."""
+        return self._context.usable
+
     def compile(
         self,
         source: str,

@@ -1,0 +1,299 @@
+"""Grade a submission in a process of its own, so that nothing it does to a GPU or a compiler reaches any other.
+
+A kernel fault breaks CUDA for the process it happens in; a hang, a crash or a fault ends that process, and the next
+check goes on in a new one. The new one takes the check that ended the old one for failed and does not repeat it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pytest_gpulab.devices import LAUNCH_LIMIT_S
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Verdict
+from pytest_gpulab.grading.grader import provenance_of
+from pytest_gpulab.grading.worker import STOP
+
+DEFAULT_TIMEOUT_S = 120.0
+START_LIMIT_S = 120.0  # many processes may start at once
+STOP_LIMIT_S = 10.0
+IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
+MAX_STDERR_BYTES = 100_000
+ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
+
+# The same modules as in this process, wherever that found them; but nothing from where it happens to run.
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.worker import main; "
+PROGRAM += "main(int(sys.argv[2]))"
+COMMAND = (sys.executable, "-I", "-c", PROGRAM)
+
+
+class WorkerError(Exception):
+    """A mistake of this package, met in the worker process: its traceback, and what the process wrote to stderr."""
+
+
+class RemoteGrader:
+    """A `Grader` in another process: the same interface, and `close`.
+
+    Attributes:
+        provenance: what the grade depends on.
+    """
+
+    def __init__(
+        self,
+        exercise: LoadedExercise,
+        path: Path,
+        device: str,
+        info: DeviceInfo,
+        seed: int,
+        label: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Start nothing before the first check.
+
+        Args:
+            exercise: what to grade it for; the worker loads it again from its folder.
+            path: the submission.
+            device: as `open_device` takes it.
+            info: what that device says about itself.
+            seed: of all input data.
+            label: what the grade calls the submission; its path if None.
+            timeout_s: the longest that a check may take, its wait for other processes' timing left out.
+        """
+        self._loaded, self._timeout_s = exercise, timeout_s
+        self._label = str(path) if label is None else label
+        self._info = info
+        self._task = {
+            "exercises": str(exercise.folder.parent),
+            "exercise": exercise.name,
+            "path": str(path.absolute()),
+            "device": device,
+            "seed": int(seed),
+        }
+        self._known: dict[str, Finding] = {}
+        self._worker: Worker | None = None
+        self.provenance = provenance_of(exercise, info, seed, _sha256(path))
+
+    def grade(self) -> Grade:
+        """Grade all checks of the exercise, and end the process."""
+        try:
+            results = tuple(self.run(check) for check in checks_of(self._loaded.exercise))
+        finally:
+            self.close()
+        return Grade(self._label, self._loaded.name, results, self.provenance)
+
+    def run(self, check: Check) -> CheckResult:
+        """Grade one check; whatever becomes of the process that does is in the result.
+
+        Raises:
+            WorkerError: a mistake of this package.
+        """
+        begin_s = time.perf_counter()
+        try:
+            result = self._graded(check)
+        except BaseException:  # Ctrl-C above all
+            self._kill()
+            raise
+        return replace(result, duration_s=time.perf_counter() - begin_s)
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
+    def _graded(self, check: Check) -> CheckResult:
+        found = None
+        for _ in range(ATTEMPTS):
+            try:
+                return self._asked(check)
+            except DeviceUnavailable as missing:
+                self._kill()
+                return _result(check, *of_error(missing))
+            except Hung:
+                self._kill()
+                what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
+                return self._lost(check, finding("endless-loop", what))
+            except Crashed as crash:
+                self._kill()
+                found = finding("crash", f"The process that ran this check {crash}, {ATTEMPTS} times in a row.")
+        assert found is not None
+        return self._lost(check, found)
+
+    def _asked(self, check: Check) -> CheckResult:
+        if self._worker is None:
+            self._worker = Worker(self._task | self._lessons())
+        answer = self._worker.ask({"check": check.name}, self._limit_s(check))
+        result = CheckResult.from_dict(answer["result"])
+        if result.findings and result.findings[0].code == "assert":
+            result = _with_message(result, self._worker.stderr())
+        if not answer["usable"]:
+            self._kill()  # the driver asks for a new process after a kernel fault
+            if result.verdict == "failed":
+                self._known[check.name] = result.findings[0]
+        return result
+
+    def _lessons(self) -> dict[str, Any]:
+        """Return what a new process need not go through again."""
+        hung = any(found.code == "endless-loop" for found in self._known.values())
+        known = {name: asdict(found) for name, found in self._known.items()}
+        return {"known": known, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
+
+    def _limit_s(self, check: Check) -> float:
+        """Processes that time on a GPU wait for each other, which is nobody's fault."""
+        if check.kind != "speedup" or self._info.kind != "cuda":
+            return self._timeout_s
+        from pytest_gpulab.devices.cuda.timing import LOCK_WAIT_S
+
+        return self._timeout_s + LOCK_WAIT_S
+
+    def _lost(self, check: Check, found: Finding) -> CheckResult:
+        self._known[check.name] = found
+        return _result(check, "failed", found)
+
+    def _kill(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+
+class Hung(Exception):
+    """There was no answer in time."""
+
+
+class Crashed(Exception):
+    """The process ended instead of answering: how, in words that follow "the process"."""
+
+
+class Worker:
+    """The other end of `worker.main`: a process, with all that it starts in one group.
+
+    Raises:
+        DeviceUnavailable: it cannot open the device, or did not start in time.
+        WorkerError, Crashed: see there.
+    """
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        for_guard, self._lifeline = os.pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
+        self._process = subprocess.Popen(
+            [*COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            encoding="utf-8",
+            start_new_session=True,
+            pass_fds=(for_guard,),
+        )
+        os.close(for_guard)
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        try:
+            answer = self.ask(task, START_LIMIT_S)
+        except Hung:
+            self.kill()
+            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
+        except BaseException:
+            self.kill()
+            raise
+        if "unavailable" in answer:
+            self.kill()
+            raise DeviceUnavailable(answer["unavailable"])
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Hung, Crashed, WorkerError: see there.
+        """
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            self._send(request)
+        try:
+            line = self._answers.get(timeout=limit_s)
+        except Empty:
+            raise Hung from None
+        if not line:
+            raise Crashed(self._ending())
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(f"{answer['error']}\nstderr of the process:\n{self.stderr()}")
+        return answer
+
+    def stop(self) -> None:
+        """Let the process give the device back and end; kill it, and what it left behind, if it takes too long."""
+        with contextlib.suppress(BrokenPipeError):
+            self._send(STOP)
+        self._listener.join(STOP_LIMIT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and all that it started, at once."""
+        if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._listener.join()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        os.close(self._lifeline)
+        self._errors.close()
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+    def _ending(self) -> str:
+        code = self._process.wait()
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit status {code}"
+
+    def stderr(self) -> str:
+        """Return what the process and its driver wrote there until now."""
+        contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
+        return contents.decode("utf-8", "replace")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _result(check: Check, verdict: Verdict, found: Finding) -> CheckResult:
+    return CheckResult(check.name, check.kind, verdict, 0.0, check.max_points, (found,), required=check.required)
+
+
+def _with_message(result: CheckResult, stderr: str) -> CheckResult:
+    """Return the result with the failed assertion that the driver wrote to stderr, once instead of once a thread."""
+    first = next((line for line in stderr.splitlines() if "Assertion" in line), "")
+    found, *others = result.findings
+    return replace(
+        result, findings=(replace(found, evidence=(first, *found.evidence)), *others) if first else result.findings
+    )

@@ -1,0 +1,111 @@
+"""The process that one submission is graded in: it holds the device and a `Grader`, and may be killed at any time.
+
+Started by `remote.RemoteGrader`. Requests come in as JSON, a line each, and so do the answers go out; nothing else can
+get between them, because what kernels print with printf goes to a file instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import tempfile
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import BreakableDevice, DeviceUnavailable
+from pytest_gpulab.grading.cases import capped
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grader import Grader
+
+STOP: dict[str, Any] = {"stop": True}
+# A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
+# kills its group, to which the worker and every compiler belong.
+GUARD = "read _; kill -KILL 0"
+_Request = dict[str, Any]
+
+
+def main(lifeline: int) -> None:
+    """Grade the checks that stdin asks for, until it says stop.
+
+    Args:
+        lifeline: file descriptor of a pipe whose other end the parent alone holds, until it dies.
+    """
+    guard = subprocess.Popen(["/bin/sh", "-c", GUARD], stdin=lifeline, stdout=subprocess.DEVNULL)
+    requests = _taken_over(0, "r", os.open(os.devnull, os.O_RDONLY))
+    with tempfile.TemporaryFile() as printed:
+        _serve(requests, _taken_over(1, "w", os.dup(printed.fileno())), printed)
+    guard.kill()
+    guard.wait()
+
+
+def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
+    try:
+        bench = _Bench(json.loads(requests.readline()), printed)
+    except DeviceUnavailable as missing:
+        _send(answers, {"unavailable": str(missing)})
+        return
+    except Exception:
+        _send(answers, {"error": traceback.format_exc()})
+        return
+    _send(answers, {"ready": True})
+    for line in requests:
+        request = json.loads(line)
+        if request == STOP:
+            break
+        try:
+            answer = bench.answer(request)
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        _send(answers, answer)
+    bench.device.close()
+
+
+class _Bench:
+    """A device and the grader of one submission on it."""
+
+    def __init__(self, task: _Request, printed: IO[bytes]) -> None:
+        self.device, _ = open_device(task["device"], task["launch_limit_s"])
+        loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
+        self._checks = {check.name: check for check in checks_of(loaded.exercise)}
+        self._grader = Grader(loaded, Path(task["path"]), self.device, task["seed"])
+        self._printed = printed
+        for name, found in task["known"].items():
+            self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
+
+    def answer(self, request: _Request) -> dict[str, Any]:
+        result = self._grader.run(self._checks[request["check"]])
+        printed = self._printed_since()
+        if result.kind == "correct" and not result.printed:
+            result = replace(result, printed=capped(printed))
+        usable = not isinstance(self.device, BreakableDevice) or self.device.usable
+        return {"result": result.to_dict(), "usable": usable}
+
+    def _printed_since(self) -> str:
+        """Return what the driver wrote to stdout since the last call, and forget it."""
+        ctypes.pythonapi.fflush(None)
+        file = self._printed
+        file.seek(0)
+        text = file.read().decode("utf-8", "replace")
+        file.seek(0)
+        file.truncate()
+        return text
+
+
+def _taken_over(descriptor: int, mode: str, instead: int) -> IO[str]:
+    """Return a private copy of a standard stream, and put another file in its place for whatever runs here."""
+    stream = os.fdopen(os.dup(descriptor), mode, encoding="utf-8")
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return stream
+
+
+def _send(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()

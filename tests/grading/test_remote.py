@@ -1,0 +1,253 @@
+"""Grading in a process of its own: what a submission does to that process, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hostile_device import LOG_VARIABLE
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.grading import remote
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.remote import RemoteGrader, WorkerError
+
+EXERCISE = """
+import numpy as np
+from pytest_gpulab.exercise import Buffer, Case, Exercise, Expected, Launch, Plan, SafeCheck, SpeedTier
+
+def plan(problem):
+    n = problem.size
+    buffers = (Buffer("in", "input", np.int32, (n,)), Buffer("out", "output", np.int32, (n,)))
+    return Plan(buffers, (Launch("twice", (-(-n // 32),), (32,), ("in", "out", np.int32(n))),))
+
+exercise = Exercise(
+    title="Every element times two",
+    plan=plan,
+    inputs=lambda problem, pattern, rng: {"in": rng.integers(-1000, 1000, problem.size, dtype=np.int32)},
+    reference=lambda problem, inputs: Expected({"out": 2 * inputs["in"]}),
+    cases=(Case("n=1", 1, 20), Case("n=31", 31, 20), Case("n=100", 100, 20)),
+    safe=(SafeCheck("memory", 10),),
+    speed=(SpeedTier(0.5, 30, 4096, required=True),),
+)
+"""
+KERNEL = """__global__ void twice(const int *in, int *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * in[i];
+}
+"""
+HOSTILE = remote.PROGRAM.replace("from pytest_gpulab.grading.worker import main", "from hostile_device import main")
+WAIT_S = 20.0
+
+
+class Class:
+    """An exercise, a submission, and the log of what a hostile device did."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "exercises" / "twice").mkdir(parents=True)
+        (folder / "exercises" / "twice" / "exercise.py").write_text(EXERCISE)
+        (folder / "exercises" / "twice" / "naive.cu").write_text(KERNEL)
+        self.exercise = Catalogue(folder / "exercises").load("twice")
+        self.checks = {check.name: check for check in checks_of(self.exercise.exercise)}
+        self.submission, self.log = folder / "twice.cu", folder / "deeds.txt"
+        device, _ = open_device("sim")
+        self.info = device.info
+        device.close()
+
+    def grader(self, text: str = KERNEL, timeout_s: float = 60.0, device: str = "sim") -> RemoteGrader:
+        self.submission.write_text(text)
+        return RemoteGrader(self.exercise, self.submission, device, self.info, 1, "twice.cu", timeout_s)
+
+    def deeds(self) -> list[str]:
+        return [line.split()[1] for line in self.log.read_text().splitlines()]
+
+    def processes(self) -> list[int]:
+        return [int(line.split()[0]) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Class:
+    return Class(tmp_path)
+
+
+@pytest.fixture
+def hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
+    monkeypatch.setattr(remote, "COMMAND", (sys.executable, "-I", "-c", HOSTILE))
+    monkeypatch.setenv(LOG_VARIABLE, str(bench.log))
+    return bench
+
+
+def graded(bench: Class, text: str, timeout_s: float = 60.0) -> dict[str, CheckResult]:
+    results = {result.name: result for result in bench.grader(text, timeout_s).grade().checks}
+    assert list(results) == list(bench.checks)
+    wait_for_end(bench.processes())
+    return results
+
+
+def wait_for_end(processes: list[int]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while left := [process for process in processes if is_alive(process)]:
+        assert time.monotonic() < end_s, f"still there: {left}"
+        time.sleep(0.02)
+
+
+def is_alive(process: int) -> bool:
+    """Say whether a process is there; one that ended and that nobody has waited for is not."""
+    try:
+        return re.search(r"^State:\s+[ZX]", Path(f"/proc/{process}/status").read_text(), re.M) is None
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def verdicts(results: dict[str, CheckResult]) -> dict[str, str]:
+    return {name: result.verdict for name, result in results.items()}
+
+
+EXPECTED = {
+    "compile": "passed",
+    "correct[n=1]": "passed",
+    "correct[n=31]": "failed",
+    "correct[n=100]": "passed",
+    "safe[memory]": "passed",
+    "speedup[0.5x]": "failed",
+}
+
+
+@pytest.mark.parametrize("text", [KERNEL, KERNEL.replace("i < n", "i <= n"), KERNEL.replace(";", ""), ""])
+def test_the_grade_is_the_same_as_in_this_process(bench: Class, text: str) -> None:
+    grader = bench.grader(text)
+    apart = grader.grade()
+    device, _ = open_device("sim")
+    here = Grader(bench.exercise, bench.submission, device, 1, "twice.cu").grade()
+    device.close()
+    assert [replace(check, duration_s=0.0) for check in apart.checks] == [
+        replace(check, duration_s=0.0) for check in here.checks
+    ]
+    assert replace(apart, checks=()) == replace(here, checks=())
+
+
+def test_one_process_grades_all_checks_of_a_healthy_submission(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 1: say\n// launch 31: say\n// launch 100: say\n")
+    assert set(verdicts(results).values()) == {"passed"}
+    assert len(set(hostile.processes())) == 1
+    assert "said by a kernel\n" in results["correct[n=1]"].printed
+    assert results["safe[memory]"].printed == ""
+
+
+def test_a_crash_that_repeats_itself_is_the_submissions(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: crash\n")
+    assert verdicts(results) == EXPECTED
+    (found,) = results["correct[n=31]"].findings
+    assert found.code == "crash"
+    assert found.what == "The process that ran this check was ended by SIGSEGV, 2 times in a row."
+    assert hostile.deeds() == ["crash", "crash"]
+    (dependent,) = results["speedup[0.5x]"].findings
+    assert dependent.what.startswith("Not graded, because `correct[n=31]` did not pass: The process")
+
+
+def test_a_crash_that_does_not_come_again_costs_nothing(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: crash_once\n")
+    assert set(verdicts(results).values()) == {"passed"}
+
+
+def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: hang\n", timeout_s=3.0)
+    assert verdicts(results) == EXPECTED
+    (found,) = results["correct[n=31]"].findings
+    assert (found.code, found.what) == ("endless-loop", "This check had not ended after 3 s; it was stopped.")
+    assert hostile.deeds() == ["hang", "sleep"]
+
+
+def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// compile: hang\n", timeout_s=3.0)
+    assert set(verdicts(results).values()) == {"failed"}
+    assert hostile.deeds() == ["hang", "sleep"]
+    (found,) = results["correct[n=1]"].findings
+    assert found.what.startswith("Not graded, because `compile` did not pass: This check had not ended after 3 s")
+
+
+def test_a_broken_gpu_is_whole_again_for_the_next_check(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: fault\n")
+    assert verdicts(results) == EXPECTED
+    (found,) = results["correct[n=31]"].findings
+    assert (found.code, found.what) == ("device-fault", "Twice: the GPU gave the kernel up")
+    assert found.evidence[-1] == "the same case on the simulated GPU: right, and nothing unsafe"
+    assert hostile.deeds() == ["fault"]
+
+
+def test_a_failed_assertion_is_quoted_once(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: claim\n")
+    (found,) = results["correct[n=31]"].findings
+    assert found.code == "assert"
+    assert found.evidence[0] == "twice.cu:3: twice: thread: [0,0,0] Assertion `i < 31` failed."
+    assert "Assertion" not in "".join(found.evidence[1:])
+
+
+def test_what_a_gpu_cannot_tell_the_simulated_one_adds(hostile: Class) -> None:
+    text = KERNEL.replace("i < n", "i <= n") + "// launch 31: fault\n"
+    (found,) = graded(hostile, text)["correct[n=31]"].findings
+    assert (found.code, found.where) == ("device-fault", "twice.cu:3")
+    line = found.evidence[-1]
+    assert line.startswith("the same case on the simulated GPU: twice.cu:3: invalid global read of 4 bytes")
+    assert line.endswith("first by block 0 thread 31")
+
+
+def test_a_device_that_cannot_be_opened_costs_no_points(bench: Class) -> None:
+    result = bench.grader(device="cuda:99").run(bench.checks["compile"])
+    assert result.verdict == "not gradable"
+    assert result.findings[0].what.startswith("The device failed: ")
+
+
+def test_a_mistake_of_ours_shows_where_it_was_made(bench: Class) -> None:
+    grader = bench.grader()
+    with pytest.raises(WorkerError, match=r"(?s)Traceback.*KeyError: 'unheard of'\n\nstderr of the process:\n"):
+        grader.run(Check("unheard of", "correct", 1.0, True, None))
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    grader.close()
+
+
+def test_closing_is_possible_at_any_time(bench: Class) -> None:
+    grader = bench.grader()
+    grader.close()
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    grader.close()
+    grader.close()
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from pytest_gpulab.grading import remote
+from test_remote import HOSTILE, Class, KERNEL
+
+remote.COMMAND = (sys.executable, "-I", "-c", HOSTILE)
+bench = Class(Path(sys.argv[1]))
+bench.grader(KERNEL + "// launch 31: hang\\n").grade()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_outlives_the_process_that_asked(tmp_path: Path, ending: signal.Signals) -> None:
+    log = tmp_path / "deeds.txt"
+    environment = os.environ | {LOG_VARIABLE: str(log), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", PARENT, str(tmp_path)]
+    parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    end_s = time.monotonic() + WAIT_S
+    while not (log.exists() and "sleep" in log.read_text()):
+        assert parent.poll() is None and time.monotonic() < end_s
+        time.sleep(0.02)
+    hung, compiler = (int(line.split()[0]) for line in log.read_text().splitlines())
+    assert is_alive(hung) and is_alive(compiler)
+    parent.send_signal(ending)
+    parent.wait(WAIT_S)
+    wait_for_end([hung, compiler])
