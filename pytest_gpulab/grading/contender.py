@@ -7,7 +7,6 @@ speed by some tenths of a percent.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -80,8 +79,8 @@ class Contender:
         """Bytes that one run can touch."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
-    def profile(self) -> LaunchProfile:
-        """Run once and return the profile of the launch with the most threads.
+    def profiles(self) -> tuple[LaunchProfile, ...]:
+        """Run once and return the profiles of all launches.
 
         Raises:
             DeviceError: a launch ends abnormally.
@@ -89,11 +88,10 @@ class Contender:
         self._set_constants(0)
         for source, target in self._resets(0, 0):
             target.set(source.get())
-        launched = [
+        return tuple(
             self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
             for call in self._calls(0)
-        ]
-        return max(launched, key=lambda profile: math.prod((*profile.grid, *profile.block)))
+        )
 
     def cold_ms(self, watch: Stopwatch, turn: int) -> float:
         """Time one run with cold caches."""

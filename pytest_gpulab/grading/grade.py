@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from pytest_gpulab.devices.occupancy import KernelOccupancy
+
 SCHEMA_VERSION = 1
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
@@ -60,6 +62,7 @@ class Measurement:
         dropped: rounds left out because something disturbed them.
         caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
         shared_with: other processes seen on the GPU meanwhile.
+        kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
     """
 
     size: str
@@ -79,6 +82,7 @@ class Measurement:
     dropped: int = 0
     caches: Literal["cold", "warm", ""] = ""
     shared_with: tuple[str, ...] = ()
+    kernels: tuple[KernelOccupancy, ...] = ()
 
     @property
     def certainty(self) -> str:
@@ -186,7 +190,13 @@ def _finding(data: Mapping[str, Any]) -> Finding:
 
 
 def _measurement(data: Mapping[str, Any]) -> Measurement:
-    return Measurement(**_known(Measurement, data) | {"shared_with": tuple(data.get("shared_with", ()))})
+    kernels = tuple(_kernel_occupancy(kernel) for kernel in data.get("kernels", ()))
+    shared_with = tuple(data.get("shared_with", ()))
+    return Measurement(**_known(Measurement, data) | {"shared_with": shared_with, "kernels": kernels})
+
+
+def _kernel_occupancy(data: Mapping[str, Any]) -> KernelOccupancy:
+    return KernelOccupancy(**_known(KernelOccupancy, data) | {"limited_by": tuple(data["limited_by"])})
 
 
 def _plain_fields(record: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A device with a clock is asked by `timed.TimedCosts` instead; the verdict on eit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
 from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
@@ -51,12 +52,14 @@ class Timing:
         estimated: by a cost model, not a clock.
         slowest: the launch that takes longest.
         moved_bytes: of global memory, read or written, where the device counts them.
+        kernels: of the different launches, in their order.
     """
 
     elapsed_ms: float
     estimated: bool
     slowest: LaunchProfile
     moved_bytes: float | None = None
+    kernels: tuple[KernelOccupancy, ...] = ()
 
 
 class Costs:
@@ -96,6 +99,7 @@ class Costs:
             registers=own.slowest.resources.registers,
             bottleneck=own.slowest.bottleneck,
             baseline=tier.baseline,
+            kernels=own.kernels,
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -252,7 +256,13 @@ def _estimated(run: Run) -> Timing:
         raise _not_timed("the device gives no estimate for one of the launches")
     sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
     moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
-    return Timing(float(sum(known)), True, run.profiles[int(np.argmax(known))], moved_bytes)
+    slowest = run.profiles[int(np.argmax(known))]
+    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels_of(run.profiles))
+
+
+def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
+    """Return how the launches fill the GPU, those that do not differ once."""
+    return tuple(dict.fromkeys(found for profile in profiles if (found := profile.kernel_occupancy) is not None))
 
 
 def pattern_of(exercise: Exercise, variant: Variant) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.race import RaceResult, race
 from pytest_gpulab.grading.replay import FIRST, Run
-from pytest_gpulab.grading.speed import min_bytes, pattern_of, size_text, unusable
+from pytest_gpulab.grading.speed import kernels_of, min_bytes, pattern_of, size_text, unusable
 
 SETS_OF_CONTENTS = 2
 
@@ -43,7 +44,12 @@ class _Raced:
 
     result: RaceResult
     own: _Entrant
-    slowest: LaunchProfile
+    profiles: tuple[LaunchProfile, ...]
+
+    @property
+    def largest(self) -> LaunchProfile:
+        """The launch with the most threads, which is taken for the one that takes longest."""
+        return max(self.profiles, key=lambda profile: math.prod((*profile.grid, *profile.block)))
 
 
 class TimedCosts:
@@ -72,8 +78,8 @@ class TimedCosts:
             threshold=float(tier.threshold),
             estimated=False,
             bandwidth_gb_s=None if least is None else least / (result.own_ms * 1e-3) / 1e9,
-            occupancy=raced.slowest.occupancy,
-            registers=raced.slowest.resources.registers,
+            occupancy=raced.largest.occupancy,
+            registers=raced.largest.resources.registers,
             baseline=tier.baseline,
             low=result.ratio.low,
             high=result.ratio.high,
@@ -81,6 +87,7 @@ class TimedCosts:
             dropped=result.dropped,
             caches=result.caches,
             shared_with=result.others,
+            kernels=kernels_of(raced.profiles),
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -134,7 +141,7 @@ class TimedCosts:
         thresholds = [other.threshold for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
         with closing(Pool(self._device)) as pool:
-            contender, slowest = _on_device(own, pool)
+            contender, profiles = _on_device(own, pool)
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool)
@@ -142,7 +149,7 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 with self._device.stopwatch() as watch:
-                    return _Raced(race(watch, baseline, contender, thresholds, rng), own, slowest)
+                    return _Raced(race(watch, baseline, contender, thresholds, rng), own, profiles)
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 
@@ -169,12 +176,12 @@ class TimedCosts:
         return _Entrant(builds, problem, plan, contents)
 
 
-def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, LaunchProfile]:
+def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, tuple[LaunchProfile, ...]]:
     """Copy an entrant's data to the device and run it once."""
     module = entrant.builds.of(entrant.problem.variant).module
     try:
         contender = Contender(pool, module, entrant.plan, entrant.contents)
-        return contender, contender.profile()
+        return contender, contender.profiles()
     except DeviceError as error:
         raise Blocked(*of_error(error)) from error
 

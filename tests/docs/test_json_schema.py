@@ -85,6 +85,7 @@ def test_the_schema_and_the_page_describe_every_key(report: dict[str, Any]) -> N
         "A check": (grade["checks"][0], SCHEMA["$defs"]["check"]),
         "A finding": (failed[0]["findings"][0], SCHEMA["$defs"]["finding"]),
         "A measurement": (measured[0]["measurement"], SCHEMA["$defs"]["measurement"]),
+        "A kernel": (measured[0]["measurement"]["kernels"][0], SCHEMA["$defs"]["kernel"]),
         "Provenance": (grade["provenance"], SCHEMA["$defs"]["provenance"]),
     }
     for heading, (record, schema) in records.items():

@@ -5,10 +5,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.occupancy import KernelOccupancy
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 
 FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile")
-MEASUREMENT = Measurement("2^20", np.float64(1.5), 3.0, 2.0, 2.5, True, occupancy=0.5, registers=np.int32(40))  # type: ignore[arg-type]
+KERNELS = (
+    KernelOccupancy("up", "sm_90", 256, 40, 2048, 6, 48, 0.75, ("registers",), 384),
+    KernelOccupancy("down", "sm_90", 64, None, 0, 32, 64, 1.0, ("warps", "blocks"), None),
+)
+MEASUREMENT = Measurement(
+    "2^20",
+    np.float64(1.5),
+    3.0,
+    2.0,
+    2.5,
+    True,
+    occupancy=0.5,
+    registers=np.int32(40),
+    kernels=KERNELS,  # type: ignore[arg-type]
+)
 PROVENANCE = Provenance("GPU", "cuda", "sm_90", "nvcc", 7, "1", "0.1", "abc", MappingProxyType({"driver": "580"}))
 
 
@@ -51,6 +66,10 @@ def test_plain_data_holds_no_numpy_scalar_no_tuple_and_no_proxy() -> None:
     assert builtins_only(data)
     assert data["checks"][0]["measurement"]["registers"] == 40
     assert data["checks"][0]["findings"][0]["evidence"] == ["first", "second"]
+    assert [kernel["limited_by"] for kernel in data["checks"][0]["measurement"]["kernels"]] == [
+        ["registers"],
+        ["warps", "blocks"],
+    ]
     assert (data["schema_version"], data["points"], data["max_points"]) == (1, 2.5, 10.0)
 
 
@@ -60,6 +79,14 @@ def test_a_newer_minor_form_may_have_further_keys_but_another_version_is_refused
     assert Grade.from_dict(data) == grade(check())
     with pytest.raises(ValueError, match="grade of schema version 2; this is version 1"):
         Grade.from_dict(data | {"schema_version": 2})
+
+
+def test_a_grade_from_before_kernels_were_told_can_be_read() -> None:
+    data = grade(check()).to_dict()
+    del data["checks"][0]["measurement"]["kernels"]
+    rebuilt = Grade.from_dict(data).checks[0].measurement
+    assert rebuilt is not None
+    assert rebuilt.kernels == ()
 
 
 def test_what_the_machine_cannot_grade_costs_no_point() -> None:

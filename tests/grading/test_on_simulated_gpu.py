@@ -26,6 +26,8 @@ def test_a_good_kernel_earns_everything_but_the_bonus_that_nobody_reaches(gpu: D
     measured = results["speedup[1.2x int32]"].measurement
     assert measured is not None and measured.estimated and measured.speedup > 1.2
     assert measured.registers and measured.occupancy and measured.bandwidth_gb_s
+    (kernel,) = measured.kernels
+    assert (kernel.registers, kernel.occupancy) == (measured.registers, measured.occupancy)
 
 
 def test_the_naive_kernel_handed_in_earns_its_correctness_and_no_speed(gpu: Device, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from doubling import EXERCISE, Bench, codes, kernel, plan, program, right
 from fake_device import Program
 
+from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, Lane, SourceLine
 from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
 from pytest_gpulab.grading import speed
@@ -116,6 +117,20 @@ def test_a_required_tier_fails_and_a_bonus_is_missed(bench: Bench) -> None:
 def test_without_minimal_bytes_there_is_no_bandwidth(bench: Bench) -> None:
     measured = bench.result("speedup[3x]", right(), min_bytes=None).measurement
     assert measured is not None and measured.bandwidth_gb_s is None
+
+
+def test_each_different_launch_tells_its_occupancy_once(bench: Bench) -> None:
+    def thrice(problem: Problem) -> Plan:
+        return Plan(plan(problem).buffers, plan(problem).launches * 3)
+
+    def launched(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        return {**kernel(1.0)(options, source, out, n), "kernel_occupancy": found.pop()}
+
+    wide, narrow = (occupancy_by_rules("sm_90", "double", BlockNeeds(threads, 16, 0)) for threads in (256, 32))
+    found = [narrow, wide, wide] * 9
+    measured = bench.result("speedup[1.5x]", program(launched), plan=thrice).measurement
+    assert measured is not None
+    assert set(measured.kernels) == {wide, narrow} and len(measured.kernels) == 2
 
 
 def test_all_launches_are_summed_and_the_slowest_is_described(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from clocked_device import QUIET, ClockedBench
 from doubling import codes, kernel, plan, program, right
 from fake_device import Program
 
+from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS
@@ -44,6 +45,12 @@ def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked:
     assert (measured.rounds, measured.dropped, measured.caches, measured.estimated) == (FIRST_ROUNDS, 0, "cold", False)
     assert (measured.occupancy, measured.registers, measured.size) == (0.5, 16, "2^10")
     assert measured.bandwidth_gb_s == pytest.approx(8 * SIZE / (measured.elapsed_ms * 1e-3) / 1e9)
+
+
+def test_kernels_tell_how_they_fill_the_gpu(clocked: ClockedBench) -> None:
+    found = occupancy_by_rules("sm_90", "double", BlockNeeds(256, 16, 0))
+    measured = tier(clocked, right(1.0, kernel_occupancy=found)).measurement
+    assert measured is not None and measured.kernels == (found,)
 
 
 def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clocked: ClockedBench) -> None:
