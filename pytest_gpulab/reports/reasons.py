@@ -7,12 +7,17 @@ one did not pass are counted where that one is told of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.grading.grade import Finding, Grade
 
 MAX_NAMED = 3
 """Checks of one verdict and reason that are named; `-v` names all."""
+
+MAX_SIMILAR = 3
+"""Reasons of one submission that share a code and a place and are told of one by one; `-v` shows all."""
+
+MORE = "more of the same; -v shows all"
 
 
 @dataclass
@@ -33,6 +38,13 @@ class Reason:
     def is_minor(self) -> bool:
         """Whether nothing went wrong: missed bonuses and expected failures only."""
         return self.checks.keys() <= {"missed", "expected"}
+
+    def take_in(self, other: Reason) -> None:
+        """Count another reason's checks among this one's."""
+        for verdict, names in other.checks.items():
+            own = self.checks.setdefault(verdict, [])
+            own += [name for name in names if name not in own]
+        self.ungraded += other.ungraded
 
     def heading(self, named: int | None = MAX_NAMED) -> str:
         """Return verdicts and names, such as `FAILED speedup[1.4x], missed [1.8x], [2.4x]`.
@@ -70,6 +82,23 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
             else:
                 cause.ungraded += 1
     return list(found.values())
+
+
+def condensed(found: Iterable[Reason]) -> list[Reason]:
+    """Return the reasons, those made one that share a code and a place with `MAX_SIMILAR` before them."""
+    kept: list[Reason] = []
+    alike: dict[tuple[str, str], list[Reason]] = {}
+    for reason in found:
+        kind = (reason.finding.code, reason.finding.where)
+        group = [] if reason.is_minor else alike.setdefault(kind, [])
+        if len(group) > MAX_SIMILAR:
+            group[-1].take_in(reason)
+            continue
+        if len(group) == MAX_SIMILAR:
+            reason = replace(reason, finding=Finding(kind[0], MORE, kind[1]))
+        group.append(reason)
+        kept.append(reason)
+    return kept
 
 
 def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:

@@ -12,13 +12,10 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.reasons import MAX_NAMED, reasons
+from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
 from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
 Section = tuple[str, list[str]]
-
-MAX_SIMILAR = 3
-"""Findings of one submission that share a code and are shown in full; `-v` shows all."""
 
 
 def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
@@ -96,16 +93,14 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 
 
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
-    codes: list[str] = []
     hints: set[str] = set()
-    for reason in reasons(grade, expected):
-        finding = reason.finding
-        is_short = reason.is_minor or codes.count(finding.code) >= MAX_SIMILAR
-        codes.append(finding.code)
-        if is_short and verbosity <= 0:
-            yield from _headline(reason.heading(), finding)
+    is_verbose = verbosity > 0
+    found = reasons(grade, expected)
+    for reason in found if is_verbose else condensed(found):
+        heading, finding = reason.heading(named=None if is_verbose else MAX_NAMED), reason.finding
+        if reason.is_minor and not is_verbose:
+            yield from _headline(heading, finding)
         else:
-            heading = reason.heading(named=None if verbosity > 0 else MAX_NAMED)
             yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
             hints.add(finding.hint)
 

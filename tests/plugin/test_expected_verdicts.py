@@ -22,7 +22,7 @@ def test_the_expected_finding_is_an_expected_failure(course: Course, workers: li
     result.stdout.fnmatch_lines(
         [
             "01_naive *failed[*] *70/100 *",
-            "  expected speedup[[]1.5x[]]: too-slow: *",
+            "  expected speedup[[]1.5x[]], missed [[]1000x[]]: too-slow: *",
             "[*] fails as the instructor's expected verdicts say.",
             "XFAIL solutions/twice/01_naive.cu::speedup[[]1.5x[]] - the instructor expects too-slow",
         ]

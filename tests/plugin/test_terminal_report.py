@@ -262,15 +262,54 @@ def test_verbose_names_all_checks() -> None:
     assert "  FAILED correct[n=0], [n=1], [n=2], [n=3], [n=4]: compile-error: does not compile (x.cu:4)" in lines
 
 
-def test_findings_of_one_kind_are_shown_in_full_three_times_unless_verbose() -> None:
-    checks = [
-        correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out[{n}] is 0", evidence=("proof",)))
-        for n in range(5)
+def wrong_results(count: int, where: str = "") -> list[CheckResult]:
+    findings = [Finding("wrong-result", f"out[{n}] is 0", where, evidence=("proof",)) for n in range(count)]
+    return [correct(f"correct[n={n}]", "failed", finding) for n, finding in enumerate(findings)]
+
+
+def test_findings_of_one_kind_are_shown_three_times_and_then_summed_up_unless_verbose() -> None:
+    gradebook = book(("x.cu", wrong_results(9)))
+    text = report(gradebook)
+    assert text.count("proof") == 3
+    assert text.endswith(
+        "  FAILED correct[n=2]: wrong-result: out[2] is 0\n"
+        "      proof\n"
+        "  FAILED correct[n=3], [n=4], [n=5], and 3 more: wrong-result: more of the same; -v shows all"
+    )
+    in_full = report(gradebook, verbosity=1)
+    assert in_full.count("proof") == 9 and "more of the same" not in in_full
+
+
+def test_what_depends_on_a_finding_that_is_summed_up_is_still_counted() -> None:
+    checks = wrong_results(5)
+    unsafe = correct("safe[memory]", "failed", not_graded(checks[4].findings[0], "correct[n=4]"))
+    text = report(book(("x.cu", [*checks, unsafe])))
+    assert "\n  FAILED correct[n=3], [n=4], and 1 check that needs them:\n      wrong-result: more of " in text
+
+
+def test_expected_failures_are_neither_counted_as_similar_nor_summed_up() -> None:
+    checks = wrong_results(6)
+    lines = report(book(("x.cu", checks), expected=("correct[n=3]", "correct[n=5]"))).splitlines()
+    assert lines[-3:-1] == [
+        "  FAILED correct[n=4]: wrong-result: more of the same; -v shows all",
+        "  expected correct[n=5]: wrong-result: out[5] is 0",
     ]
-    gradebook = book(("x.cu", checks))
-    assert report(gradebook).count("proof") == 3
-    assert all(f"out[{n}] is 0" in report(gradebook) for n in range(5))
-    assert report(gradebook, verbosity=1).count("proof") == 5
+
+
+def test_each_place_of_the_source_is_told_of() -> None:
+    elsewhere = Finding("wrong-result", "out[9] is 0", "x.cu:9")
+    checks = [*wrong_results(5, where="x.cu:8"), correct("correct[n=9]", "failed", elsewhere)]
+    lines = report(book(("x.cu", checks))).splitlines()
+    assert "  FAILED correct[n=3], [n=4]: wrong-result: more of the same; -v shows all (x.cu:8)" in lines
+    assert "  FAILED correct[n=9]: wrong-result: out[9] is 0 (x.cu:9)" in lines
+
+
+def test_a_check_with_several_findings_is_named_once() -> None:
+    findings = tuple(Finding("wrong-result", f"out{n} is wrong") for n in range(6))
+    check = replace(correct(verdict="failed"), findings=findings)
+    assert report(book(("x.cu", [check]))).endswith(
+        "\n  FAILED correct[n=1]: wrong-result: more of the same; -v shows all"
+    )
 
 
 def test_a_hint_is_given_once() -> None:
