@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault
+from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, SourceLine
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -88,7 +88,9 @@ class CaseRuns:
 
     def assume(self, case: Case, found: Finding) -> None:
         """Take a case for failed without running it, because it brought down another process."""
-        self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=KernelFault(found.code, found.what)),))
+        file, _, line = found.where.rpartition(":")
+        fault = KernelFault(found.code, found.what, SourceLine(file, int(line)) if file else None)
+        self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=fault),))
 
     def _warm_up(self, case: Case, build: Build) -> CaseOutcome | None:
         """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case.
