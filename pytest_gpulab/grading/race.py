@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch
-from pytest_gpulab.grading.contender import REPLICAS, Contender
-from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians
+from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
+from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians, settled
 
 Array = npt.NDArray[Any]
 Caches = Literal["cold", "warm"]
@@ -29,6 +29,7 @@ WARM_UP_S = 0.03
 MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
+ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
 
@@ -71,12 +72,18 @@ class RaceResult:
 
 
 def race(
-    watch: Stopwatch, baseline: Contender, own: Contender, thresholds: Sequence[float], rng: np.random.Generator
+    watch: Stopwatch,
+    pool: Pool,
+    baseline: Contender,
+    own: Contender,
+    thresholds: Sequence[float],
+    rng: np.random.Generator,
 ) -> RaceResult:
     """Time both sides in alternating order.
 
     Args:
         watch: of the device that holds both.
+        pool: of both.
         baseline, own: the sides.
         thresholds: rounds are added as long as one of them is undecided.
         rng: chooses the samples whose outputs are checked, and draws for the interval.
@@ -84,7 +91,7 @@ def race(
     Raises:
         DeviceError: a launch ends abnormally.
     """
-    running = _Race(watch, baseline, own, rng)
+    running = _Race(watch, pool, baseline, own, rng)
     running.warm_up()
     begin_s, seed = time.perf_counter(), int(rng.integers(2**32))
     while True:
@@ -98,15 +105,18 @@ def race(
 
 
 class _Race:
-    def __init__(self, watch: Stopwatch, baseline: Contender, own: Contender, rng: np.random.Generator) -> None:
-        self._watch, self._baseline, self._own, self._rng = watch, baseline, own, rng
-        self._batched = False
+    def __init__(
+        self, watch: Stopwatch, pool: Pool, baseline: Contender, own: Contender, rng: np.random.Generator
+    ) -> None:
+        self._watch, self._pool, self._baseline, self._own, self._rng = watch, pool, baseline, own, rng
+        self._batched, self._copies = False, REPLICAS
         self.baseline_ms: list[float] = []
         self.own_ms: list[float] = []
         self._suspect: list[bool] = []
         self._others: dict[str, None] = {}
-        # Expected values take the CPU longer than all rounds take the GPU: one set of contents must do.
-        self._checked_set = int(rng.integers(len(own.contents)))
+        # Expected values take the CPU longer than all rounds take the GPU, so one set of contents must do: the one that
+        # the warm-up does not use, so that a result kept from there is wrong.
+        self._checked_set = len(own.contents) - 1
         self._outputs: list[dict[str, Array]] = []
 
     def warm_up(self) -> None:
@@ -114,15 +124,13 @@ class _Race:
         begin_s = time.perf_counter()
         baseline_ms: list[float] = []
         own_ms: list[float] = []
-        while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s):
-            baseline_ms.append(self._baseline.cold_ms(self._watch, len(own_ms)))
-            own_ms.append(self._own.cold_ms(self._watch, len(own_ms)))
+        while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
+            baseline_ms.append(self._baseline.warm_up_ms(self._watch, len(own_ms)))
+            own_ms.append(self._own.warm_up_ms(self._watch, len(own_ms)))
         if min(np.median(baseline_ms), np.median(own_ms)) < BATCHED_BELOW_MS:
-            sides = (self._baseline, self._own)
-            size = min(side.batch_size(self._watch.l2_bytes) for side in sides)
-            self._batched = size >= REPLICAS
-            for side in sides if self._batched else ():
-                side.prepare_batch(size)
+            size = min(side.batch_size(self._watch.l2_bytes) for side in (self._baseline, self._own))
+            if size >= REPLICAS:
+                self._batched, self._copies = True, size
 
     @property
     def rounds(self) -> int:
@@ -135,7 +143,9 @@ class _Race:
         checked = self._choose_checked(rounds)
         for first in range(0, rounds, ROUNDS_PER_LOOK):
             some = min(ROUNDS_PER_LOOK, rounds - first)
-            for _ in range(some):
+            for nth in range(some):
+                if nth % ROUNDS_PER_PLACE == 0:
+                    self._move()
                 self._round(self.rounds, keep_outputs=self.rounds in checked)
             after = self._look()
             self._suspect += [before.held_down or after.held_down] * some
@@ -159,6 +169,11 @@ class _Race:
             l2_bytes=self._watch.l2_bytes,
         )
 
+    def _move(self) -> None:
+        self._pool.move_copies(self._rng)
+        for side in (self._baseline, self._own):
+            side.take_copies(self._copies)
+
     def _round(self, turn: int, keep_outputs: bool) -> None:
         baseline_first = turn % 2 == 0
         if baseline_first:
@@ -172,10 +187,9 @@ class _Race:
     def _choose_checked(self, rounds: int) -> list[int]:
         """Return the turns, of those to come, whose outputs are kept: one, but at first one with each copy."""
         coming = range(self.rounds, self.rounds + rounds)
-        turns = [turn for turn in coming if self._own.set_of(turn) == self._checked_set]
-        count = 1 if self._outputs else REPLICAS
-        first = int(self._rng.integers(len(turns) - count + 1))
-        return turns[first : first + count]
+        turns = self._rng.permutation([turn for turn in coming if self._own.set_of(turn) == self._checked_set])
+        one_each = {self._own.copy_of(int(turn)): int(turn) for turn in turns}
+        return list(one_each.values())[: 1 if self._outputs else None]
 
     def _keep_outputs(self, turn: int) -> None:
         if len(self._outputs) == MAX_CHECKED:
@@ -189,10 +203,13 @@ class _Race:
     def _sample(self, side: Contender, turn: int) -> float:
         return side.batch_ms(self._watch, turn) if self._batched else side.cold_ms(self._watch, turn)
 
-    def _is_cold(self, elapsed_s: float) -> bool:
-        if elapsed_s < WARM_UP_S:
-            return True
-        return elapsed_s < MAX_WARM_UP_S and self._watch.conditions().clock_share < FULL_CLOCK_SHARE
+    def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
+        if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:
+            return elapsed_s < WARM_UP_S
+        conditions = self._watch.conditions()
+        if conditions.sm_clock_mhz is None:
+            return not settled(np.array(own_ms))
+        return conditions.clock_share < FULL_CLOCK_SHARE
 
     def _look(self) -> Conditions:
         conditions = self._watch.conditions()

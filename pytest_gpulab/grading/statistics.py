@@ -28,6 +28,7 @@ RESAMPLES = 1000
 # A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
 INTERRUPTED = 1.5
 MIN_KEPT = 8
+SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,11 @@ def _disturbance(samples_ms: Samples) -> Samples:
     """Return how many times longer each sample is than the lower quartile, which stands for undisturbed ones."""
     times: Samples = samples_ms / np.quantile(samples_ms, 0.25)
     return times
+
+
+def settled(samples_ms: Samples) -> bool:
+    """Return whether times have stopped falling, as they do while a clock goes up."""
+    if len(samples_ms) < 2 * SETTLED_OVER:
+        return False
+    before, latest = samples_ms[-2 * SETTLED_OVER : -SETTLED_OVER], samples_ms[-SETTLED_OVER:]
+    return bool(np.median(latest) >= (1 - SETTLED_WITHIN) * np.median(before))

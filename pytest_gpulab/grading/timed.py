@@ -149,7 +149,7 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 with self._device.stopwatch() as watch:
-                    return _Raced(race(watch, baseline, contender, thresholds, rng), own, profiles)
+                    return _Raced(race(watch, pool, baseline, contender, thresholds, rng), own, profiles)
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 

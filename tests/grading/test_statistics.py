@@ -20,6 +20,7 @@ from pytest_gpulab.grading.statistics import (
     kept_rounds,
     more_rounds,
     ratio_of_medians,
+    settled,
 )
 
 BASELINE_MS, OWN_MS = 0.65, 0.175  # the naive reduction of 2^26 integers and one of its steps, on an H200
@@ -205,3 +206,11 @@ def test_an_interval_holds_its_figure_and_turns_with_the_roles(data: st.DataObje
     assert 0 < ratio.low <= ratio.value <= ratio.high < np.inf
     assert inverse.value == pytest.approx(1 / ratio.value)
     assert (inverse.low, inverse.high) == pytest.approx((1 / ratio.high, 1 / ratio.low), rel=0.01)
+
+
+def test_times_have_settled_once_they_fall_no_more() -> None:
+    falling = np.geomspace(4.0, 1.0, 20)
+    assert not settled(falling[:9])
+    assert not settled(falling)
+    assert settled(np.concatenate([falling, np.ones(10)]))
+    assert settled(np.concatenate([falling, np.linspace(1.0, 1.1, 10)]))

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from clocked_device import QUIET, ClockedBench
-from doubling import codes, kernel, plan, program, right
+from doubling import kernel, plan, program, right
 from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
+from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
-from pytest_gpulab.grading.contender import REPLICAS
-from pytest_gpulab.grading.race import MAX_CHECKED
+from pytest_gpulab.grading.contender import REPLICAS, Pool
+from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
 
 SIZE = 2**10
@@ -26,6 +27,7 @@ TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(3.5, 20, SIZE))
 @pytest.fixture
 def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.contender.SPACER_BYTES", (2**14, 2**12))
     return ClockedBench(tmp_path)
 
 
@@ -67,7 +69,22 @@ def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: Clo
     assert firsts == [True, False] * (FIRST_ROUNDS // 2)
     arrays = [samples[index][1:] for index in range(0, len(samples), 2)]
     assert arrays == [samples[index][1:] for index in range(1, len(samples), 2)]
-    assert arrays[:REPLICAS] * 5 == arrays[: 5 * REPLICAS] and len(set(arrays)) == REPLICAS
+    for first in range(0, FIRST_ROUNDS, ROUNDS_PER_PLACE):
+        assert len(set(arrays[first : first + ROUNDS_PER_PLACE])) == REPLICAS
+
+
+def test_arrays_move_every_few_rounds(clocked: ClockedBench) -> None:
+    sizes: list[int] = []
+    empty = clocked.device.empty
+
+    def spying(shape: Any, dtype: Any) -> Any:
+        sizes.extend([shape] if isinstance(shape, int) else [])
+        return empty(1 if isinstance(shape, int) else shape, dtype)
+
+    clocked.device.empty = spying  # type: ignore[method-assign]
+    tier(clocked, right(1.0))
+    assert len(set(sizes)) == len(sizes) == 2 * FIRST_ROUNDS // ROUNDS_PER_PLACE
+    assert clocked.device.held == []
 
 
 def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked: ClockedBench) -> None:
@@ -132,6 +149,14 @@ def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
     assert len(clocked.watch.cold) == 2 * (5 + FIRST_ROUNDS)
 
 
+def test_where_the_clock_is_not_known_the_race_starts_once_times_fall_no_more(clocked: ClockedBench) -> None:
+    clocked.watch.conditions = lambda: Conditions()  # type: ignore[method-assign]
+    clocked.watch.noise = lambda sample: 1 + 8 * 0.8**sample  # type: ignore[method-assign]
+    measured = tier(clocked, right(1.0)).measurement
+    assert 2 * (12 + FIRST_ROUNDS) <= len(clocked.watch.cold) <= 2 * (24 + FIRST_ROUNDS)
+    assert measured.speedup == pytest.approx(3.0, rel=0.02)
+
+
 def test_short_kernels_that_touch_little_are_timed_in_batches_with_warm_caches(clocked: ClockedBench) -> None:
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     result = tier(clocked, right(0.04))
@@ -177,31 +202,44 @@ def test_outputs_of_timed_runs_are_checked(clocked: ClockedBench) -> None:
     assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are never written."
 
 
-def test_outputs_of_batches_are_checked(clocked: ClockedBench) -> None:
-    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
-    remembered: dict[int, Any] = {}
+def replaying(costs_ms: float) -> Program:
+    """Hand out the first result at the timed size for ever."""
+    first: list[Any] = []
 
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
-        out.values[...] = remembered.setdefault(id(out), 2 * source.values)
-        return {"estimated_ms": 0.01}
-
-    results = clocked.results(program(twice), speed=TIERS)
-    assert {results[name].verdict for name in codes(results) if name.startswith("speedup")} <= {"failed"}
-
-
-def test_a_result_replayed_where_the_pointer_repeats_is_wrong(clocked: ClockedBench) -> None:
-    remembered: dict[int, Any] = {}
-
-    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        right = 2 * source.values
         if n == SIZE:
-            out.values[...] = remembered.setdefault(id(source), 2 * source.values)
-        else:
-            out.values[...] = 2 * source.values
+            first.append(right)
+            right = first[0]
+        out.values[...] = right
+        return {"estimated_ms": costs_ms}
+
+    return program(twice)
+
+
+@pytest.mark.parametrize("costs_ms", [1.0, 0.01])
+def test_a_result_that_is_kept_and_replayed_is_wrong(clocked: ClockedBench, costs_ms: float) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    result = tier(clocked, replaying(costs_ms))
+    (finding,) = result.findings
+    assert (result.verdict, finding.code) == ("failed", "wrong-result")
+    assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are wrong."
+    assert result.measurement.caches == ("cold" if costs_ms == 1.0 else "warm")
+
+
+def test_a_result_replayed_where_an_address_repeats_is_wrong(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pool, "move_copies", lambda self, rng: None)  # as if each copy got its old place again
+    remembered: dict[int, Any] = {}
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        right = 2 * source.values
+        out.values[...] = remembered.setdefault(id(source), right) if n == SIZE else right
         return {"estimated_ms": 1.0}
 
     (finding,) = tier(clocked, program(twice)).findings
     assert finding.code == "wrong-result"
-    assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are wrong."
 
 
 def test_few_outputs_are_kept_however_many_rounds(clocked: ClockedBench) -> None:
@@ -219,7 +257,7 @@ def test_few_outputs_are_kept_however_many_rounds(clocked: ClockedBench) -> None
         assert tier(clocked, right(2.0)).measurement.rounds == MAX_ROUNDS
     finally:
         held.get = get  # type: ignore[method-assign]
-    assert MAX_CHECKED <= read <= 2 * 2 + REPLICAS + 5  # resets for the two profiled runs, and one for each doubling
+    assert MAX_CHECKED <= read <= REPLICAS + 5  # one more for each doubling
 
 
 def test_constants_and_zeroed_scratch_are_set_before_each_run(clocked: ClockedBench) -> None:
