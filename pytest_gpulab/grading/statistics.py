@@ -58,11 +58,11 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     """
     rounds = len(own_ms)
     drawn = _stretches(rounds, np.random.default_rng(seed))
-    ratios = np.median(baseline_ms[drawn], axis=1) / np.median(own_ms[drawn], axis=1)
+    logs = np.log(np.median(baseline_ms[drawn], axis=1) / np.median(own_ms[drawn], axis=1))
     value = float(np.median(baseline_ms) / np.median(own_ms))
     tail = (1 - NOMINAL_COVERAGE) / 2
     wider = 1 + WIDENING / (rounds / _stretch_length(rounds))
-    low, high = value * (np.quantile(ratios, (tail, 1 - tail)) / value) ** wider
+    low, high = value * np.exp(wider * (np.quantile(logs, (tail, 1 - tail)) - np.log(value)))
     return Ratio(value, min(float(low), value), max(float(high), value))
 
 
