@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_gpulab.grading.race import ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import (
     FIRST_ROUNDS,
     MAX_ROUNDS,
@@ -81,7 +82,14 @@ def second_is_slower(rng: Rng) -> Pair:
     return baseline_ms * (1 + 0.01 * turn), own_ms * (1 + 0.01 * (1 - turn))
 
 
-NOISES = (quiet, heavy_tails, drift, two_clocks, alike_neighbours, hammered, second_is_slower)
+def misplaced(rng: Rng) -> Pair:
+    """Arrays that move every few rounds, to where the faster kernel takes 0.6 % more or less."""
+    baseline_ms, own_ms = quiet(rng)
+    places = np.repeat(rng.standard_normal(MAX_ROUNDS // ROUNDS_PER_PLACE), ROUNDS_PER_PLACE)
+    return baseline_ms, own_ms * np.exp(0.006 * places)
+
+
+NOISES = (quiet, heavy_tails, drift, two_clocks, alike_neighbours, hammered, second_is_slower, misplaced)
 
 
 def measured(pair: Pair, threshold: float) -> tuple[str, Ratio]:
