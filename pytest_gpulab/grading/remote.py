@@ -37,6 +37,8 @@ IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung onc
 MAX_STDERR_BYTES = 100_000
 ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
 
+COMPILER_HINT = "The compiler did not come to an end: look for templates and macros that multiply."
+
 # The same modules as in this process, wherever that found them; but nothing from where it happens to run.
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.worker import main; "
 PROGRAM += "main(int(sys.argv[2]))"
@@ -128,7 +130,8 @@ class RemoteGrader:
             except Hung:
                 self._kill()
                 what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
-                return self._lost(check, finding("endless-loop", what))
+                hint = COMPILER_HINT if check.kind == "compile" else None
+                return self._lost(check, finding("endless-loop", what, hint=hint))
             except Crashed as crash:
                 self._kill()
                 found = finding("crash", f"The process that ran this check {crash}, {ATTEMPTS} times in a row.")

@@ -105,6 +105,14 @@ def test_a_fault_costs_its_own_check_only(grade, deed, expected):
     assert {result.verdict for result in grade("").values()} == {"passed"}
 
 
+def test_variables_that_no_gpu_has_room_for_are_refused(grade, tmp_path):
+    results = grade("} } __device__ char huge[1ull << 38]; __global__ void other() { { huge[threadIdx.x] = 1;")
+    assert {result.verdict for result in results.values()} == {"failed"}
+    (found,) = results["compile"].findings
+    assert found.code in ("compile-error", "launch-error"), found
+    assert {result.verdict for result in grade("").values()} == {"passed"}
+
+
 def test_a_flood_of_printf_is_capped(grade):
     results = grade('for (int k = 0; k < 100000; ++k) printf("%d of many\\n", k);')
     assert {result.verdict for result in results.values()} == {"passed"}

@@ -37,8 +37,11 @@ class CudaModule:
         self._names = read_names(cubin)
         self._functions: dict[str, Any] = {}
         with context.current():
-            self._module = context.driver.module_from_buffer(cubin)
-            self._inspected = InspectedModule(cubin)
+            try:
+                self._module = context.driver.module_from_buffer(cubin)
+                self._inspected = InspectedModule(cubin)
+            except (context.driver.Error, RuntimeError) as error:  # such as variables that do not fit into its memory
+                raise LaunchError(f"the GPU cannot load the compiled file: {driver_words(error)}") from None
             self._limits = limits_of_current_gpu()
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy | None] = {}
         context.users.add(self)
