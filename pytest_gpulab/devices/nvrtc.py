@@ -19,6 +19,9 @@ MISSING = (
 _PLAIN = ("stdio", "assert", "math", "stdlib", "string", "limits", "float")
 _STUBS = dict.fromkeys([f"{n}.h" for n in _PLAIN] + [f"c{n}" for n in _PLAIN] + ["iostream"], "")
 _STUBS["device_launch_parameters.h"] = ""
+# headers that only host code can use: harmless, and often left over
+_STUBS |= dict.fromkeys(("algorithm", "chrono", "ctime", "fstream", "iomanip", "random", "string", "vector"), "")
+_STUBS["stddef.h"] = ""
 _STUBS["stdint.h"] = _STUBS["cstdint"] = (
     "typedef signed char int8_t; typedef unsigned char uint8_t;"
     "typedef short int16_t; typedef unsigned short uint16_t;"
@@ -36,7 +39,14 @@ _STUBS["float.h"] = _STUBS["cfloat"] = (
     "#define DBL_EPSILON 2.2204460492503131e-16\n"
 )
 _STUBS["assert.h"] = _STUBS["cassert"] = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
+_STUBS["cstddef"] = "namespace std { using ::size_t; }\n"
+_STUBS["cstdint"] += (
+    "namespace std { using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t;"
+    "using ::uint32_t; using ::int64_t; using ::uint64_t; using ::uintptr_t; using ::intptr_t; using ::size_t; }\n"
+)
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
+# shipped as files: what device code uses most of two headers that NVRTC lacks; libcu++'s take a second to compile
+_STANDARD_HEADERS = ("limits", "type_traits")
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +88,8 @@ def include_folders() -> tuple[Path, ...]:
 @lru_cache(maxsize=1)
 def _shipped_headers() -> dict[str, str]:
     folder = resources.files("pytest_gpulab") / "include"
-    return {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
+    standard = {name: (folder / "standard" / f"{name}.cuh").read_text() for name in _STANDARD_HEADERS}
+    return standard | {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
 
 
 def compile_ptx(

@@ -1,0 +1,95 @@
+"""The standard headers that students' files include: NVRTC has none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import Device
+
+LIMITS = """
+#include <limits>
+template <typename T> __global__ void f(T *out) {
+    out[0] = std::numeric_limits<T>::lowest();
+    out[1] = std::numeric_limits<T>::min();
+    out[2] = std::numeric_limits<T>::max();
+}
+template __global__ void f<TYPE>(TYPE *);
+"""
+
+FLOATS = """
+#include <limits>
+__global__ void f(float *x, double *y) {
+    x[0] = std::numeric_limits<float>::infinity();
+    x[1] = std::numeric_limits<float>::epsilon();
+    x[2] = std::numeric_limits<float>::quiet_NaN();
+    y[0] = std::numeric_limits<double>::infinity();
+    y[1] = std::numeric_limits<double>::epsilon();
+    y[2] = std::numeric_limits<double>::quiet_NaN();
+}
+"""
+
+TRAITS = """
+#include <type_traits>
+template <typename T> struct Wide { using type = typename std::conditional<std::is_same<T, float>::value, double, T>::type; };
+static_assert(std::is_same_v<Wide<float>::type, double> && std::is_same_v<Wide<int>::type, int>);
+static_assert(std::is_integral_v<const unsigned> && !std::is_integral_v<float> && !std::is_integral_v<int *>);
+static_assert(std::is_floating_point_v<const double> && std::is_arithmetic_v<char> && std::is_pointer_v<float *>);
+static_assert(std::is_signed_v<float> && std::is_unsigned_v<bool> && !std::is_signed_v<unsigned>);
+static_assert(std::is_same_v<std::decay_t<const int &>, int> && std::is_same_v<std::remove_pointer_t<int *>, int>);
+template <typename T> __device__ std::enable_if_t<std::is_signed_v<T>, int> sign(T x) { return x < 0; }
+template <typename T> __device__ std::enable_if_t<!std::is_signed_v<T>, int> sign(T x) { return 2; }
+__global__ void f(int *out) { out[0] = sign(-1.0f); out[1] = sign(1u); }
+"""  # noqa: E501
+
+HOST_ONLY = """
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <string>
+#include <vector>
+__global__ void f(std::uint32_t *out, std::size_t n) { out[0] = n + sizeof(std::int64_t); }
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("int", np.int32), ("unsigned", np.uint32), ("long long", np.int64), ("unsigned char", np.uint8),
+     ("short", np.int16), ("unsigned long", np.uint64)],
+)  # fmt: skip
+def test_limits_of_integers(device: Device, name: str, dtype: type) -> None:
+    out = device.array(np.zeros(3, dtype))
+    module = device.compile(LIMITS.replace("TYPE", name))
+    module.launch(module.kernels[0], (1,), (1,), [out])
+    assert out.get().tolist() == [np.iinfo(dtype).min, np.iinfo(dtype).min, np.iinfo(dtype).max]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float", np.float32), ("double", np.float64)])
+def test_limits_of_floats(device: Device, name: str, dtype: type) -> None:
+    out = device.array(np.zeros(3, dtype))
+    module = device.compile(LIMITS.replace("TYPE", name))
+    module.launch(module.kernels[0], (1,), (1,), [out])
+    limits = np.finfo(dtype)
+    assert out.get().tolist() == [limits.min, limits.tiny, limits.max]
+
+
+def test_special_values_of_floats(device: Device) -> None:
+    x, y = device.array(np.zeros(3, np.float32)), device.array(np.zeros(3, np.float64))
+    device.compile(FLOATS).launch("f", (1,), (1,), [x, y])
+    np.testing.assert_array_equal(x.get(), np.array([np.inf, np.finfo(np.float32).eps, np.nan], np.float32))
+    np.testing.assert_array_equal(y.get(), [np.inf, np.finfo(np.float64).eps, np.nan])
+
+
+def test_type_traits(device: Device) -> None:
+    out = device.array(np.zeros(2, np.int32))
+    module = device.compile(TRAITS)
+    module.launch("f", (1,), (1,), [out])
+    assert out.get().tolist() == [1, 2]
+
+
+def test_headers_of_host_code_do_no_harm(device: Device) -> None:
+    out = device.array(np.zeros(1, np.uint32))
+    device.compile(HOST_ONLY).launch("f", (1,), (1,), [out, np.uint64(5)])
+    assert out.get().tolist() == [13]
