@@ -34,7 +34,7 @@ class Workbench:
     Attributes:
         device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
         device_info: what it says about itself, once it was opened.
-        device_line: what grades, and why that.
+        device_lines: what grades and why that; then what is known of it.
         explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
     """
 
@@ -43,7 +43,7 @@ class Workbench:
     expectations: Expectations
     device: Device | None = None
     device_info: DeviceInfo | None = None
-    device_line: str = "collecting only, no device opened"
+    device_lines: tuple[str, ...] = ("collecting only, no device opened",)
     explained: set[str] = field(default_factory=set)
 
     @classmethod
@@ -87,13 +87,15 @@ class Workbench:
         from pytest_gpulab.devices.protocol import DeviceUnavailable
 
         try:
-            self.device, reason = open_device(self.settings.device)
+            self.device, reason = open_device(self.settings.device, occupancy_architecture=self.settings.architecture)
         except DeviceUnavailable as error:
             raise SettingsError(str(error)) from None
         why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
-        self.device_info = self.device.info
-        self.device_line = f"{self.device_info.name}, because {why}"
-        if self.device_info.kind == "cuda" or self.settings.timeout_s is not None:
+        info = self.device_info = self.device.info
+        self.device_lines = (f"{info.name}, because {why}", info.summary)
+        if info.kind == "cuda" and self.settings.architecture is not None:
+            self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
+        if info.kind == "cuda" or self.settings.timeout_s is not None:
             self.close_device()
 
     def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
@@ -107,7 +109,8 @@ class Workbench:
         assert info is not None, "a device is opened before anything runs"
         spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
-        return RemoteGrader(exercise, path, spec, info, self.settings.seed, label, timeout_s)
+        settings = self.settings
+        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, settings.architecture)
 
     def close_device(self) -> None:
         """Give the device back, if one is open."""

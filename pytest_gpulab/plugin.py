@@ -27,6 +27,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
     group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
     group.addoption(
+        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: its own, sm_90)"
+    )
+    group.addoption(
         "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
     )
     group.addoption(
@@ -35,6 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("gpulab_device", "as --gpulab-device", default="")
     parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
     parser.addini("gpulab_seed", "as --gpulab-seed", default="")
+    parser.addini("gpulab_arch", "as --gpulab-arch", default="")
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
     parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
 
@@ -110,9 +114,10 @@ class GradingHooks:
         if self.config.getoption("dist", "no") != "no" and not self.is_worker:
             self.bench.close_device()
 
-    def pytest_report_header(self) -> str:
-        """Say which device grades, why that one, and the seed."""
-        return f"gpulab: {self.bench.device_line}; seed {self.settings.seed}"
+    def pytest_report_header(self) -> list[str]:
+        """Say which device grades, why that one, the seed, and what is known of the device."""
+        first, *more = self.bench.device_lines
+        return [f"gpulab: {first}; seed {self.settings.seed}", *(f"gpulab: {line}" for line in more)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:

@@ -40,6 +40,7 @@ class Settings:
         reports: the files to write.
         expected: the instructor's TOML files of expected verdicts.
         timeout_s: what a check may take; None where it was not given.
+        architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
     """
 
     device: str
@@ -48,6 +49,7 @@ class Settings:
     reports: tuple[ReportFile, ...]
     expected: tuple[Path, ...]
     timeout_s: float | None = None
+    architecture: str | None = None
 
     @classmethod
     def read(
@@ -80,6 +82,7 @@ class Settings:
             reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
+            architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
         )
 
     @property
@@ -116,6 +119,14 @@ def _timeout_s(text: str | None) -> float | None:
     if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
         raise SettingsError(f"--gpulab-timeout={text}: a time limit is a number of seconds greater than 0")
     return float(text)
+
+
+def _architecture(text: str | None) -> str | None:
+    if not text:
+        return None
+    if not re.fullmatch(r"sm_\d+", text, re.ASCII):
+        raise SettingsError(f"--gpulab-arch={text}: an architecture is sm_ and its number, such as sm_86")
+    return text
 
 
 def _report_file(spec: str, working_folder: Path) -> ReportFile:

@@ -11,24 +11,27 @@ __all__ = ["open_device"]
 LAUNCH_LIMIT_S = 10.0
 
 
-def open_device(spec: str = "auto", launch_limit_s: float = LAUNCH_LIMIT_S) -> tuple[Device, str]:
+def open_device(
+    spec: str = "auto", launch_limit_s: float = LAUNCH_LIMIT_S, occupancy_architecture: str | None = None
+) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
     Args:
         spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU if PyCUDA and one
             are there and the simulated one otherwise.
         launch_limit_s: a kernel that runs longer on a GPU is taken for one that never ends.
+        occupancy_architecture: what the simulated GPU tells registers and occupancy for, such as `sm_86`.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
     """
     if spec == "sim":
-        return _open_simulated(), "it was asked for"
+        return _open_simulated(occupancy_architecture), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
-            return _open_simulated(), f"no CUDA device: {missing}"
+            return _open_simulated(occupancy_architecture), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
@@ -41,7 +44,7 @@ def _open_cuda(ordinal: int, launch_limit_s: float) -> Device:
     return CudaDevice(ordinal, launch_limit_s)
 
 
-def _open_simulated() -> Device:
+def _open_simulated(occupancy_architecture: str | None) -> Device:
     from .simulated import SimulatedDevice
 
-    return SimulatedDevice()
+    return SimulatedDevice(occupancy_architecture=occupancy_architecture)

@@ -65,6 +65,7 @@ class RemoteGrader:
         seed: int,
         label: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        occupancy_architecture: str | None = None,
     ) -> None:
         """Start nothing before the first check.
 
@@ -76,6 +77,7 @@ class RemoteGrader:
             seed: of all input data.
             label: what the grade calls the submission; its path if None.
             timeout_s: the longest that a check may take, its wait for other processes' timing left out.
+            occupancy_architecture: as `open_device` takes it.
         """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
@@ -85,6 +87,7 @@ class RemoteGrader:
             "exercise": exercise.name,
             "path": str(path.absolute()),
             "device": device,
+            "occupancy_architecture": occupancy_architecture,
             "seed": int(seed),
         }
         self._known: dict[str, Finding] = {}

@@ -71,7 +71,7 @@ class _Bench:
     """A device and the grader of one submission on it."""
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
-        self.device, _ = open_device(task["device"], task["launch_limit_s"])
+        self.device, _ = open_device(task["device"], task["launch_limit_s"], task["occupancy_architecture"])
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
         self._grader = Grader(loaded, Path(task["path"]), self.device, task["seed"])

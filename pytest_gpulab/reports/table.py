@@ -58,22 +58,26 @@ def table_lines(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> list
         expected: (submission, check name) of the failures that are expected; a verdict that rests on those
             alone gets an asterisk.
     """
-    rows = list(_rows(grades, expected))
-    lines = _layout(rows)
+    return laid_out(_HEADERS, list(_rows(grades, expected)))
+
+
+def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a table of at most `WIDTH` columns, two columns of text and then figures; long first cells are cut."""
+    lines = _layout(headers, rows)
     excess = max(map(len, lines)) - WIDTH
     if excess > 0:
         room = max(len(row[0]) for row in rows) - excess
-        lines = _layout([(_shortened(row[0], room), *row[1:]) for row in rows])
+        lines = _layout(headers, [(_shortened(row[0], room), *row[1:]) for row in rows])
     return [line.rstrip() for line in lines]
 
 
-def _layout(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def _layout(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     from tabulate import tabulate
 
     # Headers as a row of their own: tabulate pads real headers by two more columns than there is room for.
-    widths = [max(map(len, column)) for column in zip(_HEADERS, *rows, strict=True)]
-    with_headers = [_HEADERS, tuple("-" * width for width in widths), *rows]
-    alignment = ("left", "left", *("right",) * 8)
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    with_headers = [headers, tuple("-" * width for width in widths), *rows]
+    alignment = ("left", "left", *("right",) * (len(headers) - 2))
     text: str = tabulate(with_headers, tablefmt="plain", disable_numparse=True, colalign=alignment)
     return text.splitlines()
 

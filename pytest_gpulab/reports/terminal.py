@@ -12,6 +12,7 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.hardware import device_tables, occupancy_lines
 from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
 from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
@@ -39,13 +40,18 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for long evidence.
 
-    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, and how sure the
-    times are.
+    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, what is known of
+    the device, how the kernels fill it, and how sure the times are.
     """
     grades = gradebook.grades
+    if verbosity > 0:
+        yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
         members = list(group)
         yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected)
+        kernels = occupancy_lines(members) if verbosity > 0 else []
+        if kernels:
+            yield f"gpulab: {exercise}, occupancy", kernels
     timing = list(_timing(grades)) if verbosity > 0 else []
     if timing:
         yield "gpulab: timing", timing

@@ -97,5 +97,5 @@ class HostileModule:
 
 
 def main(lifeline: int) -> None:
-    worker.open_device = lambda spec, launch_limit_s: (HostileDevice(), "a test wants it")
+    worker.open_device = lambda spec, launch_limit_s, architecture: (HostileDevice(), "a test wants it")
     worker.main(lifeline)

@@ -64,6 +64,34 @@ def test_a_check_that_takes_too_long_fails(course: Course, key: str) -> None:
     result.stdout.fnmatch_lines(["endless-loop: This check had not ended after 0.01 s; it was stopped."])
 
 
+@pytest.mark.parametrize("architecture", ["90", "sm_", "sm_90a", "compute_90", "SM_90", "sm_²"])
+def test_bad_architecture(course: Course, architecture: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-arch={architecture}"))
+    assert line == f"--gpulab-arch={architecture}: an architecture is sm_ and its number, such as sm_86"
+
+
+def test_an_architecture_that_nothing_is_known_of(course: Course) -> None:
+    line = usage_error(course.grade("--gpulab-arch=sm_70"))
+    assert line.startswith("nothing is known of the architecture 'sm_70'; known are sm_75, sm_80, sm_86")
+
+
+@pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
+@pytest.mark.parametrize("key", ["--gpulab-arch=sm_86", "-ogpulab_arch=sm_86"])
+def test_occupancy_is_told_for_the_architecture(course: Course, key: str, apart: list[str]) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "-v", key, *apart)
+    lines = result.stdout.str().splitlines()
+    assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most; occupancy for sm_86" in lines
+    assert "For sm_86." in lines
+    assert "occupancy for             sm_86 (Ampere)" in lines
+
+
+def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()
+    assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most" in lines
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])
 def test_bad_device(course: Course, device: str) -> None:
     line = usage_error(course.grade(f"--gpulab-device={device}"))

@@ -1,0 +1,97 @@
+"""The tables for `-v`: what is known of the devices, and how kernels fill them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pytest_gpulab.devices.occupancy import BlockNeeds, KernelOccupancy, occupancy_by_rules
+from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
+from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.table import WIDTH
+from pytest_gpulab.reports.terminal import sections
+
+DETAILS = {"UUID": "GPU-1", "SMs": "132", "ECC": "n/a", "memory": "1 of 140 GiB in use"}
+PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "1", "0.1.0", "0" * 64, DETAILS)
+REDUCE = occupancy_by_rules("sm_90", "reduce", BlockNeeds(256, 48, 1024))
+SCAN = occupancy_by_rules("sm_90", "scan", BlockNeeds(32, 16, 0))
+
+
+def timed(submission: str, *kernels: KernelOccupancy, provenance: Provenance = PROVENANCE) -> Grade:
+    measured = Measurement("2^20", 1.0, 3.0, 3.0, 1.5, False, kernels=kernels)
+    check = CheckResult("speedup[1.5x]", "speedup", "passed", 10.0, 10.0, (), measured)
+    bonus = replace(check, name="speedup[2x]", measurement=replace(measured, threshold=2.0))
+    return Grade(submission, "sum", (check, bonus), provenance)
+
+
+def shown(*grades: Grade, verbosity: int = 1) -> dict[str, list[str]]:
+    gradebook = Gradebook()
+    for grade in grades:
+        for position, check in enumerate(grade.checks):
+            gradebook.add(result_properties(replace(grade, checks=(check,)), position))
+    return dict(sections(gradebook, verbosity))
+
+
+def test_a_device_is_a_table_of_what_is_known_of_it() -> None:
+    assert shown(timed("a.cu"))["gpulab: NVIDIA H200"] == [
+        "architecture  sm_90",
+        "compiler      nvcc 13.0",
+        "UUID          GPU-1",
+        "SMs           132",
+        "ECC           n/a",
+        "memory        1 of 140 GiB in use",
+    ]
+
+
+def test_only_verbose_reports_have_the_tables() -> None:
+    assert list(shown(timed("a.cu", REDUCE), verbosity=0)) == ["gpulab: sum, speed at 2^20"]
+
+
+def test_a_device_comes_once_however_many_processes_opened_it() -> None:
+    later = replace(PROVENANCE, details=DETAILS | {"memory": "9 of 140 GiB in use"})
+    tables = shown(timed("a.cu"), timed("b.cu", provenance=later))
+    assert [title for title in tables if "H200" in title] == ["gpulab: NVIDIA H200"]
+    assert tables["gpulab: NVIDIA H200"][-1] == "memory        1 of 140 GiB in use"
+
+
+def test_what_is_missing_reads_not_available_and_long_notes_are_wrapped() -> None:
+    note = "n/a: no NVIDIA driver (its library libnvidia-ml was not found), and so on and so forth, at some length"
+    lines = shown(timed("a.cu", provenance=replace(PROVENANCE, details={"NVML": note, "ECC": ""})))[
+        "gpulab: NVIDIA H200"
+    ]
+    assert lines[-1] == "ECC           n/a"
+    assert all(len(line) <= WIDTH for line in lines)
+    assert " ".join(" ".join(line.split()) for line in lines[2:4]) == f"NVML {note}"
+
+
+def test_each_kernel_of_each_submission_has_a_row() -> None:
+    table = shown(timed("class/a.cu", REDUCE, SCAN), timed("class/b.cu", SCAN))["gpulab: sum, occupancy"]
+    assert table == [
+        "submission  kernel  block  regs  shared  blocks  warps  occup.  limited by  suggested",
+        "----------  ------  -----  ----  ------  ------  -----  ------  ----------  ---------",
+        "a           reduce    256    48    1024       5     40     62%        regs        640",
+        "            scan       32    16       0      32     32     50%      blocks       1024",
+        "b           scan       32    16       0      32     32     50%      blocks       1024",
+        "For sm_90.",
+        "blocks, warps: what a multiprocessor holds at a time; regs: a thread; shared: bytes a block;",
+        "suggested: threads of the block with the highest occupancy, which need not be the fastest.",
+    ]
+
+
+def test_no_kernel_no_table() -> None:
+    assert "gpulab: sum, occupancy" not in shown(timed("a.cu"))
+
+
+def changed(**fields: Any) -> str:
+    kernel = replace(REDUCE, **fields)
+    return shown(timed("class/a.cu", kernel), timed("b.cu"))["gpulab: sum, occupancy"][2]
+
+
+def test_what_is_not_known_and_what_is_long() -> None:
+    assert changed(registers=None, suggested_block_threads=None).split()[2:4] == ["256", "n/a"]
+    assert changed(suggested_block_threads=None).endswith("n/a")
+    assert "regs, shared" in changed(limited_by=("registers", "shared memory"))
+    assert " a_kernel_with_a_.. " in changed(kernel="a_kernel_with_a_long_name_indeed")
+    long = replace(REDUCE, kernel="k" * 90, shared_bytes=233472, limited_by=("registers", "shared memory"))
+    lines = shown(timed("x" * 90 + ".cu", long), timed("b.cu"))["gpulab: sum, occupancy"]
+    assert all(len(line) <= WIDTH for line in lines)
