@@ -181,7 +181,7 @@ def _compile(
         [text.encode() for text in files.values()],
         [name.encode() for name in files],
     )
-    arguments = [*options, "--std=c++17"]
+    arguments = [*options, "--std=c++17", "--no-source-include"]  # nor may files of the working folder be included
     arguments += [f"--include-path={folder}" for folder in include_folders()]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:

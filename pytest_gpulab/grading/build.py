@@ -12,6 +12,7 @@ from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Var
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.includes import unaccepted_include
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
 
@@ -58,7 +59,7 @@ class Builds:
             self._source = Blocked("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
         else:
             self.sha256 = hashlib.sha256(contents).hexdigest()
-            self._source = _decoded(contents)
+            self._source = _checked(_decoded(contents), path.name)
 
     def block(self, found: Finding) -> None:
         """Never compile: that failed elsewhere."""
@@ -135,6 +136,16 @@ def _decoded(contents: bytes) -> str | Blocked:
     if not text.strip():
         return Blocked("failed", finding("empty-source", "The file is empty."))
     return text
+
+
+def _checked(source: str | Blocked, filename: str) -> str | Blocked:
+    """Refuse to compile what would make the compiler read any file of this machine."""
+    found = None if isinstance(source, Blocked) else unaccepted_include(source)
+    if found is None:
+        return source
+    what = f"The file may include headers by their plain names only, not {found.operand}."
+    hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+    return Blocked("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
 
 
 def _headers(loaded: LoadedExercise) -> dict[str, str]:

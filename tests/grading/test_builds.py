@@ -43,6 +43,16 @@ def test_the_compilers_message_may_have_another_form_and_is_capped(bench: Bench)
     assert finding.evidence[-1] == "... and 940 more lines"
 
 
+def test_a_path_to_include_is_refused_before_the_compiler_sees_it(bench: Bench) -> None:
+    source = '#include <gpulab.cuh>\n#include "/etc/hostname"\n'
+    results = bench.results(source)  # a program that the fake device does not know: compiling it would fail the test
+    assert codes(results) == dict.fromkeys(ALL_CHECKS, "compile-error")
+    (finding,) = results["compile"].findings
+    assert finding.what == 'The file may include headers by their plain names only, not "/etc/hostname".'
+    assert finding.where == "student.cu:2"
+    assert finding.hint == "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+
+
 @pytest.mark.parametrize(
     ("line", "where", "what"),
     [
