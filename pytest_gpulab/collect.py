@@ -85,6 +85,7 @@ class Workbench:
         """
         from pytest_gpulab.devices import open_device
         from pytest_gpulab.devices.protocol import DeviceUnavailable
+        from pytest_gpulab.grading import sanitizer
 
         try:
             self.device, reason = open_device(self.settings.device, occupancy_architecture=self.settings.architecture)
@@ -97,6 +98,8 @@ class Workbench:
             self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
         if info.kind == "cuda" or self.settings.timeout_s is not None:
             self.close_device()
+        if info.kind == "cuda" and self.settings.sanitize and not sanitizer.is_there():
+            raise SettingsError("--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH")
 
     def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
         """Return what grades a submission: in this process if the device is open here."""
@@ -110,7 +113,8 @@ class Workbench:
         spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
         settings = self.settings
-        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, settings.architecture)
+        more = (settings.architecture, settings.sanitize)
+        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more)
 
     def close_device(self) -> None:
         """Give the device back, if one is open."""

@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
     )
     group.addoption(
+        "--gpulab-sanitizer", action="store_true", help="run what fails on a GPU under compute-sanitizer as well"
+    )
+    group.addoption(
         "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
     )
     parser.addini("gpulab_device", "as --gpulab-device", default="")

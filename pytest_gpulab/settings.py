@@ -40,6 +40,7 @@ class Settings:
         reports: the files to write.
         expected: the instructor's TOML files of expected verdicts.
         timeout_s: what a check may take; None where it was not given.
+        sanitize: whether compute-sanitizer looks at what fails on a GPU.
         architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     reports: tuple[ReportFile, ...]
     expected: tuple[Path, ...]
     timeout_s: float | None = None
+    sanitize: bool = False
     architecture: str | None = None
 
     @classmethod
@@ -82,6 +84,7 @@ class Settings:
             reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
+            sanitize=bool(option("gpulab_sanitizer")),
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
         )
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,6 +24,7 @@ from typing import Any
 
 from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading import sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
@@ -66,6 +68,7 @@ class RemoteGrader:
         label: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         occupancy_architecture: str | None = None,
+        sanitize: bool = False,
     ) -> None:
         """Start nothing before the first check.
 
@@ -77,11 +80,12 @@ class RemoteGrader:
             seed: of all input data.
             label: what the grade calls the submission; its path if None.
             timeout_s: the longest that a check may take, its wait for other processes' timing left out.
+            sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
             occupancy_architecture: as `open_device` takes it.
         """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
-        self._info = info
+        self._info, self._sanitize = info, sanitize
         self._task = {
             "exercises": str(exercise.folder.parent),
             "exercise": exercise.name,
@@ -111,6 +115,8 @@ class RemoteGrader:
         begin_s = time.perf_counter()
         try:
             result = self._graded(check)
+            if self._sanitize and check.kind == "correct" and result.verdict == "failed":
+                result = self._with_report(check, result)
         except BaseException:  # Ctrl-C above all
             self._kill()
             raise
@@ -154,10 +160,24 @@ class RemoteGrader:
                 self._known[check.name] = result.findings[0]
         return result
 
-    def _lessons(self) -> dict[str, Any]:
+    def _with_report(self, check: Check, result: CheckResult) -> CheckResult:
+        """Return the result with what compute-sanitizer says of it in another process, if it can."""
+        self.close()
+        with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+            log = Path(folder) / "report"
+            with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
+                self._worker = Worker(self._task | self._lessons(without=check.name), sanitizer.command(log))
+                self._worker.ask({"check": check.name}, self._timeout_s)
+                self.close()  # the report is written at the end
+            self._kill()
+            found, *others = result.findings
+            evidence = (*found.evidence, *sanitizer.report(log))
+        return replace(result, findings=(replace(found, evidence=evidence), *others))
+
+    def _lessons(self, without: str = "") -> dict[str, Any]:
         """Return what a new process need not go through again."""
         hung = any(found.code == "endless-loop" for found in self._known.values())
-        known = {name: asdict(found) for name, found in self._known.items()}
+        known = {name: asdict(found) for name, found in self._known.items() if name != without}
         return {"known": known, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
 
     def _limit_s(self, check: Check) -> float:
@@ -194,11 +214,11 @@ class Worker:
         WorkerError, Crashed: see there.
     """
 
-    def __init__(self, task: dict[str, Any]) -> None:
+    def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         self._process = subprocess.Popen(
-            [*COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
+            [*under, *COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading import sanitizer
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.remote import RemoteGrader
 

@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hostile_device import LOG_VARIABLE
@@ -64,9 +65,9 @@ class Class:
         self.info = device.info
         device.close()
 
-    def grader(self, text: str = KERNEL, timeout_s: float = 60.0, device: str = "sim") -> RemoteGrader:
+    def grader(self, text: str = KERNEL, timeout_s: float = 60.0, device: str = "sim", **more: Any) -> RemoteGrader:
         self.submission.write_text(text)
-        return RemoteGrader(self.exercise, self.submission, device, self.info, 1, "twice.cu", timeout_s)
+        return RemoteGrader(self.exercise, self.submission, device, self.info, 1, "twice.cu", timeout_s, **more)
 
     def deeds(self) -> list[str]:
         return [line.split()[1] for line in self.log.read_text().splitlines()]
@@ -223,6 +224,38 @@ def test_closing_is_possible_at_any_time(bench: Class) -> None:
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     grader.close()
     grader.close()
+
+
+SANITIZER = """#!/bin/sh
+for option; do case $option in
+  --log-file=*) log=${option#--log-file=}; shift;;
+  --*) shift;;
+  *) break;;
+esac; done
+"$@"
+printf '========= COMPUTE-SANITIZER\\n========= Invalid __global__ read\\n========= ERROR SUMMARY: 1 error\\n' > "$log"
+"""
+
+
+def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in takes options and runs the rest, as the real one does."""
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
+    results = {result.name: result for result in grader.grade().checks}
+    assert verdicts(results) == EXPECTED
+    assert results["correct[n=31]"].findings[0].evidence[-1] == "compute-sanitizer: Invalid __global__ read"
+    assert hostile.deeds() == ["fault", "fault"]
+    wait_for_end(hostile.processes())
+
+
+def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
+    assert {result.name: result.verdict for result in grader.grade().checks} == EXPECTED
 
 
 PARENT = """

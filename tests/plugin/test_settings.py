@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from course import EXERCISE, NAIVE, RIGHT, Course
+
+from pytest_gpulab.devices.protocol import DeviceInfo
 
 
 def seed_of(result: pytest.RunResult) -> int:
@@ -90,6 +93,15 @@ def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()
     assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most" in lines
+
+
+def test_a_missing_sanitizer_is_a_usage_error(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(info=DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False), close=lambda: None)
+    monkeypatch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: gpu)
+    monkeypatch.setenv("PATH", str(course.folder))
+    course.write("twice.cu", RIGHT)
+    line = usage_error(course.pytest("--gpulab", "--gpulab-device=cuda", "--gpulab-sanitizer", "twice.cu"))
+    assert line == "--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH"
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])
