@@ -32,7 +32,8 @@ class KernelOccupancy:
         shared_bytes: a block, static and dynamic.
         active_blocks, active_warps: what one SM holds at a time.
         occupancy: `active_warps` over the warps that an SM can hold, 0 to 1.
-        limited_by: what runs out first: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at 1.
+        limited_by: what runs out first: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at 1; nothing
+            where the rules do not explain what the driver says.
         suggested_block_threads: the largest block that gives the highest occupancy; None where not known.
     """
 
@@ -123,10 +124,11 @@ def occupancy_by_rules(
 def occupancy_of(
     architecture: str, limits: Limits, kernel: str, needs: BlockNeeds, active_blocks: int, suggested: int | None
 ) -> KernelOccupancy:
-    """Return the occupancy of a launch of which so many blocks fit on an SM, and why not more do."""
+    """Return the occupancy of a launch of which the driver or the rules say that so many blocks fit on an SM."""
     active_warps = active_blocks * needs.warps
     by_supply = blocks_by_supply(limits, needs)
     least = min(by_supply.values())
+    first_out = tuple(name for name, blocks in by_supply.items() if blocks == least)
     is_full = active_warps == limits.warps  # no supply could raise that
     return KernelOccupancy(
         kernel=kernel,
@@ -137,7 +139,7 @@ def occupancy_of(
         active_blocks=active_blocks,
         active_warps=active_warps,
         occupancy=active_warps / limits.warps,
-        limited_by=("warps",) if is_full else tuple(name for name, blocks in by_supply.items() if blocks == least),
+        limited_by=("warps",) if is_full else first_out if active_blocks == least else (),
         suggested_block_threads=suggested,
     )
 

@@ -71,6 +71,6 @@ def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:
         str(kernel.active_blocks),
         str(kernel.active_warps),
         f"{kernel.occupancy:.0%}",
-        ", ".join(_SHORT.get(supply, supply) for supply in kernel.limited_by),
+        ", ".join(_SHORT.get(supply, supply) for supply in kernel.limited_by) or "n/a",
         "n/a" if suggested is None else str(suggested),
     )

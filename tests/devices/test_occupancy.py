@@ -16,6 +16,7 @@ from pytest_gpulab.devices.occupancy import (
     KernelOccupancy,
     blocks_by_supply,
     occupancy_by_rules,
+    occupancy_of,
     suggested_block,
 )
 
@@ -101,6 +102,12 @@ def test_the_suggestion_keeps_to_the_kernels_largest_block() -> None:
     assert suggested_block(lambda threads: 2048 // (32 * -(-threads // 32)), largest=1000) == 512
     needs = BlockNeeds(64, 32, 0)
     assert occupancy_by_rules("sm_90", "kernel", needs, largest=192).suggested_block_threads == 128
+
+
+def test_where_the_driver_says_less_than_the_rules_no_reason_is_made_up() -> None:
+    limits, needs = LIMITS["sm_90"], BlockNeeds(256, 48, 0)
+    assert occupancy_of("sm_90", limits, "kernel", needs, 5, None).limited_by == ("registers",)
+    assert occupancy_of("sm_90", limits, "kernel", needs, 4, None).limited_by == ()
 
 
 def test_unknown_registers_limit_nothing() -> None:

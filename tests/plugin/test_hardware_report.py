@@ -90,6 +90,7 @@ def changed(**fields: Any) -> str:
 def test_what_is_not_known_and_what_is_long() -> None:
     assert changed(registers=None, suggested_block_threads=None).split()[2:4] == ["256", "n/a"]
     assert changed(suggested_block_threads=None).endswith("n/a")
+    assert changed(limited_by=()).split()[-2:] == ["n/a", "640"]
     assert "regs, shared" in changed(limited_by=("registers", "shared memory"))
     assert " a_kernel_with_a_.. " in changed(kernel="a_kernel_with_a_long_name_indeed")
     long = replace(REDUCE, kernel="k" * 90, shared_bytes=233472, limited_by=("registers", "shared memory"))

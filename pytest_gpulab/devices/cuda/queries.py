@@ -41,6 +41,7 @@ class InspectedModule:
 
     def resident_blocks(self, symbol: str, block_threads: int, shared_bytes: int) -> int | None:
         """Return how many blocks fit on one multiprocessor at a time, or None where the driver does not say."""
+        self._allow(symbol, shared_bytes)
         error, blocks = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
             self._function(symbol), block_threads, shared_bytes
         )
@@ -48,8 +49,17 @@ class InspectedModule:
 
     def suggested_block(self, symbol: str, shared_bytes: int) -> int | None:
         """Return the threads of the block that the driver suggests, or None where it has no suggestion."""
+        self._allow(symbol, shared_bytes)
         error, _, threads = driver.cuOccupancyMaxPotentialBlockSize(self._function(symbol), None, shared_bytes, 0)
         return int(threads) if error == driver.CUresult.CUDA_SUCCESS and int(threads) else None
+
+    def _allow(self, symbol: str, shared_bytes: int) -> None:
+        """Let the kernel have so much dynamic shared memory; else the driver has no room for more than 48 KiB.
+
+        Where even the GPU has no room, the driver refuses, and afterwards says that no block fits.
+        """
+        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        driver.cuFuncSetAttribute(self._function(symbol), limit, shared_bytes)
 
     def _load(self, symbol: str) -> Any:
         return _value(driver.cuModuleGetFunction(self._module, symbol.encode()))

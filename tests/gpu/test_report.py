@@ -1,0 +1,90 @@
+"""What is said of a real GPU, and the occupancy that its driver computes against the one by the rules."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices import nvml
+from pytest_gpulab.devices.architectures import LIMITS
+from pytest_gpulab.devices.occupancy import BlockNeeds, blocks_by_supply, occupancy_by_rules
+
+pytestmark = pytest.mark.gpu
+SOURCE = """
+__global__ void plain(float *x) { x[threadIdx.x] *= 2; }
+__global__ void __launch_bounds__(192) bounded(float *x) { x[threadIdx.x] *= 2; }
+__global__ void tiled(float *x) {
+    __shared__ float tile[2048];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+__global__ void dynamic(float *x) {
+    extern __shared__ float tile[];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}
+"""
+ROWS = {
+    "generation", "compute capability", "SMs", "PCI address", "driver", "memory", "peak bandwidth", "UUID", "SM clock",
+    "memory clock", "clock event reasons", "performance state", "power", "temperature", "utilisation", "ECC", "MIG",
+    "persistence", "compute mode", "PCIe link", "PyCUDA",
+}  # fmt: skip
+
+
+def test_everything_has_a_row(device):
+    details = device.info.details
+    if "NVML" in details:
+        pytest.skip(details["NVML"])
+    assert set(details) == ROWS
+    assert re.fullmatch(r"(GPU|MIG)-[0-9a-f-]{36}", details["UUID"])
+    assert re.fullmatch(r"[\d.]+, for CUDA up to \d+\.\d", details["driver"])
+    assert re.fullmatch(r"\d+ of \d+ MHz", details["SM clock"])
+    assert "n/a" not in device.info.summary
+
+
+def test_nvml_describes_the_gpu_that_cuda_uses(device):
+    gpu = device._context.gpu
+    facts = nvml.read_facts(gpu.pci_bus_id())
+    assert facts.memory_total_bytes == pytest.approx(gpu.total_memory(), rel=0.05)
+    peak_gb_s = 2 * gpu.get_attribute(device._context.driver.device_attribute.MEMORY_CLOCK_RATE) * 1e3
+    peak_gb_s *= gpu.get_attribute(device._context.driver.device_attribute.GLOBAL_MEMORY_BUS_WIDTH) / 8 / 1e9
+    assert facts.peak_bandwidth_gb_s == pytest.approx(peak_gb_s, rel=0.01)
+
+
+def test_the_table_holds_what_the_gpu_says_of_itself(device):
+    module = device.compile(SOURCE)
+    assert module._limits == LIMITS[device.info.architecture]
+
+
+@pytest.mark.parametrize("shared_bytes", [0, 1000, 20_000, 100_000])
+@pytest.mark.parametrize("threads", [1, 32, 96, 192, 256, 500, 768, 1024])
+@pytest.mark.parametrize("kernel", ["plain", "bounded", "tiled", "dynamic"])
+def test_the_rules_give_what_the_driver_says(device, kernel, threads, shared_bytes):
+    module = _module(device)
+    largest = 192 if kernel == "bounded" else 1024
+    if threads > largest or module.resources(kernel).shared_bytes + shared_bytes > 227 * 1024:
+        pytest.skip("such a block cannot be launched")
+    asked = module.occupancy(kernel, threads, shared_bytes)
+    needs = BlockNeeds(threads, asked.registers, asked.shared_bytes)
+    assert asked.active_blocks == min(blocks_by_supply(module._limits, needs).values())
+    assert asked == occupancy_by_rules(device.info.architecture, kernel, needs, largest)
+
+
+def test_a_launch_tells_its_occupancy(device):
+    x = device.array(np.ones(256, np.float32))
+    profile = _module(device).launch("tiled", (1,), (256,), (x,))
+    assert profile.kernel_occupancy.block_threads == 256
+    assert profile.occupancy == profile.kernel_occupancy.occupancy > 0
+
+
+_compiled = {}
+
+
+def _module(device):
+    if device not in _compiled:
+        _compiled[device] = device.compile(SOURCE)
+    return _compiled[device]
