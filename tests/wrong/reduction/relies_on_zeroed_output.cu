@@ -1,0 +1,11 @@
+// Wrong: adds to the output as if it were zero before the launch.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 256)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        atomicAdd(&out[blockIdx.x], in[i]);
+}
