@@ -68,10 +68,10 @@ def exercise(tmp_path):
 
 @pytest.fixture
 def grade(exercise, opened_device, tmp_path):
-    def grade(deed):
+    def grade(deed, **options):
         submission = tmp_path / "twice.cu"
         submission.write_text(KERNEL % deed)
-        grade = RemoteGrader(exercise, submission, "cuda", opened_device.info, 1).grade()
+        grade = RemoteGrader(exercise, submission, "cuda", opened_device.info, 1, **options).grade()
         return {result.name: result for result in grade.checks}
 
     return grade
@@ -104,6 +104,15 @@ def test_a_fault_costs_its_own_check_only(grade, deed, expected):
         assert found.where.startswith("twice.cu:8")
         assert any(line.startswith("the same case on the simulated GPU: ") for line in found.evidence)
     assert {result.verdict for result in grade("").values()} == {"passed"}
+
+
+@pytest.mark.skipif(not sanitizer.is_there(), reason="compute-sanitizer is not on the PATH")
+def test_compute_sanitizer_names_the_access(grade):
+    results = grade("*(volatile int *)16 = 1;", sanitize=True)
+    (found,) = results["correct[n=31]"].findings
+    assert found.code == "out-of-bounds"
+    assert any("Invalid __global__ write of size 4 bytes" in line for line in found.evidence), found.evidence
+    assert results["correct[n=100]"].verdict == "passed"
 
 
 def test_variables_that_no_gpu_has_room_for_are_refused(grade, tmp_path):
