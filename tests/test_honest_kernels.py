@@ -1,0 +1,32 @@
+"""Right answers in unusual clothes, as students and textbooks write them, earn all correctness points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grader import Grader
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOGUE = Catalogue(ROOT / "exercises")
+HONEST = sorted(ROOT.glob("tests/honest/*/*.cu"))
+
+
+@pytest.mark.parametrize("path", HONEST, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_an_honest_kernel_earns_all_correctness_points(path: Path) -> None:
+    loaded = CATALOGUE.load(path.parent.name)
+    device = SimulatedDevice()
+    grader = Grader(loaded, path, device, seed=20)
+    checks = [check for check in checks_of(loaded.exercise) if check.kind != "speedup"]
+    results = [grader.run(check) for check in checks]
+    device.close()
+    assert [result for result in results if result.verdict != "passed"] == []
+    assert sum(result.points for result in results) == sum(check.max_points for check in checks) > 0
+
+
+def test_there_are_honest_kernels_for_each_exercise() -> None:
+    assert {path.parent.name for path in HONEST} == set(CATALOGUE.names)
