@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,14 @@ def grade(folder: Path, scratch: Path) -> Graded:
     output = run.stdout + run.stderr
     assert report.is_file(), output
     grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
-    names_start_at = ROOT if folder.is_relative_to(ROOT) else folder
-    return Graded(run.returncode, output, {names_start_at / grade["submission"]: grade for grade in grades})
+    # outside the checkout, pytest names files from the last folder that it shares with them
+    starts = ROOT, folder, *folder.parents
+    return Graded(run.returncode, output, {found(starts, grade["submission"]): grade for grade in grades})
+
+
+def found(starts: Iterable[Path], name: str) -> Path:
+    """Return the file that a submission's name means."""
+    return next(start / name for start in starts if (start / name).is_file())
 
 
 @pytest.fixture(scope="module")

@@ -330,7 +330,9 @@ def _discard_unused(block: Block, registers: dict[str, int]) -> None:
 def _sees_others(block: Block) -> bool:
     """Whether the block can notice another thread's write, so that looping over it may be waiting."""
     words = {word for s in block.body if isinstance(s, Instruction) for word in s.op}
-    return bool(words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio", "warp"})
+    return bool(
+        words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio", "warp"}
+    )
 
 
 def _mark_spins(blocks: list[Block]) -> None:
