@@ -10,7 +10,7 @@ from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare
-from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.findings import finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.prepare import (
     Array,
@@ -59,7 +59,8 @@ class CaseOutcome:
 
 
 def capped(text: str) -> str:
-    """Return what kernels printed, at a length that can be read."""
+    """Return what kernels printed, at a length that can be read and without what a terminal would obey."""
+    text = plain(text)
     over = len(text) - MAX_PRINTED_CHARS
     return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
 

@@ -47,13 +47,21 @@ HINTS: Mapping[str, str] = {
     "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",
 }
 
+# all but tab and line feed
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 
 def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (), hint: str | None = None) -> Finding:
-    """Return a finding with the code's usual hint and its evidence capped."""
-    lines = tuple(evidence)
+    """Return a finding with the code's usual hint and its evidence capped; what a terminal would obey is taken out."""
+    lines = tuple(plain(line) for line in evidence)
     if len(lines) > MAX_EVIDENCE_LINES:
         lines = (*lines[:MAX_EVIDENCE_LINES], f"... and {len(lines) - MAX_EVIDENCE_LINES} more lines")
-    return Finding(code, what, where, lines, HINTS.get(code, "") if hint is None else hint)
+    return Finding(code, plain(what), plain(where), lines, HINTS.get(code, "") if hint is None else hint)
+
+
+def plain(text: str) -> str:
+    """Return the text without control characters, which could clear or colour the terminal of whoever grades it."""
+    return _CONTROL.sub("?", text)
 
 
 def because_of(check: str, cause: Finding) -> Finding:
