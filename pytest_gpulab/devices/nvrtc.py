@@ -44,6 +44,8 @@ _STUBS["cstdint"] += (
     "namespace std { using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t;"
     "using ::uint32_t; using ::int64_t; using ::uint64_t; using ::uintptr_t; using ::intptr_t; using ::size_t; }\n"
 )
+# nvcc includes <math.h> by itself
+_MATH_MACROS = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
 # shipped as files: what device code uses most of two headers that NVRTC lacks; libcu++'s take a second to compile
 _STANDARD_HEADERS = ("limits", "type_traits")
@@ -182,6 +184,7 @@ def _compile(
         [name.encode() for name in files],
     )
     arguments = [*options, "--std=c++17", "--no-source-include"]  # nor may files of the working folder be included
+    arguments += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
     arguments += [f"--include-path={folder}" for folder in include_folders()]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:

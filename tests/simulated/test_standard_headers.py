@@ -93,3 +93,10 @@ def test_headers_of_host_code_do_no_harm(device: Device) -> None:
     out = device.array(np.zeros(1, np.uint32))
     device.compile(HOST_ONLY).launch("f", (1,), (1,), [out, np.uint64(5)])
     assert out.get().tolist() == [13]
+
+
+def test_infinity_and_nan_need_no_header(device: Device) -> None:
+    out = device.array(np.zeros(3, np.float32))
+    source = "__global__ void f(float *out) { out[0] = -INFINITY; out[1] = NAN; out[2] = fmaxf(-INFINITY, 3); }"
+    device.compile(source).launch("f", (1,), (1,), [out])
+    np.testing.assert_array_equal(out.get(), np.array([-np.inf, np.nan, 3], np.float32))
