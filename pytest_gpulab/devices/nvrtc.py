@@ -183,7 +183,7 @@ def _compile(
         [text.encode() for text in files.values()],
         [name.encode() for name in files],
     )
-    arguments = [*options, "--std=c++17", "--no-source-include"]  # nor may files of the working folder be included
+    arguments = [*options, "--std=c++17"]
     arguments += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
     arguments += [f"--include-path={folder}" for folder in include_folders()]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])

@@ -29,7 +29,8 @@ def unaccepted_include(source: str) -> Include | None:
     for directive in _DIRECTIVE.finditer(_without_comments(source)):
         operand = directive[1].strip()
         header = _HEADER.fullmatch(operand)
-        if header is None or _leads_elsewhere(header[1] or header[2]):
+        # a quoted name is looked for in the working folder, too: no way into the folders below it
+        if header is None or _leads_elsewhere(header[1] or header[2]) or "/" in (header[2] or ""):
             return Include(_line_of(source, directive[0], operand), operand)
     return None
 

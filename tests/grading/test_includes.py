@@ -24,6 +24,7 @@ def test_headers_by_name_are_accepted(source: str) -> None:
     ("source", "found"),
     [
         ('#include <gpulab.cuh>\n#include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
+        ('#include "solutions/scan/01.cu"\n', Include(1, '"solutions/scan/01.cu"')),
         ("#include </etc/passwd>\n", Include(1, "</etc/passwd>")),
         ('#include "../../solutions/scan/01.cu"\n', Include(1, '"../../solutions/scan/01.cu"')),
         ('#define FILE "/etc/passwd"\n#include FILE\n', Include(2, "FILE")),

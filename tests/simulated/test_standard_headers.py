@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.protocol import CompileError, Device
 
 LIMITS = """
 #include <limits>
@@ -100,3 +100,18 @@ def test_infinity_and_nan_need_no_header(device: Device) -> None:
     source = "__global__ void f(float *out) { out[0] = -INFINITY; out[1] = NAN; out[2] = fmaxf(-INFINITY, 3); }"
     device.compile(source).launch("f", (1,), (1,), [out])
     np.testing.assert_array_equal(out.get(), np.array([-np.inf, np.nan, 3], np.float32))
+
+
+def test_cooperative_groups_find_their_neighbours(device: Device) -> None:
+    out = device.array(np.zeros(1, np.int32))
+    source = """
+    #include <cooperative_groups.h>
+    __global__ void f(unsigned *out) { out[0] = cooperative_groups::this_thread_block().size(); }
+    """
+    device.compile(source).launch("f", (1,), (1,), [out])
+    assert out.get().tolist() == [1]
+
+
+def test_angle_brackets_do_not_search_the_working_folder(device: Device) -> None:
+    with pytest.raises(CompileError, match="cannot open source file"):
+        device.compile("#include <pyproject.toml>")
