@@ -275,7 +275,8 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path, ending: signal.
     log = tmp_path / "deeds.txt"
     environment = os.environ | {LOG_VARIABLE: str(log), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
-    parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
+    parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=heed)
     end_s = time.monotonic() + WAIT_S
     while not (log.exists() and "sleep" in log.read_text()):
         assert parent.poll() is None and time.monotonic() < end_s

@@ -27,6 +27,11 @@ exercise = dataclasses.replace(exercise, inputs=wait)
 TIMEOUT_S = 60
 
 
+def heed_ctrl_c() -> None:
+    """Undo what shells do to their children in the background, which inherit that they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
 @pytest.mark.parametrize("workers", [[], ["-n1"]])
 def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart: list[str]) -> None:
@@ -41,6 +46,7 @@ def test_ctrl_c_keeps_what_was_graded(course: Course, workers: list[str], apart:
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     deadline = time.monotonic() + TIMEOUT_S
     while not (course.folder / "waiting").exists():
