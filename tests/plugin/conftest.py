@@ -33,6 +33,8 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def course(pytester: pytest.Pytester, _warm_imports: None) -> Course:
-    """A fresh course."""
+def course(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _warm_imports: None) -> Course:
+    """A fresh course, graded as at a terminal: pytest prints more where it sees that it runs in CI."""
+    for variable in ("CI", "BUILD_NUMBER"):
+        monkeypatch.delenv(variable, raising=False)
     return Course(pytester)
