@@ -54,6 +54,18 @@ HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
 
 
 @dataclass(frozen=True)
+class Access:
+    """The other party of a race: what it did, where in the source, and which thread it was."""
+
+    what: str
+    where: SourceLine | None
+    lane: Lane
+
+    def __str__(self) -> str:
+        return f"{self.what} by {self.lane}" + (f" at {self.where}" if self.where else "")
+
+
+@dataclass(frozen=True)
 class Hazard:
     """Something wrong that a launch did, whether or not its results came out right.
 
@@ -63,6 +75,8 @@ class Hazard:
         where: source line, where known.
         lane: the first thread seen doing it, where known.
         count: how many threads did it at this line.
+        other: of a race, the access that it met.
+        harmless: it cannot change a result (two threads write the same value): a warning, not an error.
     """
 
     kind: HazardKind
@@ -70,12 +84,15 @@ class Hazard:
     where: SourceLine | None = None
     lane: Lane | None = None
     count: int = 1
+    other: Access | None = None
+    harmless: bool = False
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         who = f", first by {self.lane}" if self.lane else ""
         times = f" ({self.count} threads)" if self.count > 1 else ""
-        return f"{place}{self.what}{who}{times}"
+        met = f", against a {self.other}" if self.other else ""
+        return f"{place}{self.what}{who}{times}{met}"
 
 
 class DeviceError(Exception):
@@ -141,12 +158,21 @@ class KernelResources:
 
 
 @dataclass(frozen=True)
+class LineCounters:
+    """What the accesses and instructions of one source line add to a launch's counters, under the same names."""
+
+    where: SourceLine
+    counters: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class LaunchProfile:
     """What one launch did.
 
     Attributes:
         kernel, grid, block: the launch.
         counters: exact and modelled counts under Nsight Compute's names; empty on a device that does not count.
+        lines: the same, split by source line.
         estimated_ms: the cost model's figure for the described GPU; None on a device that measures instead.
         bottleneck: what the cost model says limits the launch, in words.
         occupancy: theoretical, 0 to 1, where known.
@@ -160,6 +186,7 @@ class LaunchProfile:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     counters: Mapping[str, float] = field(default_factory=dict)
+    lines: tuple[LineCounters, ...] = ()
     estimated_ms: float | None = None
     bottleneck: str = ""
     occupancy: float | None = None
@@ -182,12 +209,16 @@ class LaunchOptions:
         fill: the byte that shared memory, local memory and registers hold before they are written.
         sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
             only, the results are incomplete. None runs all.
+        count: count also where all blocks run; sampled launches always count.
+        check: look for races and for uninitialised reads.
         step_budget: the basic blocks that warps may run before a loop counts as endless; None: the device's own.
     """
 
     schedule: Schedule = "lockstep"
     fill: int = 0xFF
     sample_blocks: int | None = None
+    count: bool = False
+    check: bool = False
     step_budget: int | None = None
 
 

@@ -226,7 +226,7 @@ class SimulatedModule:
         grid3, block3 = three_extents(grid), three_extents(block)
         check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
-        counters = Counters(program) if options.sample_blocks is not None else None
+        counters = Counters(program) if options.count or options.sample_blocks is not None else None
         launch = Launch(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
