@@ -222,6 +222,69 @@ class SafeCheck:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """What a submission's launches did at one size, as the simulated GPU counted it.
+
+    Attributes:
+        counters: sums over all launches, under Nsight Compute's names.
+        files: the same split by the source file that did it, such as `paths.cuh`.
+        problem: what was run.
+        min_bytes: that any solution must move at this size; None where the exercise does not say.
+    """
+
+    counters: Mapping[str, float]
+    files: Mapping[str, Mapping[str, float]]
+    problem: Problem
+    min_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a figure made of counters must keep to; `pytest_gpulab.concepts` has the usual ones.
+
+    Attributes:
+        what: the figure in words, to follow a number: `words a warp reads at once from constant memory`.
+        measure: the figure of a usage.
+        at_most, at_least: what it must keep to; one of the two.
+        hint: what to think about where it does not; never the solution.
+
+    Raises:
+        ExerciseError: neither or both are given.
+    """
+
+    what: str
+    measure: Callable[[Usage], float]
+    at_most: float | None = None
+    at_least: float | None = None
+    hint: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.at_most is None) == (self.at_least is None):
+            raise ExerciseError(f"a bound on {self.what!r} needs either at_most or at_least")
+
+
+@dataclass(frozen=True)
+class UsesCheck:
+    """One `uses[...]` check: the idea was really used, which results and speed alone do not show.
+
+    Attributes:
+        name: the part between the brackets of the check's id, such as `constant-memory`; unique in the exercise.
+        bounds: all of them must be kept.
+        points: earned if they are.
+        size: at which the simulated GPU counts, wherever the rest is graded.
+        required: missing it fails; a check that is not required is a bonus.
+        variant: how to compile.
+    """
+
+    name: str
+    bounds: tuple[Bound, ...]
+    points: float
+    size: Size
+    required: bool = True
+    variant: Variant = DEFAULT_VARIANT
+
+
+@dataclass(frozen=True)
 class SpeedTier:
     """One `speedup[...]` check.
 
@@ -263,7 +326,7 @@ class Exercise:
         plan: builds the plan from the problem.
         inputs: (problem, pattern, rng) to the contents of every input buffer, by name.
         reference: (problem, inputs) to what must come out, computed on the CPU in float64 or exact integers.
-        cases, safe, speed: the checks. Points total 100; correctness (cases and safe) is at least half.
+        cases, safe, uses, speed: the checks. Points total 100; correctness (cases and safe) is at least half.
         tunables: the submission's compile-time choices.
         compile_points: points for compiling at all (usually 0).
         min_bytes: problem to the bytes that any solution must move, for the bandwidth column and the roofline.
@@ -281,6 +344,7 @@ class Exercise:
     reference: Callable[[Problem, Mapping[str, Array]], Expected]
     cases: tuple[Case, ...]
     safe: tuple[SafeCheck, ...] = ()
+    uses: tuple[UsesCheck, ...] = ()
     speed: tuple[SpeedTier, ...] = ()
     tunables: tuple[Tunable, ...] = ()
     compile_points: float = 0
@@ -295,6 +359,7 @@ class Exercise:
         groups: tuple[tuple[str, list[str]], ...] = (
             ("case", [case.name for case in self.cases]),
             ("safe check", [check.kind for check in self.safe]),
+            ("uses check", [check.name for check in self.uses]),
             ("speed tier", [tier.name for tier in self.speed]),
             ("tunable", [tunable.name for tunable in self.tunables]),
         )
@@ -306,7 +371,7 @@ class Exercise:
 
     def _check_points(self) -> None:
         correctness = self.compile_points + sum(case.points for case in self.cases) + sum(c.points for c in self.safe)
-        total = correctness + sum(tier.points for tier in self.speed)
+        total = correctness + sum(check.points for check in self.uses) + sum(tier.points for tier in self.speed)
         if abs(total - 100) > 1e-9:
             raise ExerciseError(f"the checks' points add up to {total:g}, not 100")
         if correctness < 50:

@@ -23,6 +23,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "grading": {"devices", "exercise"},
     "devices": set(),
     "numerics": {"exercise"},
+    "concepts": {"exercise"},
     "exercise": set(),
     "__init__": {"devices", "exercise"},
 }

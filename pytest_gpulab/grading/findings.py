@@ -42,6 +42,8 @@ HINTS: Mapping[str, str] = {
     "not-utf8": "Save the file as plain text in UTF-8.",
     "cannot-simulate": "As far as can be told nothing is wrong with your kernel: it needs a real GPU to be graded.",
     "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
+    "concept": "The exercise's README says what it is about.",
+    "not-counted": "Nothing is wrong with your kernel; this check is left out of the grade.",
     "inconclusive": "Noise decides here as much as your kernel: make it a little faster to be on the safe side.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
     "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices.protocol import Device, DeviceInfo
 from pytest_gpulab.devices.stopwatch import TimingDevice
-from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier
+from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import CaseOutcome, CaseRuns
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -21,6 +21,7 @@ from pytest_gpulab.grading.safety import unsafe
 from pytest_gpulab.grading.second_opinion import seconded
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.timed import TimedCosts
+from pytest_gpulab.grading.usage import Usages, counting_device
 
 
 class Grader:
@@ -47,6 +48,7 @@ class Grader:
         self._builds = Builds(path, exercise, device)
         self._cases = CaseRuns(exercise, device, self._builds, seed)
         self._costs = _costs(exercise, device, self._builds, seed)
+        self._counted: Usages | None = None
         self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     def grade(self) -> Grade:
@@ -82,6 +84,8 @@ class Grader:
                 return self._correct(check, subject)
             if isinstance(subject, SafeCheck):
                 return self._safe(check, subject)
+            if isinstance(subject, UsesCheck):
+                return self._uses(check, subject)
             return self._speedup(check, subject)
         except Blocked as blocked:
             return _result(check, blocked.verdict, (because_of("compile", blocked.finding),))
@@ -115,13 +119,41 @@ class Grader:
                 return _dependent(check, name, outcome)
         return _result(check, "passed")
 
-    def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
-        """Measure only what is right: a fast wrong answer is no answer."""
-        self._builds.of(tier.variant)  # what blocks the build is said as everywhere else
-        for case in cases_of(self._loaded.exercise, tier.variant) or self._loaded.exercise.cases:
+    def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
+        """Count only what is right, too: a wrong kernel may use the idea for nothing."""
+        if (wrong := self._unless_right(check, uses.variant)) is not None:
+            return wrong
+        try:
+            unused = self._usages().unused(uses)
+        except Blocked as blocked:
+            return _result(check, blocked.verdict, (blocked.finding,))
+        if not unused:
+            return _result(check, "passed")
+        return _result(check, "failed" if uses.required else "missed", unused)
+
+    def _usages(self) -> Usages:
+        if self._counted is None:
+            if self._device.info.kind == "simulated":
+                self._counted = Usages(self._loaded, self._device, self._builds, self._seed)
+            else:
+                simulated = counting_device()
+                builds = Builds(self._path, self._loaded, simulated)
+                self._counted = Usages(self._loaded, simulated, builds, self._seed)
+        return self._counted
+
+    def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
+        """Return why a check cannot be graded that needs right results of a variant, or None."""
+        self._builds.of(variant)  # what blocks the build is said as everywhere else
+        for case in cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases:
             outcome = self._cases.outcome(case)
             if outcome.verdict != "passed":
                 return _dependent(check, correct_name(case), outcome)
+        return None
+
+    def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
+        """Measure only what is right: a fast wrong answer is no answer."""
+        if (dependent := self._unless_right(check, tier.variant)) is not None:
+            return dependent
         try:
             measurement = self._costs.measure(tier)
             decided = decision(measurement)

@@ -124,8 +124,8 @@ def line_of(source: str, text: str) -> str:
     return f"student.cu:{source[: source.index(text)].count(chr(10)) + 1}"
 
 
-def graded(folder: Path, device: Device, source: str) -> dict[str, CheckResult]:
+def graded(folder: Path, device: Device, source: str, exercise: Exercise = EXERCISE) -> dict[str, CheckResult]:
     (folder / "naive.cu").write_text(NAIVE)
     (folder / "student.cu").write_text(source)
-    grader = Grader(LoadedExercise("block_sums", folder, EXERCISE), folder / "student.cu", device, seed=3)
-    return {check.name: grader.run(check) for check in checks_of(EXERCISE)}
+    grader = Grader(LoadedExercise("block_sums", folder, exercise), folder / "student.cu", device, seed=3)
+    return {check.name: grader.run(check) for check in checks_of(exercise)}

@@ -1,0 +1,133 @@
+"""The `uses` checks: whether a submission really used the idea, by what the simulated GPU counts of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
+from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.speed import SAMPLED, min_bytes, pattern_of, size_text
+
+COUNTED = replace(FIRST, options=replace(FIRST.options, count=True))
+MAX_LINES_NAMED = 3
+
+
+class Usages:
+    """What one submission did at each size and variant that is asked for, counted once on the simulated GPU."""
+
+    def __init__(self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int) -> None:
+        """Count nothing yet.
+
+        Args:
+            loaded: the exercise.
+            simulated: the device that counts.
+            builds: of the submission, on that device.
+            seed: of the input data.
+        """
+        self._loaded, self._device, self._builds, self._seed = loaded, simulated, builds, seed
+        self._usages: dict[tuple[Size, VariantKey], tuple[Usage, dict[str, Usage]]] = {}
+
+    def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
+        """Return a finding for each bound that is not kept.
+
+        Raises:
+            Blocked: the submission cannot be counted, through nobody's fault (`not gradable`) or because a kernel ends
+                abnormally at this size (`failed`).
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        usage, lines = self._usage(check.size, check.variant)
+        with instructors_code("uses"):
+            broken = [(bound, value) for bound in check.bounds if not kept(bound, value := bound.measure(usage))]
+            return tuple(_finding(bound, value, lines) for bound, value in broken)
+
+    def _usage(self, size: Size, variant: Variant) -> tuple[Usage, dict[str, Usage]]:
+        key = (size, variant_key(variant))
+        if key not in self._usages:
+            problem = Problem(size, self._builds.of(variant).tunables, variant)
+            run, least = self._run(problem), min_bytes(self._loaded, problem)
+            self._usages[key] = _summed(run.profiles, problem, least), _by_line(run.profiles, problem, least)
+        return self._usages[key]
+
+    def _run(self, problem: Problem) -> Run:
+        exercise, module = self._loaded.exercise, self._builds.of(problem.variant).module
+        plan = make_plan(exercise, problem)
+        rng = rng_for(self._seed, self._loaded.name, "uses", size_text(problem.size), problem.variant.name)
+        inputs = make_inputs(exercise, problem, plan, pattern_of(exercise, problem.variant), rng)
+        run = replay(self._device, module, plan, inputs, SAMPLED, read_back=False)
+        if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
+            run = replay(self._device, module, plan, inputs, COUNTED, read_back=False)
+        if run.error is not None:
+            raise Blocked(*of_error(run.error))
+        return run
+
+
+def counting_device() -> Device:
+    """Return a simulated GPU: no other device counts.
+
+    Raises:
+        Blocked: `not gradable` where there is none.
+    """
+    try:
+        return open_device("sim")[0]
+    except DeviceError as error:
+        what = f"What the kernels use cannot be counted here: {error}"
+        raise Blocked("not gradable", finding("not-counted", what)) from error
+
+
+def kept(bound: Bound, value: float) -> bool:
+    """Return whether a figure keeps to its bound."""
+    if bound.at_most is not None:
+        return value <= bound.at_most
+    assert bound.at_least is not None  # one of the two is given
+    return value >= bound.at_least
+
+
+def _finding(bound: Bound, value: float, lines: Mapping[str, Usage]) -> Finding:
+    asked = f"at most {bound.at_most:g}" if bound.at_most is not None else f"at least {bound.at_least:g}"
+    worst = _worst_lines(bound, lines) if bound.at_most is not None else []
+    evidence = [f"{place}: {figure:.3g} {bound.what}" for place, figure in worst]
+    where = worst[0][0] if worst else ""
+    what = f"The idea is not used as asked: {value:.3g} {bound.what}, {asked} asked."
+    return finding("concept", what, where, evidence, bound.hint)
+
+
+def _worst_lines(bound: Bound, lines: Mapping[str, Usage]) -> list[tuple[str, float]]:
+    """Return the lines that break an upper bound by themselves, worst first."""
+    figures = [(place, bound.measure(usage)) for place, usage in lines.items()]
+    broken = [(place, figure) for place, figure in figures if not kept(bound, figure)]
+    return sorted(broken, key=lambda line: -line[1])[:MAX_LINES_NAMED]
+
+
+def _summed(profiles: Iterable[LaunchProfile], problem: Problem, least: float | None) -> Usage:
+    counters: dict[str, float] = defaultdict(float)
+    files: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for profile in profiles:
+        _add(counters, profile.counters)
+        for line in profile.lines:
+            _add(files[PurePath(line.where.file).name], line.counters)
+    return Usage(counters, files, problem, least)
+
+
+def _by_line(profiles: Iterable[LaunchProfile], problem: Problem, least: float | None) -> dict[str, Usage]:
+    lines: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for profile in profiles:
+        for line in profile.lines:
+            _add(lines[str(line.where)], line.counters)
+    return {place: Usage(counters, {}, problem, least) for place, counters in lines.items()}
+
+
+def _add(total: dict[str, float], counters: Mapping[str, float]) -> None:
+    """Add what can be added: sums, not ratios."""
+    for name, value in counters.items():
+        if name.endswith(".sum"):
+            total[name] += value

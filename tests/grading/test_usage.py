@@ -1,0 +1,119 @@
+"""The `uses` checks: bounds on what the simulated GPU counts, on kernels that are really run."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from block_sums import EXERCISE, INTS, TREE, changed, graded
+
+from pytest_gpulab import concepts
+from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
+from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
+from pytest_gpulab.grading import usage as usage_module
+from pytest_gpulab.grading.build import Blocked
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+def asking(*bounds: Bound, required: bool = True) -> Exercise:
+    uses = UsesCheck("idea", bounds, 5, 5000, required=required, variant=INTS)
+    first, *others = EXERCISE.speed
+    return replace(EXERCISE, uses=(uses,), speed=(replace(first, points=first.points - 5), *others))
+
+
+def test_a_kept_bound_earns_the_points(gpu: Device, tmp_path: Path) -> None:
+    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(20)))["uses[idea]"]
+    assert (result.verdict, result.points, result.findings) == ("passed", 5, ())
+
+
+def test_a_broken_bound_says_figure_and_bound(gpu: Device, tmp_path: Path) -> None:
+    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2)))["uses[idea]"]
+    (found,) = result.findings
+    assert (result.verdict, result.points, found.code) == ("failed", 0, "concept")
+    assert found.what.endswith("barriers a warp, at most 2 asked.") and "Which barriers" in found.hint
+
+
+def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
+    result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2), required=False))["uses[idea]"]
+    assert result.verdict == "missed"
+
+
+def test_a_lower_bound_holds_as_well(gpu: Device, tmp_path: Path) -> None:
+    result = graded(tmp_path, gpu, TREE, asking(concepts.constant_reads(3)))["uses[idea]"]
+    (found,) = result.findings
+    assert "reads of constant memory a warp, at least 3 asked." in found.what
+
+
+def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "weight * tile[0]", "tile[0]")
+    result = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"]
+    assert result.verdict == "failed" and result.findings[0].because.startswith("correct[")
+
+
+def test_a_measure_that_raises_is_the_instructors_mistake(gpu: Device, tmp_path: Path) -> None:
+    bound = Bound("nothing", lambda usage: usage.counters["no such counter"] / 0, at_most=1)
+    result = graded(tmp_path, gpu, TREE, asking(bound))["uses[idea]"]
+    assert result.verdict == "not gradable" and "`uses`" in result.findings[0].what
+
+
+@pytest.mark.parametrize("bounds", [{}, {"at_most": 1, "at_least": 1}])
+def test_a_bound_is_either_upper_or_lower(bounds: dict[str, float]) -> None:
+    with pytest.raises(ExerciseError, match="needs either at_most or at_least"):
+        Bound("barriers a warp", lambda usage: 0.0, **bounds)
+
+
+def test_two_checks_of_one_name_are_refused() -> None:
+    with pytest.raises(ExerciseError, match="more than one uses check"):
+        replace(asking(concepts.barriers(2)), uses=asking(concepts.barriers(2)).uses * 2)
+
+
+def test_without_a_simulated_gpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(spec: str) -> None:
+        raise DeviceUnavailable("NVRTC is not installed")
+
+    monkeypatch.setattr(usage_module, "open_device", unavailable)
+    with pytest.raises(Blocked) as blocked:
+        usage_module.counting_device()
+    assert blocked.value.verdict == "not gradable"
+    assert blocked.value.finding.what == "What the kernels use cannot be counted here: NVRTC is not installed"
+
+
+USAGE = Usage(
+    {
+        concepts.CONSTANT_REQUESTS: 40.0, concepts.CONSTANT_WORDS: 1280.0, concepts.WARPS: 10.0,
+        concepts.SHARED_REQUESTS[0]: 30.0, concepts.SHARED_REQUESTS[1]: 10.0,
+        concepts.BANK_CONFLICTS[0]: 60.0, concepts.BANK_CONFLICTS[1]: 20.0,
+        concepts.GLOBAL_SECTORS[0]: 300.0, concepts.GLOBAL_SECTORS[1]: 100.0,
+        concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
+        concepts.ADDITIONS: 3000.0, concepts.BARRIERS: 50.0,
+    },
+    {"paths.cuh": {concepts.INSTRUCTIONS: 10.0, concepts.WORKING_LANES: 40.0}},
+    Problem(1000, {}),
+    min_bytes=3200.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bound", "value"),
+    [
+        (concepts.constant_reads(1), 4),
+        (concepts.constant_broadcast(), 32),
+        (concepts.bank_conflicts(0), 2),
+        (concepts.global_traffic(1), 4),
+        (concepts.working_lanes(32), 16),
+        (concepts.working_lanes(32, "paths.cuh"), 4),
+        (concepts.working_lanes(32, "other.cuh"), 0),
+        (concepts.additions(2), 3),
+        (concepts.barriers(2), 5),
+    ],
+)
+def test_what_the_usual_bounds_measure(bound: Bound, value: float) -> None:
+    assert bound.measure(USAGE) == value
