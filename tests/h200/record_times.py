@@ -1,0 +1,55 @@
+"""Time every launch of more_launches.py on the first CUDA device: cold level-2 cache, median of 30, fresh contents.
+
+Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package importable:
+
+    python tests/h200/record_times.py OUTPUT.json [SAMPLES]
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from more_launches import launches
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import DeviceError
+from pytest_gpulab.devices.stopwatch import Call
+
+
+def record(output, samples):
+    device, _ = open_device("cuda", 60.0)
+    about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
+    module = device.compile((Path(__file__).parent / "more_kernels.cu").read_text(), "more_kernels.cu")
+    times = {}
+    with device.stopwatch() as watch:
+        for row in launches():
+            try:
+                times[row.name] = timed(device, module, watch, row, samples)
+            except DeviceError as error:
+                times[row.name] = {"error": str(error)}
+            print(row.name, times[row.name], flush=True)
+            device.reset()
+    Path(output).write_text(json.dumps({"about": about, "rows": times}, indent=1) + "\n")
+    device.close()
+
+
+def timed(device, module, watch, row, samples):
+    for name, values in row.constants.items():
+        module.set_constant(name, values)
+    pairs = {i: (device.array(a), device.array(a)) for i, a in enumerate(row.args) if isinstance(a, np.ndarray)}
+    args = tuple(pairs[i][1] if i in pairs else a for i, a in enumerate(row.args))
+    call = Call(row.kernel, row.grid, row.block, args, row.shared_bytes)
+    taken_ms = sorted(watch.cold_ms(module, [call], list(pairs.values())) for _ in range(samples))
+    resources = module.resources(row.kernel)
+    return {
+        "median_ms": round(taken_ms[samples // 2], 6),
+        "min_ms": round(taken_ms[0], 6),
+        "max_ms": round(taken_ms[-1], 6),
+        "registers": resources.registers,
+        "local_bytes": resources.local_bytes,
+    }
+
+
+if __name__ == "__main__":
+    record(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 30)
