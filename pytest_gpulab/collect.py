@@ -83,10 +83,11 @@ class Workbench:
         Raises:
             SettingsError: it is not there; says what is missing and how to get it.
         """
-        from pytest_gpulab.devices import open_device
+        from pytest_gpulab.devices import open_device, processes
         from pytest_gpulab.devices.protocol import DeviceUnavailable
         from pytest_gpulab.grading import sanitizer
 
+        processes.mark_what_is_started()
         try:
             self.device, reason = open_device(self.settings.device, occupancy_architecture=self.settings.architecture)
         except DeviceUnavailable as error:

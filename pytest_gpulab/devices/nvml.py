@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import PureWindowsPath
 from typing import Any
 
+from . import processes
 from .stopwatch import Conditions
 
 # nvml.h, nvmlClocksEventReasons
@@ -227,7 +229,7 @@ class ConditionsReader:
         )
 
     def _others(self) -> tuple[str, ...]:
-        """Name the other processes with a context on the GPU."""
+        """Name the other processes with a context on the GPU, graders left out: they do not time at the same time."""
         running = self._answer(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)) or []
         return other_processes([process.pid for process in running], os.getpid(), self._name)
 
@@ -243,14 +245,21 @@ class ConditionsReader:
 
 
 def other_processes(running: Sequence[int], own: int, name: Callable[[int], str | None]) -> tuple[str, ...]:
-    """Return the processes on a GPU besides one's own, in words.
+    """Return the processes on a GPU that are neither one's own nor other graders', in words.
 
     In a container NVML may give the host's numbers, among which one's own cannot be told; then it is one of them, and
-    the others are only counted.
+    those that are too many are only counted.
     """
-    if running and own not in running:
-        return (f"{len(running) - 1} unknown",) if len(running) > 1 else ()
-    return tuple(f"{name(pid) or 'unknown'} (process {pid})" for pid in running if pid != own)
+    if own in running or not running:
+        strangers = (pid for pid in running if pid != own and not processes.is_grader(pid))
+        return tuple(f"{_program(name(pid))} (process {pid})" for pid in strangers)
+    too_many = len(running) - len(processes.graders_using() | {own}) if len(running) > 1 else 0
+    return (f"{too_many} unknown",) if too_many > 0 else ()
+
+
+def _program(path: str | None) -> str:
+    """Return a program's name without its folder; a backslash may part them as well as a slash."""
+    return PureWindowsPath(path or "").name or "unknown"
 
 
 def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exception]) -> GpuFacts:

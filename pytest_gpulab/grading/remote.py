@@ -22,7 +22,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from pytest_gpulab.devices import LAUNCH_LIMIT_S
+from pytest_gpulab.devices import LAUNCH_LIMIT_S, processes
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -217,6 +217,7 @@ class Worker:
     def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
+        processes.mark_what_is_started()
         self._process = subprocess.Popen(
             [*under, *COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
             stdin=subprocess.PIPE,

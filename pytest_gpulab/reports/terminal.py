@@ -69,9 +69,14 @@ def footnotes(gradebook: Gradebook) -> Iterator[str]:
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
     others = sorted({other for measurement in measurements for other in measurement.shared_with})
     if others:
-        yield f"! other processes used the GPU while it timed, so times may be too long: {', '.join(others)}."
+        yield f"! other processes used the GPU while it timed, so times may be too long: {_abridged(others)}."
     if gradebook.expected:
         yield "* fails as the instructor's expected verdicts say."
+
+
+def _abridged(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names if more <= 1 else [*names[:MAX_NAMED], f"and {more} more"])
 
 
 def _timing(grades: Iterable[Grade]) -> Iterator[str]:

@@ -4,10 +4,11 @@ import ctypes.util
 import inspect
 import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import nvml
+from pytest_gpulab.devices import nvml, processes
 
 H200 = {
     "uuid": "GPU-5a1e0c6e-0000-4a4a-8b8b-1f2e3d4c5b6a",
@@ -176,5 +177,12 @@ def test_without_a_driver_nothing_is_known_of_what_disturbs():
         ([8, 9], ("1 unknown",)),
     ],
 )
-def test_other_processes_are_named_where_they_can_be_told(running, words):
-    assert nvml.other_processes(running, 7, {7: "me", 8: "python"}.get) == words
+def test_other_processes_are_named_where_they_can_be_told(running, words, monkeypatch):
+    monkeypatch.setattr(processes, "_PROC", Path("/nonexistent"))
+    monkeypatch.setattr(processes, "is_grader", lambda process: False)
+    assert nvml.other_processes(running, 7, {7: "me", 8: "/opt/venv/bin/python"}.get) == words
+
+
+def test_a_program_is_named_without_its_folder(monkeypatch):
+    monkeypatch.setattr(processes, "is_grader", lambda process: False)
+    assert nvml.other_processes([7, 8], 7, {8: r"C:\Program Files\render.exe"}.get) == ("render.exe (process 8)",)

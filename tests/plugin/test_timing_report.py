@@ -39,3 +39,9 @@ def test_other_processes_on_the_gpu_are_named() -> None:
     (warning,) = (line for line in footnotes(shared) if line.startswith("!"))
     assert warning == "! other processes used the GPU while it timed, so times may be too long: python (process 7)."
     assert not any(line.startswith("!") for line in footnotes(book(low=9.0, high=10.0, rounds=16, caches="cold")))
+
+
+def test_of_many_other_processes_only_the_first_are_named() -> None:
+    others = tuple(f"python (process {number})" for number in range(10, 16))
+    (warning,) = (line for line in footnotes(book(low=9.0, high=10.0, rounds=16, shared_with=others)) if line[0] == "!")
+    assert warning.endswith("python (process 10), python (process 11), python (process 12), and 3 more.")

@@ -1,0 +1,43 @@
+"""Which processes belong to graders, so that those that take turns on a GPU are not taken for strangers.
+
+A process that grades has a mark in its environment, and so has all that it starts; Linux shows the environment that a
+process began with to other processes of the same user.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "GPULAB_GRADER"
+_PROC = Path("/proc")
+
+
+def mark_what_is_started() -> None:
+    """Let every process that this one starts from now on be known for a grader."""
+    os.environ[MARK] = "1"
+
+
+def is_grader(process: int) -> bool:
+    """Say whether a process has the mark; False where the system does not tell, or it is another user's."""
+    with suppress(OSError):
+        return f"{MARK}=1".encode() in (_PROC / str(process) / "environ").read_bytes().split(b"\0")
+    return False
+
+
+def graders_using(devices: str = "/dev/nvidia") -> set[int]:
+    """Return the processes with the mark that hold a device file open whose path begins so, by this system's numbers.
+
+    A container may have numbers of its own, which NVML's do not match; then only how many there are helps.
+    """
+    graders = filter(is_grader, (int(path.name) for path in _PROC.glob("[0-9]*")))
+    return {process for process in graders if any(path.startswith(devices) for path in _open_files(process))}
+
+
+def _open_files(process: int) -> Iterator[str]:
+    with suppress(OSError):
+        for descriptor in (_PROC / str(process) / "fd").iterdir():
+            with suppress(OSError):
+                yield str(descriptor.readlink())

@@ -1,0 +1,91 @@
+"""Graders are known from other processes on a GPU, so that they are not warned of: with real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_gpulab.devices import nvml, processes
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not tell")
+HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def process(opened: Path, marked: bool) -> Iterator[int]:
+    """A process that holds a file open, as one with a context on a GPU holds the GPU's."""
+    environment = {key: value for key, value in os.environ.items() if key != processes.MARK}
+    environment |= {processes.MARK: "1"} if marked else {}
+    command = [sys.executable, "-I", "-c", HOLD, str(opened)]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None and started.stdout.readline() == b"open\n"
+        yield started.pid
+        assert started.stdin is not None
+        started.stdin.close()
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> Path:
+    """Stands for /dev/nvidia0."""
+    file = tmp_path / "nvidia0"
+    file.touch()
+    return file
+
+
+def test_what_a_marked_process_starts_is_a_grader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(processes.MARK, "")
+    processes.mark_what_is_started()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as started:
+        assert processes.is_grader(started.pid)
+    assert not processes.is_grader(started.pid)  # it has ended
+
+
+def test_others_are_strangers(gpu: Path) -> None:
+    with process(gpu, marked=True) as grader, process(gpu, marked=False) as stranger:
+        assert processes.is_grader(grader) and not processes.is_grader(stranger)
+        assert processes.graders_using(str(gpu)) == {grader}
+        assert processes.graders_using("/dev/nvidia-that-nobody-has") == set()
+
+
+class Nvml:
+    """What `ConditionsReader` asks of pynvml besides a GPU's state, as a machine with several processes answers."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, running: list[int]) -> None:
+        self.running = running
+
+    def nvmlDeviceGetComputeRunningProcesses(self, gpu: object) -> list[Any]:  # noqa: N802 (NVML's name)
+        return [SimpleNamespace(pid=process) for process in self.running]
+
+    def nvmlSystemGetProcessName(self, process: int) -> bytes:  # noqa: N802 (NVML's name)
+        return b"/usr/bin/render"
+
+
+def others(running: list[int]) -> tuple[str, ...]:
+    reader = object.__new__(nvml.ConditionsReader)
+    reader._nvml, reader._gpu = Nvml(running), object()
+    return reader._others()
+
+
+def test_graders_are_left_out_and_strangers_named(gpu: Path) -> None:
+    with process(gpu, marked=True) as grader, process(gpu, marked=False) as stranger:
+        assert others([os.getpid(), grader]) == ()
+        assert others([os.getpid(), grader, stranger]) == (f"render (process {stranger})",)
+
+
+def test_where_numbers_are_another_systems_graders_are_taken_off(gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = processes.graders_using
+    monkeypatch.setattr(processes, "graders_using", lambda: counted(str(gpu)))
+    with process(gpu, marked=True), process(gpu, marked=False):
+        assert others([3_000_000_001, 3_000_000_002]) == ()  # this process and the grader
+        assert others([3_000_000_001, 3_000_000_002, 3_000_000_003]) == ("1 unknown",)
