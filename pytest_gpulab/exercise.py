@@ -213,11 +213,12 @@ class SafeCheck:
     """One `safe[...]` check: a kind of hazard that must not occur in any of the exercise's cases.
 
     Attributes:
-        kind: `memory` (out of bounds, misaligned) or `barrier` (divergent or unreachable barriers).
+        kind: `memory` (out of bounds, misaligned), `barrier` (divergent or unreachable barriers), `race` (threads that
+            use the same memory in no order) or `uninitialised` (memory read before it was written).
         points: earned if no hazard of the kind was seen.
     """
 
-    kind: Literal["memory", "barrier"]
+    kind: Literal["memory", "barrier", "race", "uninitialised"]
     points: float
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.grading.cases import CaseOutcome
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
@@ -46,9 +47,9 @@ def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]
     """Return code, what, where and lane of everything of the kind."""
     code = _CODE_OF_KIND.get(kind, kind)
     hazards = [
-        (code, hazard.what, str(hazard.where or ""), str(hazard.lane or ""))
+        (code, hazard.what, str(hazard.where or ""), _party(hazard))
         for hazard in outcome.hazards
-        if hazard.kind == kind
+        if hazard.kind == kind and not hazard.harmless
     ]
     faults = [
         (fault.code, fault.what, str(fault.where or ""), str(fault.lane or ""))
@@ -56,6 +57,12 @@ def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]
         if _KIND_OF_FAULT.get(fault.code) == kind
     ]
     return hazards + faults
+
+
+def _party(hazard: Hazard) -> str:
+    """Return who did it; of a race also the access that it met."""
+    met = f", against the {hazard.other}" if hazard.other else ""
+    return f"{hazard.lane or ''}{met}"
 
 
 def _seen_in(checks: list[str]) -> str:

@@ -2,7 +2,8 @@
 
 import gc
 from dataclasses import replace
-from typing import Any
+from itertools import cycle
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from doubling import EXERCISE, Bench, codes, kernel, plan, program, right
 from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
-from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, Lane, SourceLine
-from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
+from pytest_gpulab.devices.protocol import Access, CannotSimulate, Hazard, KernelFault, Lane, SourceLine
+from pytest_gpulab.exercise import Case, Plan, Problem, SafeCheck, SpeedTier, Variant
 from pytest_gpulab.grading import speed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.speed import size_text
@@ -37,6 +38,21 @@ def test_a_hazard_fails_its_check_although_the_results_are_right(bench: Bench) -
     assert (finding.what, finding.where) == ("Divergent barrier", "student.cu:5")
     assert finding.evidence == ("first by block 0 thread 32", "seen in correct[n=4], correct[n=70]")
     assert "same __syncthreads()" in finding.hint
+
+
+@pytest.mark.parametrize("kind", ["race", "uninitialised"])
+def test_races_and_uninitialised_reads_fail_checks_of_their_own(
+    bench: Bench, kind: Literal["race", "uninitialised"]
+) -> None:
+    met = Access("write of 4 bytes", SourceLine("student.cu", 3), Lane((0, 0, 0), (1, 0, 0)))
+    hazards = (Hazard(kind, "it happened", PLACE, LANE, other=met), Hazard(kind, "it may be", harmless=True))
+    safe = (SafeCheck("memory", 3), SafeCheck("barrier", 3), SafeCheck(kind, 4))
+    results = bench.results(right(hazards=hazards), safe=safe)
+    assert codes(results) == {f"safe[{kind}]": kind}
+    (finding,) = results[f"safe[{kind}]"].findings
+    assert finding.where == "student.cu:5"
+    party = "block 0 thread 32, against the write of 4 bytes by block 0 thread 1 at student.cu:3"
+    assert finding.evidence[0] == f"first by {party}"
 
 
 def test_a_write_into_a_guard_zone_is_out_of_bounds(bench: Bench) -> None:
@@ -124,10 +140,10 @@ def test_each_different_launch_tells_its_occupancy_once(bench: Bench) -> None:
         return Plan(plan(problem).buffers, plan(problem).launches * 3)
 
     def launched(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
-        return {**kernel(1.0)(options, source, out, n), "kernel_occupancy": found.pop()}
+        return {**kernel(1.0)(options, source, out, n), "kernel_occupancy": next(found)}
 
     wide, narrow = (occupancy_by_rules("sm_90", "double", BlockNeeds(threads, 16, 0)) for threads in (256, 32))
-    found = [narrow, wide, wide] * 9
+    found = cycle([narrow, wide, wide])
     measured = bench.result("speedup[1.5x]", program(launched), plan=thrice).measurement
     assert measured is not None
     assert set(measured.kernels) == {wide, narrow} and len(measured.kernels) == 2
@@ -196,7 +212,7 @@ def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench
     assert finding.what == "At the timed size 2^10: `out`: all 1024 elements are never written."
     assert results["speedup[1.5x]"].measurement is not None
     n_whole = sum(options.sample_blocks is None for _, options in bench.device.launches)
-    assert n_whole == 1 + 2 * 3 + 1  # warm-up, cases, and once for both tiers
+    assert n_whole == 2 + 2 * 3 + 1  # decoys, cases, and once for both tiers
 
 
 @pytest.mark.parametrize(("share", "said"), [(1.0, None), (0.5, "touch 4.19 MB of memory"), (None, None)])
