@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda.limits import Limits
+from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
 
 pytestmark = pytest.mark.gpu
@@ -230,3 +232,19 @@ def test_a_closed_device_says_so(opened_device):
     with pytest.raises(ValueError, match="this array was freed"):
         memory.get()
     assert opened_device.array([4]).get().tolist() == [4]  # another opening of the same GPU goes on
+
+
+def test_a_compiler_that_takes_too_much_memory_is_stopped_and_explained(device):
+    """Every further template argument doubles what the compiler has to hold."""
+    source = "template <int N, int M> struct T { static const int v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };\n"
+    source += "template <int M> struct T<0, M> { static const int v = M; };\n"
+    source += "__global__ void k(int *x) { x[0] = T<26, 0>::v; }\n"
+    nvcc = Nvcc(Limits(memory_bytes=1 << 30))
+    with pytest.raises(CompileError, match="did not come to its end; it may take 1 GiB of memory and 256 MiB a file"):
+        nvcc.cubin(source, "bomb.cu", device.info.architecture, {}, {})
+
+
+def test_a_cubin_that_is_too_large_is_refused(device):
+    source = "__device__ char huge[1u << 28] = {1};\n__global__ void k(char *x) { x[0] = huge[threadIdx.x]; }\n"
+    with pytest.raises(CompileError, match="did not come to its end; it may take 4 GiB of memory and 16 MiB a file"):
+        Nvcc(Limits(file_bytes=16 << 20)).cubin(source, "huge.cu", device.info.architecture, {}, {})

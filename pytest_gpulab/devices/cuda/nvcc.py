@@ -10,19 +10,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..protocol import CompileError, DeviceUnavailable
+from .limits import Limits, limited
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _OPTIONS = ("-std=c++17", "--generate-line-info")
+_KILLED = re.compile(r"died due to signal|out of memory|bad_alloc|[Ff]ile (size limit|too large)")
 
 
 class Nvcc:
     """NVIDIA's compiler.
 
+    Args:
+        limits: what it may take.
+
     Raises:
         DeviceUnavailable: it is not on the PATH.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceUnavailable(
@@ -46,30 +52,35 @@ class Nvcc:
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`.
+            DeviceUnavailable: no program can be run from the folder for temporary files.
         """
-        with TemporaryDirectory(prefix="gpulab-") as folder, warnings.catch_warnings(record=True) as caught:
+        with TemporaryDirectory(prefix="gpulab-") as name, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            for name, text in headers.items():
-                (Path(folder) / name).write_text(text)
-            cubin = self._compile(with_prelude(source, filename, defines), filename, architecture, folder)
+            folder = Path(name)
+            included = folder / "include"
+            included.mkdir()
+            for header, text in headers.items():
+                (included / header).write_text(text)
+            nvcc = limited(self._path, folder, self._limits)
+            cubin = self._compile(nvcc, with_prelude(source, filename, defines), filename, architecture, included)
         return cubin, diagnostics(*(str(warning.message).partition(":\n")[2] for warning in caught))
 
-    def _compile(self, source: str, filename: str, architecture: str, headers_dir: str) -> bytes:
+    def _compile(self, nvcc: str, source: str, filename: str, architecture: str, included: Path) -> bytes:
         from pycuda import compiler, driver
 
         try:
             cubin: bytes = compiler.compile(
                 source,
-                nvcc=self._path,
+                nvcc=nvcc,
                 options=list(_OPTIONS),
                 no_extern_c=True,
                 arch=architecture,
                 cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
-                include_dirs=[str(_INCLUDE_DIR), headers_dir],
+                include_dirs=[str(_INCLUDE_DIR), str(included)],
             )
         except driver.CompileError as error:
             _remove_leftovers(error.msg)
-            message = diagnostics(error.stdout, error.stderr)
+            message = explained(diagnostics(error.stdout, error.stderr), self._limits)
             # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
             raise CompileError(message.replace('"kernel.cu"', f'"{filename}"')) from None
         return cubin
@@ -89,6 +100,13 @@ def diagnostics(*outputs: str | bytes | None) -> str:
     """Join what the compiler said; PyCUDA hands it over as text, bytes or None, depending on what failed."""
     texts = [output.decode("utf-8", "replace") if isinstance(output, bytes) else output or "" for output in outputs]
     return "\n".join(text.strip() for text in texts if text.strip())
+
+
+def explained(message: str, limits: Limits) -> str:
+    """Return the compiler's message, with the limits where it seems to have met one."""
+    if message and not _KILLED.search(message):
+        return message
+    return f"{message}\nThe compiler did not come to its end; it may take {limits.words}.".lstrip()
 
 
 def _remove_leftovers(message: str) -> None:

@@ -1,0 +1,82 @@
+"""A compiler that takes without end is ended, by limits that its own children inherit; honest ones do not notice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.cuda.limits import KIB, Limits, limited
+from pytest_gpulab.devices.cuda.nvcc import explained
+from pytest_gpulab.devices.protocol import DeviceUnavailable
+
+SMALL = Limits(memory_bytes=256 << 20, file_bytes=64 * KIB, said_bytes=1000)
+PYTHON = f"#!{sys.executable} -I\n"
+
+
+def run(folder: Path, text: str, *arguments: str, limits: Limits = SMALL) -> subprocess.CompletedProcess[str]:
+    """Run a stand-in for nvcc under limits, in a folder with an awkward name."""
+    folder = folder / "it's a folder"
+    folder.mkdir()
+    compiler = folder / "nvcc $(x)"
+    compiler.write_text(text)
+    compiler.chmod(0o700)
+    command = [limited(str(compiler), folder, limits), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_an_honest_compiler_gets_its_arguments_and_returns_its_words_and_status(tmp_path: Path) -> None:
+    done = run(tmp_path, '#!/bin/sh\nprintf "%s|" "$@"; echo trouble >&2; exit 3\n', "-I a b", "", "$HOME", "k.cu")
+    assert (done.stdout, done.stderr, done.returncode) == ("-I a b||$HOME|k.cu|", "trouble\n", 3)
+
+
+def test_memory_is_limited(tmp_path: Path) -> None:
+    done = run(tmp_path, PYTHON + "blocks = []\nfor _ in range(64): blocks.append(bytearray(16 << 20))\n")
+    assert done.returncode != 0 and "MemoryError" in done.stderr
+
+
+def test_memory_of_the_programs_that_it_starts_is_limited(tmp_path: Path) -> None:
+    child = "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, '-Ic', 'bytearray(512 << 20)']))\n"
+    done = run(tmp_path, PYTHON + child)
+    assert done.returncode == 1 and "MemoryError" in done.stderr
+
+
+def test_a_program_that_writes_without_end_is_ended(tmp_path: Path) -> None:
+    done = run(tmp_path, "#!/bin/sh\nexec head -c 10000000 /dev/zero >kernel.cubin\n")
+    assert done.returncode != 0
+    assert (tmp_path / "it's a folder" / "kernel.cubin").stat().st_size == SMALL.file_bytes
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_program_that_talks_without_end_is_ended_and_its_first_words_are_kept(tmp_path: Path, stream: str) -> None:
+    done = run(tmp_path, f"#!/bin/sh\nexec yes warning >&{stream}\n")
+    assert done.returncode != 0
+    said = (done.stdout, done.stderr)[int(stream) - 1]
+    assert said.removeprefix("File size limit exceeded\n") == "warning\n" * 125  # 1000 bytes; the shell may say why
+
+
+def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # as on a file system that is mounted noexec
+    with pytest.raises(
+        DeviceUnavailable, match=r"^no program can be run from .*; set TMPDIR to a folder where one can"
+    ):
+        limited("/usr/bin/nvcc", tmp_path, SMALL)
+
+
+MET = "The compiler did not come to its end; it may take 4 GiB of memory and 256 MiB a file."
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("k.cu(2): error: no", "k.cu(2): error: no"),
+        ("", MET),
+        ("nvcc error   : 'cicc' died due to signal 6", f"nvcc error   : 'cicc' died due to signal 6\n{MET}"),
+        ("catastrophic error: out of memory", f"catastrophic error: out of memory\n{MET}"),
+        ("File size limit exceeded", f"File size limit exceeded\n{MET}"),
+    ],
+)
+def test_a_compiler_that_met_a_limit_is_explained(message: str, told: str) -> None:
+    assert explained(message, Limits()) == told
