@@ -5,27 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, SourceLine
 from pytest_gpulab.exercise import Case, Plan, Problem
-from pytest_gpulab.grading.build import Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.build import Build, Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compare import compare
-from pytest_gpulab.grading.findings import finding, of_error, plain
+from pytest_gpulab.grading.compare import compare, mismatches
+from pytest_gpulab.grading.findings import HINTS, finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.prepare import (
     Array,
     InstructorsMistake,
     Prepared,
     instructors_code,
+    look_alike,
     make_inputs,
     make_plan,
     prepare,
     rng_for,
 )
-from pytest_gpulab.grading.replay import AGAIN, FIRST, FIRST_WARP_FIRST, LAST_WARP_FIRST, Repetition, Run, replay
+from pytest_gpulab.grading.replay import (
+    AGAIN,
+    FIRST,
+    FIRST_WARP_FIRST,
+    LAST_WARP_FIRST,
+    Arrays,
+    Repetition,
+    Run,
+    replay,
+)
 
 MAX_PRINTED_CHARS = 4000
 IMPATIENT_STEPS = 20_000  # a case of a few blocks takes some hundreds
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be run; None is no limit.
+
+    Attributes:
+        step_budget: as in `LaunchOptions`.
+        max_elements: the extents' product above which a case is not run.
+    """
+
+    step_budget: int | None = None
+    max_elements: int | None = None
+
+
+UNLIMITED = Limits()
+BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 16)
+"""What the simulated GPU runs within a second or so."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +99,11 @@ class CaseRuns:
     """The outcomes of one submission's cases, each made when first asked for."""
 
     def __init__(
-        self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, step_budget: int | None = None
+        self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: Limits = UNLIMITED
     ) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}
-        self._warmed: set[VariantKey] = set()
-        self._step_budget = step_budget
+        self._max_elements, self._step_budget = limits.max_elements, limits.step_budget
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
@@ -84,7 +113,7 @@ class CaseRuns:
         """
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
-            self._outcomes[case.name] = self._warm_up(case, build) or self._run(case, build)
+            self._outcomes[case.name] = self._run(case, build)
         return self._outcomes[case.name]
 
     def assume(self, case: Case, found: Finding) -> None:
@@ -93,39 +122,19 @@ class CaseRuns:
         fault = KernelFault(found.code, found.what, SourceLine(file, int(line)) if file else None)
         self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=fault),))
 
-    def _warm_up(self, case: Case, build: Build) -> CaseOutcome | None:
-        """Launch once on other data: a kernel that hands out an earlier launch's result is then wrong in every case.
-
-        Returns the outcome only of a fault that a GPU does not survive, because no case could show it again.
-        """
-        if variant_key(case.variant) in self._warmed:
-            return None
-        self._warmed.add(variant_key(case.variant))
-        breaks = self._device.info.kind == "cuda"  # then it is this case that must answer for it
-        first = case if breaks else cases_of(self._loaded.exercise, case.variant)[0]
-        try:
-            problem = self._problem(first, build)
-            plan = make_plan(self._loaded.exercise, problem)
-            rng = rng_for(self._seed, self._loaded.name, "warm-up")
-            inputs = make_inputs(self._loaded.exercise, problem, plan, first.patterns[0], rng)
-        except InstructorsMistake:
-            return None  # the case itself will say so
-        run = self._replay(build, plan, inputs, FIRST, read_back=False)
-        if isinstance(run.error, KernelFault) and breaks:
-            verdict, found = of_error(run.error)
-            return CaseOutcome(verdict, (found,), (run,))
-        return None
-
     def _run(self, case: Case, build: Build) -> CaseOutcome:
         runs: list[Run] = []
-        simulated = self._device.info.kind == "simulated"  # a real GPU orders its warps itself
         try:
             problem = self._problem(case, build)
+            if self._is_too_large(problem):
+                what = "The case is too large to be run on the simulated GPU beside a real one."
+                return CaseOutcome("not gradable", (finding("cannot-simulate", what),))
             plan = make_plan(self._loaded.exercise, problem)
-            for nth, pattern in enumerate(case.patterns):
+            for pattern in case.patterns:
                 rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                 prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
-                verdict, findings = self._run_pattern(build, prepared, runs, vary_order=nth == 0 and simulated)
+                decoy = None if runs else self._decoy(case, problem, prepared)
+                verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                 if verdict != "passed":
                     note = f"input pattern: {pattern}"
                     noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
@@ -138,15 +147,41 @@ class CaseRuns:
         with instructors_code("size"):
             return case.problem(build.tunables)
 
+    def _is_too_large(self, problem: Problem) -> bool:
+        return self._max_elements is not None and bool(np.prod(problem.size, dtype=float) > self._max_elements)
+
+    def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
+        """Return inputs to launch on first: whoever kept that result and takes these for the same is wrong."""
+        rng = rng_for(self._seed, self._loaded.name, case.name, "decoy")
+        others = make_inputs(self._loaded.exercise, problem, prepared.plan, case.patterns[0], rng)
+        return look_alike(prepared.inputs, others, rng)
+
     def _run_pattern(
-        self, build: Build, prepared: Prepared, runs: list[Run], vary_order: bool
+        self, build: Build, prepared: Prepared, decoy: Mapping[str, Array] | None, runs: list[Run]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
-        """Replay once; only if that is right replay differently, and compare."""
-        first = self._replay(build, prepared.plan, prepared.inputs, FIRST)
+        """Replay everything of one pattern in the same arrays, so that who skips work on known pointers is wrong."""
+        arrays = Arrays(self._device, prepared.plan)
+        try:
+            if decoy is not None:
+                run = self._replay(build, prepared.plan, decoy, FIRST, arrays, read_back=False)
+                if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
+                    runs.append(run)
+                    return _judged(run, prepared, FIRST)
+            return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
+        finally:
+            arrays.free()
+
+    def _repeated(
+        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], vary_order: bool
+    ) -> tuple[Verdict, tuple[Finding, ...]]:
+        """Replay once; if that is right replay differently, and compare."""
+        first = self._replay(build, prepared.plan, prepared.inputs, FIRST, arrays)
         runs.append(first)
         verdict, findings = _judged(first, prepared, FIRST)
-        for repetition in _repetitions(first, vary_order) if verdict == "passed" else ():
-            run = self._replay(build, prepared.plan, prepared.inputs, repetition)
+        if verdict != "passed":
+            return verdict, self._on_luck(build, prepared, arrays, runs, findings)
+        for repetition in _repetitions(first, vary_order and self._is_simulated):
+            run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
             runs.append(run)
             verdict, findings = _judged(run, prepared, repetition)
             if verdict == "passed" and self._loaded.exercise.deterministic:
@@ -155,12 +190,37 @@ class CaseRuns:
                 break
         return verdict, findings
 
+    def _on_luck(
+        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], findings: tuple[Finding, ...]
+    ) -> tuple[Finding, ...]:
+        """Mark wrong results that another order of warps and other leftovers in memory change."""
+        if not self._is_simulated or findings[0].code != "wrong-result":
+            return findings
+        again = self._replay(build, prepared.plan, prepared.inputs, LAST_WARP_FIRST, arrays)
+        runs.append(again)
+        if again.error is not None or not _differ(runs[-2], again, prepared):
+            return findings
+        seen = "other wrong values" if wrong_with(again, prepared, LAST_WARP_FIRST) else "right"
+        luck = f"the result depends on luck: {seen} {LAST_WARP_FIRST.how} and other bytes were in memory before"
+        hint = HINTS["not-repeatable"]
+        return tuple(replace(f, evidence=(*f.evidence, luck), hint=hint, by_luck=True) for f in findings)
+
+    @property
+    def _is_simulated(self) -> bool:
+        return self._device.info.kind == "simulated"  # a real GPU orders its warps itself
+
     def _replay(
-        self, build: Build, plan: Plan, inputs: Mapping[str, Array], repetition: Repetition, read_back: bool = True
+        self,
+        build: Build,
+        plan: Plan,
+        inputs: Mapping[str, Array],
+        repetition: Repetition,
+        arrays: Arrays,
+        read_back: bool = True,
     ) -> Run:
         """Replay; a submission that hung once is given less time to hang in each of its other cases."""
         options = replace(repetition.options, step_budget=self._step_budget)
-        run = replay(self._device, build.module, plan, inputs, replace(repetition, options=options), read_back)
+        run = replay(self._device, build.module, plan, inputs, replace(repetition, options=options), read_back, arrays)
         if isinstance(run.error, KernelFault) and run.error.code == "endless-loop":
             self._step_budget = IMPATIENT_STEPS
         return run
@@ -220,6 +280,16 @@ def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Fi
     what = f"The result depends on luck: right {FIRST.how}, wrong {repetition.how}."
     evidence = (line for found in findings for line in (found.what, *found.evidence))
     return finding("not-repeatable", what, evidence=evidence)
+
+
+def _differ(one: Run, other: Run, prepared: Prepared) -> bool:
+    """Return whether two wrong results differ by more than what the tolerance allows right ones."""
+    tolerance = prepared.expected.tolerance
+    return any(
+        one.outputs[name].tobytes() != other.outputs[name].tobytes()
+        and mismatches(other.outputs[name], one.outputs[name], tolerance.get(name, 0)).any()
+        for name in one.outputs
+    )
 
 
 def _same(first: Run, second: Run) -> tuple[Verdict, tuple[Finding, ...]]:

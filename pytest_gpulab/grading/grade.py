@@ -32,6 +32,7 @@ class Finding:
         hint: what to think about next; never the solution.
         because: the check that did not pass and that this one needs, if this one could not be graded for it; all else
             is then about that one.
+        by_luck: of a wrong result, whether another order of warps or other leftovers in memory change it.
     """
 
     code: str
@@ -40,6 +41,7 @@ class Finding:
     evidence: tuple[str, ...] = ()
     hint: str = ""
     because: str = ""
+    by_luck: bool = False
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from pytest_gpulab.grading.grade import Finding
 
 Array = npt.NDArray[Any]
 
+LOOK_ALIKE_SHARE = 16  # one element of so many differs
+
 
 class InstructorsMistake(Exception):
     """The exercise's own code raised or contradicts itself; the check is not gradable."""
@@ -87,6 +89,25 @@ def make_inputs(
             if buffer.role == "input":
                 inputs[buffer.name] = _pristine(made, buffer.name, np.dtype(buffer.dtype), buffer.shape)
         return inputs
+
+
+def look_alike(inputs: Mapping[str, Array], others: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Array]:
+    """Return inputs in which few elements, and neither the first nor the last, are those of other inputs.
+
+    Whoever recognises inputs by their length and some of their elements takes them for the same. Where there are no
+    elements but the first and the last they are the other inputs altogether.
+    """
+    return {name: _altered(values, others[name], rng) for name, values in inputs.items()}
+
+
+def _altered(values: Array, others: Array, rng: np.random.Generator) -> Array:
+    if values.size <= 2:
+        return others
+    altered: Array = values.copy()
+    inner = values.size - 2
+    changed = 1 + rng.choice(inner, max(1, inner // LOOK_ALIKE_SHARE), replace=False)
+    altered.reshape(-1)[changed] = others.reshape(-1)[changed]
+    return altered
 
 
 def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

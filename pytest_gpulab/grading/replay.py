@@ -117,6 +117,31 @@ class Run:
         return "".join(profile.output for profile in self.profiles) + last
 
 
+class Arrays:
+    """The device memory of a plan's buffers, at the same addresses in every replay that is given it."""
+
+    def __init__(self, device: Device, plan: Plan) -> None:
+        self._device, self._buffers = device, allocated(plan)
+        self._memories: dict[str, Memory] = {}
+
+    def filled(self, inputs: Mapping[str, Array], poison: Poison) -> Mapping[str, Memory]:
+        """Allocate what is not there yet, and give every buffer what it holds before the first launch."""
+        for buffer in self._buffers:
+            contents = initial_contents(buffer, inputs, poison)
+            if buffer.name in self._memories:
+                self._memories[buffer.name].set(contents)
+            else:
+                self._memories[buffer.name] = self._device.array(contents)
+        return self._memories
+
+    def free(self) -> None:
+        """Give the memory back."""
+        with contextlib.suppress(DeviceError):  # a device that a kernel brought down cannot free anything
+            for memory in self._memories.values():
+                memory.free()
+        self._memories.clear()
+
+
 def replay(
     device: Device,
     module: Module,
@@ -124,13 +149,13 @@ def replay(
     inputs: Mapping[str, Array],
     repetition: Repetition,
     read_back: bool = True,
+    arrays: Arrays | None = None,
 ) -> Run:
-    """Run a plan once in fresh memory, and free it; a device's error is part of the result."""
-    memories: dict[str, Memory] = {}
+    """Run a plan once, in fresh memory that is freed or in the arrays given; a device's error is part of the result."""
+    used = arrays or Arrays(device, plan)
     profiles: list[LaunchProfile] = []
     try:
-        for buffer in allocated(plan):
-            memories[buffer.name] = device.array(initial_contents(buffer, inputs, repetition.poison))
+        memories = used.filled(inputs, repetition.poison)
         for symbol, name in plan.constants.items():
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
@@ -143,9 +168,8 @@ def replay(
     except DeviceError as error:
         return Run(profiles=tuple(profiles), error=error)
     finally:
-        with contextlib.suppress(DeviceError):  # a device that a kernel brought down cannot free anything
-            for memory in memories.values():
-                memory.free()
+        if arrays is None:
+            used.free()
 
 
 def allocated(plan: Plan) -> list[Buffer]:

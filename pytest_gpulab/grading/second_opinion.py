@@ -12,12 +12,11 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError
 from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of
-from pytest_gpulab.grading.cases import IMPATIENT_STEPS, CaseOutcome, CaseRuns
+from pytest_gpulab.grading.cases import BESIDE_A_GPU, CaseOutcome, CaseRuns
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.prepare import InstructorsMistake
 
-MAX_ELEMENTS = 1 << 16  # of a problem that is simulated within a second or so
 MAX_HAZARDS = 5
 
 
@@ -49,8 +48,8 @@ def _seen(device: Device, loaded: LoadedExercise, path: Path, seed: int, case: C
     builds = Builds(path, loaded, device)
     tunables = builds.of(case.variant).tunables
     for candidate in (case, *cases_of(loaded.exercise, case.variant)):
-        if np.prod(candidate.problem(tunables).size) <= MAX_ELEMENTS:
-            return candidate, CaseRuns(loaded, device, builds, seed, IMPATIENT_STEPS).outcome(candidate)
+        if np.prod(candidate.problem(tunables).size) <= (BESIDE_A_GPU.max_elements or 0):
+            return candidate, CaseRuns(loaded, device, builds, seed, BESIDE_A_GPU).outcome(candidate)
     return None
 
 

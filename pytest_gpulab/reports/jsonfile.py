@@ -14,15 +14,15 @@ The file holds one JSON object:
             verdict             passed | failed | missed | inconclusive | not gradable | not started
             points, max_points, required (false: a bonus, "missed" rather than "failed"), duration_s
             expected            true if the check did not pass and the instructor's configuration says so
-            findings            a list of {code, what, where, evidence (a list of lines), hint, because}
+            findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck}
             measurement         null, or {size, elapsed_ms, baseline_ms, speedup, threshold, estimated,
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,
                                 low, high (of the speedup's interval; null for estimates), rounds, dropped,
                                 caches, shared_with (a list of other processes on the GPU)}
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
                                 source_sha256, and details: an object of further texts
-    ungraded        a list of {submission, code, what, where, evidence, hint, because}: files that belong to no exercise
-                    or to one that cannot be loaded
+    ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck}: files that belong to no
+                    exercise or to one that cannot be loaded
 
 Unknown figures are null. Times that a cost model estimated have `estimated` true: they are never measurements.
 """

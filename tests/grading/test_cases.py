@@ -32,13 +32,13 @@ def test_a_right_kernel_passes_and_is_launched_no_more_than_needed(bench: Bench)
     assert {result.verdict for result in results.values()} == {"passed"}
     assert sum(result.points for result in results.values()) == 100
     assert codes(results) == {}
-    n_warm_up, n_patterns = 1, 1 + 2
+    n_decoys, n_patterns = 2, 1 + 2
     n_speed = 3  # both tiers have one size: the submission costed, the baseline, the submission checked
-    assert len(bench.device.launches) == n_warm_up + 2 * n_patterns + n_speed
+    assert len(bench.device.launches) == n_decoys + 2 * n_patterns + n_speed
     assert bench.device.held == []
 
 
-def test_a_wrong_result_names_the_input_pattern_and_is_not_run_again(bench: Bench) -> None:
+def test_a_wrong_result_names_the_input_pattern_and_no_other_is_tried(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         large = source.values.min() > 5
         out.values[...] = source.values * (3 if large else 2)
@@ -48,8 +48,42 @@ def test_a_wrong_result_names_the_input_pattern_and_is_not_run_again(bench: Benc
     (finding,) = results["correct[n=70]"].findings
     assert (finding.code, finding.what) == ("wrong-result", "`out`: all 70 elements are wrong.")
     assert finding.evidence[-1] == "input pattern: large"
-    n_warm_up, n_right, n_wrong = 1, 2 + 2, 1
-    assert len(bench.device.launches) == n_warm_up + n_right + n_wrong
+    assert not finding.by_luck
+    n_decoys, n_right, n_wrong = 2, 2 + 2, 1 + 1  # once more, to see whether it is wrong by luck
+    assert len(bench.device.launches) == n_decoys + n_right + n_wrong
+
+
+@pytest.mark.parametrize(("otherwise", "seen"), [(2, "right"), (9, "other wrong values")])
+def test_a_wrong_result_that_changes_is_so_by_luck(bench: Bench, otherwise: int, seen: str) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = source.values * (3 if is_first(options) else otherwise)
+
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert finding.code == "wrong-result" and finding.by_luck
+    assert finding.evidence[-2:] == (
+        f"the result depends on luck: {seen} where the last warp goes first and other bytes were in memory before",
+        "input pattern: random",
+    )
+    assert "written before it is read" in finding.hint
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-6])
+def test_a_wrong_result_that_changes_within_the_tolerance_is_plainly_wrong(bench: Bench, error: float) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = source.values * 3 + (0.0 if is_first(options) else error)
+
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert finding.code == "wrong-result" and not finding.by_luck
+
+
+def test_what_faults_where_it_is_run_again_stays_as_it_was_found(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        if not is_first(options):
+            raise KernelFault("out-of-bounds", "invalid read")
+        out.values[...] = 0
+
+    (finding,) = only_correct(bench, program(twice))["correct[n=4]"].findings
+    assert finding.code == "wrong-result" and not finding.by_luck
 
 
 def test_an_output_that_is_not_written(bench: Bench) -> None:
@@ -97,8 +131,8 @@ def test_orders_of_warps_are_tried_on_one_pattern_and_both_where_warps_may_share
 ) -> None:
     only_correct(bench, right(resources=KernelResources(shared_bytes=shared_bytes)))
     schedules = [options.schedule for _, options in bench.device.launches]
-    one_pattern = ["lockstep", *orders]
-    assert schedules[: 3 + 2 * len(one_pattern)] == ["lockstep", *one_pattern, *one_pattern, "lockstep", "lockstep"]
+    one_case = ["lockstep", "lockstep", *orders]  # the decoy first
+    assert schedules[: 2 * len(one_case) + 2] == [*one_case, *one_case, "lockstep", "lockstep"]
 
 
 def test_a_real_gpu_has_its_own_order(tmp_path: Path) -> None:
@@ -140,6 +174,40 @@ def test_a_result_kept_from_an_earlier_launch_is_wrong_in_every_case_in_any_orde
     for name in CORRECT:
         kept.clear()
         assert bench.result(name, submission).findings[0].code == "wrong-result"
+
+
+def test_a_result_kept_for_inputs_that_begin_and_end_alike_is_wrong(bench: Bench) -> None:
+    kept: dict[Any, Any] = {}
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = kept.setdefault((n, source.values[0], source.values[-1]), 2 * source.values)
+
+    results = only_correct(bench, program(twice))
+    assert codes(results) == {"correct[n=4]": "wrong-result", "correct[n=70]": "wrong-result"}
+    assert results["correct[n=70]"].findings[0].what == "`out`: 4 of 70 elements are wrong."
+
+
+def test_who_does_nothing_where_the_arrays_lie_as_before_is_wrong(bench: Bench) -> None:
+    seen: list[Any] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        if not any(before is source for before in seen):
+            out.values[...] = 2 * source.values
+        seen.append(source)
+
+    assert set(codes(only_correct(bench, program(twice))).values()) == {"not-written"}
+
+
+def test_what_only_the_decoy_does_is_nothing_on_a_simulated_gpu(bench: Bench) -> None:
+    calls: list[Any] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        calls.append(n)
+        if len(calls) == 1:
+            raise KernelFault("out-of-bounds", "invalid read")
+        return kernel()(options, source, out, n)
+
+    assert codes(only_correct(bench, program(twice))) == {}
 
 
 LANE = Lane((2, 0, 0), (1, 3, 0))
@@ -237,9 +305,9 @@ def seen_inputs(bench: Bench, wanted: str, seed: int) -> list[bytes]:
 
 def test_data_depends_on_the_seed_and_the_case_alone(bench: Bench) -> None:
     everything, alone = seen_inputs(bench, "", 1), seen_inputs(bench, "correct[n=70]", 1)
-    assert alone == [everything[0], *everything[3:7]]  # the warm-up, then two patterns twice
-    assert everything[1] == everything[2]
-    assert everything[3] == everything[4] != everything[5] == everything[6]
+    assert alone == everything[3:8]  # the decoy, then two patterns twice
+    assert everything[0] != everything[1] == everything[2]
+    assert everything[3] != everything[4] == everything[5] != everything[6] == everything[7]
     assert seen_inputs(bench, "", 1) == everything
     assert not set(seen_inputs(bench, "", 2)) & set(everything)
 

@@ -12,6 +12,7 @@ from pytest_gpulab.grading.replay import (
     FIRST,
     FIRST_WARP_FIRST,
     LAST_WARP_FIRST,
+    Arrays,
     Poison,
     Repetition,
     Run,
@@ -163,3 +164,22 @@ def test_a_constant_is_set_and_needs_no_memory_of_its_own() -> None:
 def test_reading_back_can_be_left_out() -> None:
     result, _ = run(lambda options, *args: {"output": "x"}, read_back=False)
     assert result.outputs == {} and result.printed == "x"
+
+
+def test_arrays_that_are_kept_stay_where_they_are_and_are_filled_anew() -> None:
+    seen: list[tuple[list[int], bytes]] = []
+
+    def kernel(options: Any, *args: Any) -> None:
+        seen.append(([id(arg) for arg in args[:-1]], b"".join(arg.values.tobytes() for arg in args[:-1])))
+        for arg in args[:-1]:
+            arg.values[...] = 0
+
+    device = FakeDevice({"p": Program({"k": kernel})})
+    plan = Plan(BUFFERS, (Launch("k", (1,), (4,), (*NAMES, np.uint32(4))),))
+    arrays = Arrays(device, plan)
+    for _ in range(2):
+        replay(device, device.compile("p"), plan, INPUTS, FIRST, arrays=arrays)
+    assert seen[0] == seen[1]
+    assert len(device.held) == len(BUFFERS)
+    arrays.free()
+    assert device.held == []
