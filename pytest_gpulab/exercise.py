@@ -334,6 +334,8 @@ class Exercise:
         version: raised by the instructor when grades are no longer comparable.
         deterministic: whether two runs must agree bit for bit; False where float atomics are allowed.
         headers: file names in the exercise's folder that submissions may include, such as `paths.cuh`.
+        mixable: whether a stretch of an input may be replaced by the same stretch of another one, as the timed runs do
+            so that none can hand out a stored answer; False where elements depend on each other, as in a sorted array.
 
     Raises:
         ExerciseError: where names repeat or points do not add up.
@@ -353,6 +355,7 @@ class Exercise:
     version: str = "1"
     deterministic: bool = True
     headers: tuple[str, ...] = ()
+    mixable: bool = True
 
     def __post_init__(self) -> None:
         if not self.cases:

@@ -14,8 +14,6 @@ import numpy as np
 
 from .protocol import Device, Memory, Module
 
-Copies = Sequence[tuple[Memory, Memory]]
-
 SLOW_CLOCK_SHARE = 0.75
 """Of the highest SM clock: a GPU that runs below is held down by something."""
 
@@ -29,6 +27,23 @@ class Call:
     block: tuple[int, ...]
     args: tuple[Memory | np.generic, ...]
     shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """From one array in device memory to another of the same size and type.
+
+    Attributes:
+        source, target: the arrays.
+        elements: which of them, counted in row-major order; all where it is None.
+    """
+
+    source: Memory
+    target: Memory
+    elements: slice | None = None
+
+
+Copies = Sequence[Copy]
 
 
 @dataclass(frozen=True)
@@ -76,7 +91,7 @@ class Stopwatch(Protocol):
         Args:
             module: of the kernels.
             calls: what is timed, all together.
-            copies: sources and targets in device memory, of equal size; copied before.
+            copies: made before, one after the other.
 
         Raises:
             LaunchError, KernelFault: as for `Module.launch`.

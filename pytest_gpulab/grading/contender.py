@@ -1,28 +1,26 @@
 """One side of a race on a real device: a plan with several copies of its buffers in device memory.
 
-Each run uses another copy than the run before, with other contents, so that a kernel which remembers a pointer or a
-result gains nothing. Where arrays lie in memory changes a fast kernel's time by a percent or so. So both sides use the
-same copies where their buffers are alike, and all copies are put elsewhere every few rounds.
+Each run uses another copy than the run before, with contents that no run has met, so that a kernel which remembers a
+pointer or a result gains nothing. Where arrays lie in memory changes a fast kernel's time by a percent or so. So both
+sides use the same copies where their buffers are alike, and all copies are put elsewhere every few rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Memory, Module
-from pytest_gpulab.devices.stopwatch import Call, Stopwatch
+from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch
 from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.grading.mixing import Inputs, Mix, mixed
 from pytest_gpulab.grading.replay import FIRST, allocated, initial_contents
 
-Array = npt.NDArray[Any]
-Inputs = Mapping[str, Array]
+Outputs = Mapping[str, Memory]
 
-REPLICAS = 3  # prime to the number of sets of contents, so that every copy meets all
+REPLICAS = 3
 MAX_BATCH = 32
 SPACER_BYTES = (2**26, 2**20)
 # Of the level-2 cache: two halves of it hold what the other reads, too, and the sources of the copies want room.
@@ -37,6 +35,7 @@ class Pool:
         self._copies: dict[Hashable, Memory] = {}
         self._sources: dict[Hashable, Memory] = {}
         self._spacers: list[Memory] = []
+        self._set_aside: list[Memory] = []
 
     def copy(self, index: int, buffer: Buffer) -> Memory:
         """Return the memory of a buffer in one of the copies, until they move."""
@@ -52,6 +51,12 @@ class Pool:
         self._copies.clear()
         self._spacers = [self._device.empty(int(rng.integers(1, most)), np.uint8) for most in SPACER_BYTES]
 
+    def set_aside(self, memories: Iterable[Memory]) -> None:
+        """Take arrays out of the copies, as they are, until `close`; their place is allocated anew."""
+        self._set_aside.extend(memories)
+        taken = {id(memory) for memory in self._set_aside}
+        self._copies = {key: memory for key, memory in self._copies.items() if id(memory) not in taken}
+
     def source(self, buffer: Buffer, inputs: Inputs) -> Memory:
         """Return the memory that holds what a buffer holds before the first launch."""
         made_from = id(inputs) if buffer.role == "input" else buffer.zeroed
@@ -63,7 +68,7 @@ class Pool:
     def close(self) -> None:
         """Give all memory back."""
         with suppress(DeviceError):  # a device that a kernel brought down cannot free anything
-            _free([*self._copies.values(), *self._sources.values(), *self._spacers])
+            _free([*self._copies.values(), *self._sources.values(), *self._spacers, *self._set_aside])
 
 
 def _free(memories: Iterable[Memory]) -> None:
@@ -78,13 +83,16 @@ class Contender:
         pool: where to run.
         module: the compiled submission or baseline.
         plan: what to run.
-        contents: sets of input contents to alternate between.
+        contents: sets of input contents to mix.
     """
 
     def __init__(self, pool: Pool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
         self.module, self.plan, self.contents = module, plan, contents
         self._pool, self._buffers = pool, allocated(plan)
         self._replicas: list[dict[str, Memory]] = []
+        for buffer in self._buffers:  # now, because what is copied to the GPU later is copied while others wait for it
+            for inputs in contents:
+                pool.source(buffer, inputs)
         self.take_copies(REPLICAS)
 
     @property
@@ -98,7 +106,7 @@ class Contender:
         Raises:
             DeviceError: a launch ends abnormally.
         """
-        self._set_constants(0)
+        self._set_constants(Mix(0))
         for buffer in self._buffers:
             self._replicas[0][buffer.name].set(initial_contents(buffer, self.contents[0], FIRST.poison))
         return tuple(
@@ -106,13 +114,10 @@ class Contender:
             for call in self._calls(0)
         )
 
-    def warm_up_ms(self, watch: Stopwatch, turn: int) -> float:
-        """Time one run with cold caches, on the first contents only: what it leaves behind is of no use later."""
-        return self._cold_ms(watch, self.copy_of(turn), 0)
-
-    def cold_ms(self, watch: Stopwatch, turn: int) -> float:
-        """Time one run with cold caches."""
-        return self._cold_ms(watch, self.copy_of(turn), self.set_of(turn))
+    def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
+        """Time one run in one of the copies, on mixed contents, with cold caches."""
+        self._set_constants(mix)
+        return watch.cold_ms(self.module, self._calls(index), list(self._resets(index, mix)))
 
     def batch_size(self, l2_bytes: int) -> int:
         """Return how many runs a batch with warm caches can have; below `REPLICAS` they would not be warm."""
@@ -124,53 +129,42 @@ class Contender:
             {buffer.name: self._pool.copy(index, buffer) for buffer in self._buffers} for index in range(count)
         ]
 
-    def batch_ms(self, watch: Stopwatch, turn: int) -> float:
-        """Time one run in each copy, without a gap between them and with warm caches; return the time of one."""
-        self._set_constants(self.set_of(turn))
-        indices = range(len(self._replicas))
-        copies = [pair for index in indices for pair in self._resets(index, self._set_in_batch(index, turn))]
-        calls = [call for index in indices for call in self._calls(index)]
-        return watch.batch_ms(self.module, calls, copies) / len(indices)
+    def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
+        """Time one run in each copy, without a gap between them and with warm caches; return the time of one.
 
-    def copy_of(self, turn: int) -> int:
-        """Return which copy a cold run of this turn uses."""
-        return turn % REPLICAS
+        Args:
+            watch: times.
+            mixes: what each copy holds; where the plan sets constants, all must be the same.
+        """
+        self._set_constants(mixes[0])
+        copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]
+        calls = [call for index in range(len(mixes)) for call in self._calls(index)]
+        return watch.batch_ms(self.module, calls, copies) / len(mixes)
 
-    def left_by_cold(self, turn: int) -> dict[str, Array]:
-        """Return what the latest run, the cold one of this turn, wrote."""
-        return self._outputs(self.copy_of(turn))
+    def keep_outputs(self, index: int) -> Outputs:
+        """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""
+        kept = {buffer.name: self._replicas[index][buffer.name] for buffer in self._buffers if buffer.role == "output"}
+        self._pool.set_aside(kept.values())
+        return kept
 
-    def left_by_batch(self, turn: int, contents: int, pick: int) -> dict[str, Array]:
-        """Return what one of the latest batch's runs on these contents wrote."""
-        indices = [index for index in range(len(self._replicas)) if self._set_in_batch(index, turn) == contents]
-        return self._outputs(indices[pick % len(indices)])
+    def _set_constants(self, mix: Mix) -> None:
+        if self.plan.constants:
+            contents = mixed(self.contents, mix)
+            for symbol, name in self.plan.constants.items():
+                self.module.set_constant(symbol, contents[name])
 
-    def set_of(self, turn: int) -> int:
-        """Return which contents a cold run of this turn works on: two turns each, so that both orders meet all."""
-        return turn // 2 % len(self.contents)
-
-    def _cold_ms(self, watch: Stopwatch, index: int, contents: int) -> float:
-        self._set_constants(contents)
-        return watch.cold_ms(self.module, self._calls(index), list(self._resets(index, contents)))
-
-    def _set_in_batch(self, index: int, turn: int) -> int:
-        """Return the contents for one copy of a batch; constants are set for all at once."""
-        return self.set_of(turn) if self.plan.constants else (index + turn) % len(self.contents)
-
-    def _set_constants(self, contents: int) -> None:
-        for symbol, name in self.plan.constants.items():
-            self.module.set_constant(symbol, self.contents[contents][name])
-
-    def _resets(self, index: int, contents: int) -> Iterator[tuple[Memory, Memory]]:
+    def _resets(self, index: int, mix: Mix) -> Iterator[Copy]:
+        """Yield the copies that put everything into the state from before a run."""
         for buffer in self._buffers:
-            yield self._pool.source(buffer, self.contents[contents]), self._replicas[index][buffer.name]
+            target = self._replicas[index][buffer.name]
+            yield Copy(self._pool.source(buffer, self.contents[mix.base]), target)
+            if buffer.role == "input":
+                other = self._pool.source(buffer, self.contents[mix.other(len(self.contents))])
+                for stretch in mix.stretches(int(np.prod(buffer.shape, dtype=np.int64))):
+                    yield Copy(other, target, stretch)
 
     def _calls(self, index: int) -> list[Call]:
         return [_call(launch, self._replicas[index]) for launch in self.plan.launches]
-
-    def _outputs(self, index: int) -> dict[str, Array]:
-        names = (buffer.name for buffer in self._buffers if buffer.role == "output")
-        return {name: self._replicas[index][name].get() for name in names}
 
 
 def _call(launch: Launch, memories: Mapping[str, Memory]) -> Call:

@@ -10,26 +10,26 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch
-from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
+from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
+from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians, settled
 
-Array = npt.NDArray[Any]
 Caches = Literal["cold", "warm"]
 
 BATCHED_BELOW_MS = 0.05
-BUDGET_S = 3.0
+BUDGET_S = 6.0
 WARM_UP_ROUNDS = 2
 WARM_UP_S = 0.03
 MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
+SETS = 2  # of contents, which runs mix
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
 
@@ -44,8 +44,7 @@ class RaceResult:
         dropped: of those, because they were disturbed.
         caches: what the runs found in the level-2 cache.
         others: other processes seen on the GPU.
-        checked_set: the index of the contents on which the runs worked whose outputs were kept.
-        outputs: what some timed runs wrote, chosen at random.
+        outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: what a run may leave in the cache instead of moving it.
     """
@@ -57,8 +56,7 @@ class RaceResult:
     dropped: int
     caches: Caches
     others: tuple[str, ...]
-    checked_set: int
-    outputs: tuple[dict[str, Array], ...]
+    outputs: tuple[Outputs, ...]
     peak_bandwidth_gb_s: float
     l2_bytes: int
 
@@ -77,6 +75,7 @@ def race(
     baseline: Contender,
     own: Contender,
     thresholds: Sequence[float],
+    checked: Mix,
     rng: np.random.Generator,
 ) -> RaceResult:
     """Time both sides in alternating order.
@@ -86,12 +85,13 @@ def race(
         pool: of both.
         baseline, own: the sides.
         thresholds: rounds are added as long as one of them is undecided.
-        rng: chooses the samples whose outputs are checked, and draws for the interval.
+        checked: the contents on which the runs work whose outputs are kept, and no others.
+        rng: chooses the runs whose outputs are kept, moves the arrays, and draws for the interval.
 
     Raises:
         DeviceError: a launch ends abnormally.
     """
-    running = _Race(watch, pool, baseline, own, rng)
+    running = _Race(watch, pool, baseline, own, checked, rng)
     running.warm_up()
     begin_s, seed = time.perf_counter(), int(rng.integers(2**32))
     while True:
@@ -106,18 +106,16 @@ def race(
 
 class _Race:
     def __init__(
-        self, watch: Stopwatch, pool: Pool, baseline: Contender, own: Contender, rng: np.random.Generator
+        self, watch: Stopwatch, pool: Pool, baseline: Contender, own: Contender, checked: Mix, rng: np.random.Generator
     ) -> None:
         self._watch, self._pool, self._baseline, self._own, self._rng = watch, pool, baseline, own, rng
+        self._checked = checked
         self._batched, self._copies = False, REPLICAS
         self.baseline_ms: list[float] = []
         self.own_ms: list[float] = []
         self._suspect: list[bool] = []
         self._others: dict[str, None] = {}
-        # Expected values take the CPU longer than all rounds take the GPU, so one set of contents must do: the one that
-        # the warm-up does not use, so that a result kept from there is wrong.
-        self._checked_set = len(own.contents) - 1
-        self._outputs: list[dict[str, Array]] = []
+        self._outputs: list[Outputs] = []
 
     def warm_up(self) -> None:
         """Run both until the clock is up, and decide from their times how to time them."""
@@ -125,8 +123,9 @@ class _Race:
         baseline_ms: list[float] = []
         own_ms: list[float] = []
         while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
-            baseline_ms.append(self._baseline.warm_up_ms(self._watch, len(own_ms)))
-            own_ms.append(self._own.warm_up_ms(self._watch, len(own_ms)))
+            copy, mix = len(own_ms) % REPLICAS, self._checked.another(0, self._rng)
+            baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
+            own_ms.append(self._own.cold_ms(self._watch, copy, mix))
         if min(np.median(baseline_ms), np.median(own_ms)) < BATCHED_BELOW_MS:
             size = min(side.batch_size(self._watch.l2_bytes) for side in (self._baseline, self._own))
             if size >= REPLICAS:
@@ -146,7 +145,7 @@ class _Race:
             for nth in range(some):
                 if nth % ROUNDS_PER_PLACE == 0:
                     self._move()
-                self._round(self.rounds, keep_outputs=self.rounds in checked)
+                self._round(self.rounds, keeps_outputs=self.rounds in checked)
             after = self._look()
             self._suspect += [before.held_down or after.held_down] * some
             before = after
@@ -163,7 +162,6 @@ class _Race:
             dropped=int((~kept).sum()),
             caches="warm" if self._batched else "cold",
             others=tuple(self._others),
-            checked_set=self._checked_set,
             outputs=tuple(self._outputs),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
@@ -171,37 +169,49 @@ class _Race:
 
     def _move(self) -> None:
         self._pool.move_copies(self._rng)
+        self._take_copies()
+
+    def _take_copies(self) -> None:
         for side in (self._baseline, self._own):
             side.take_copies(self._copies)
 
-    def _round(self, turn: int, keep_outputs: bool) -> None:
+    def _round(self, turn: int, keeps_outputs: bool) -> None:
+        """Time both sides on the same contents; keep what one of the submission's runs wrote."""
+        copy = int(self._rng.integers(self._copies)) if self._batched else turn % REPLICAS
+        mixes = self._mixes(turn, copy if keeps_outputs else None)
         baseline_first = turn % 2 == 0
         if baseline_first:
-            self.baseline_ms.append(self._sample(self._baseline, turn))
-        self.own_ms.append(self._sample(self._own, turn))
-        if keep_outputs:
-            self._keep_outputs(turn)
+            self.baseline_ms.append(self._sample(self._baseline, turn, mixes))
+        self.own_ms.append(self._sample(self._own, turn, mixes))
+        if keeps_outputs:
+            self._keep_outputs(copy)
         if not baseline_first:
-            self.baseline_ms.append(self._sample(self._baseline, turn))
+            self.baseline_ms.append(self._sample(self._baseline, turn, mixes))
+
+    def _mixes(self, turn: int, checked_copy: int | None) -> list[Mix]:
+        """Return what each copy holds in a turn; constants are set for all copies at once."""
+        mixes = [self._checked.another((turn // 2 + copy) % SETS, self._rng) for copy in range(self._copies)]
+        if checked_copy is not None:
+            mixes[checked_copy] = self._checked
+        return [mixes[checked_copy or 0]] * self._copies if self._own.plan.constants else mixes
 
     def _choose_checked(self, rounds: int) -> list[int]:
         """Return the turns, of those to come, whose outputs are kept: one, but at first one with each copy."""
-        coming = range(self.rounds, self.rounds + rounds)
-        turns = self._rng.permutation([turn for turn in coming if self._own.set_of(turn) == self._checked_set])
-        one_each = {self._own.copy_of(int(turn)): int(turn) for turn in turns}
+        turns = self._rng.permutation(np.arange(self.rounds, self.rounds + rounds))
+        one_each = {int(turn) % REPLICAS: int(turn) for turn in turns}
         return list(one_each.values())[: 1 if self._outputs else None]
 
-    def _keep_outputs(self, turn: int) -> None:
+    def _keep_outputs(self, copy: int) -> None:
         if len(self._outputs) == MAX_CHECKED:
             del self._outputs[int(self._rng.integers(MAX_CHECKED))]
-        pick = int(self._rng.integers(2**16))
-        if self._batched:
-            self._outputs.append(self._own.left_by_batch(turn, self._checked_set, pick))
-        else:
-            self._outputs.append(self._own.left_by_cold(turn))
+        self._outputs.append(self._own.keep_outputs(copy))
+        self._take_copies()
 
-    def _sample(self, side: Contender, turn: int) -> float:
-        return side.batch_ms(self._watch, turn) if self._batched else side.cold_ms(self._watch, turn)
+    def _sample(self, side: Contender, turn: int, mixes: Sequence[Mix]) -> float:
+        if self._batched:
+            return side.batch_ms(self._watch, mixes)
+        copy = turn % REPLICAS
+        return side.cold_ms(self._watch, copy, mixes[copy])
 
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
         if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:

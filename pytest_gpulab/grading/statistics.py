@@ -18,7 +18,7 @@ Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
 FIRST_ROUNDS = 16
-MAX_ROUNDS = 512
+MAX_ROUNDS = 2048
 # Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
 # looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
 NOMINAL_COVERAGE = 0.99

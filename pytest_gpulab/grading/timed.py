@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -16,15 +16,14 @@ from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.contender import Contender, Inputs, Pool
+from pytest_gpulab.grading.contender import Contender, Pool
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.mixing import Array, Inputs, Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.race import RaceResult, race
+from pytest_gpulab.grading.race import SETS, RaceResult, race
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, pattern_of, size_text, unusable
-
-SETS_OF_CONTENTS = 2
 
 _RaceKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
@@ -40,11 +39,13 @@ class _Entrant:
 
 @dataclass(frozen=True)
 class _Raced:
-    """A race, with what it takes to check the outputs of its timed runs."""
+    """A race, with what it takes to check the outputs of its timed runs: what some wrote, on which contents."""
 
     result: RaceResult
     own: _Entrant
     profiles: tuple[LaunchProfile, ...]
+    checked: Mix
+    outputs: tuple[Mapping[str, Array], ...]
 
     @property
     def largest(self) -> LaunchProfile:
@@ -115,10 +116,9 @@ class TimedCosts:
         return (finding("impossible-time", what),)
 
     def _wrong_outputs(self, raced: _Raced) -> tuple[Finding, ...]:
-        own, result = raced.own, raced.result
-        contents = own.contents[result.checked_set]
+        own, contents = raced.own, mixed(raced.own.contents, raced.checked)
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
-        for outputs in result.outputs:
+        for outputs in raced.outputs:
             found = wrong_with(Run(outputs=outputs), Prepared(own.plan, contents, expected), FIRST)
             if found:
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
@@ -140,6 +140,7 @@ class TimedCosts:
         own = self._entrant(self._builds, tier, ())
         thresholds = [other.threshold for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
+        checked = self._checked_mix(tier)
         with closing(Pool(self._device)) as pool:
             contender, profiles = _on_device(own, pool)
             try:
@@ -149,9 +150,22 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 with self._device.stopwatch() as watch:
-                    return _Raced(race(watch, pool, baseline, contender, thresholds, rng), own, profiles)
+                    result = race(watch, pool, baseline, contender, thresholds, checked, rng)
+                # Read while others may time already: it takes longer than most races.
+                outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
+
+        return _Raced(result, own, profiles, checked, outputs)
+
+    def _checked_mix(self, tier: SpeedTier) -> Mix:
+        """Return the contents of the runs that are checked, which no other run has, the same for all submissions."""
+        if not self._loaded.exercise.mixable:
+            return Mix(SETS - 1)
+        return Mix.drawn(SETS - 1, rng_for(self._seed, *self._names(tier), "checked"))
+
+    def _names(self, tier: SpeedTier) -> tuple[str, ...]:
+        return self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
 
     def _baseline_builds(self, baseline: str) -> Builds:
         """Compile a baseline once for all submissions on the same device."""
@@ -168,10 +182,11 @@ class TimedCosts:
         if ready and all(_fits(plan, inputs) for inputs in ready):
             return _Entrant(builds, problem, plan, tuple(ready))
         pattern = pattern_of(self._loaded.exercise, tier.variant)
-        names = (self._loaded.name, "speedup", size_text(tier.size), tier.variant.name)
         contents = tuple(
-            make_inputs(self._loaded.exercise, problem, plan, pattern, rng_for(self._seed, *names, str(index)))
-            for index in range(SETS_OF_CONTENTS)
+            make_inputs(
+                self._loaded.exercise, problem, plan, pattern, rng_for(self._seed, *self._names(tier), str(index))
+            )
+            for index in range(SETS)
         )
         return _Entrant(builds, problem, plan, contents)
 

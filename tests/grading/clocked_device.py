@@ -43,8 +43,9 @@ class FakeStopwatch:
         return self.run(module, calls, copies)
 
     def run(self, module: Any, calls: Sequence[Call], copies: Copies) -> float:
-        for source, target in copies:
-            target.set(source.values)
+        for copy in copies:
+            stretch = slice(None) if copy.elements is None else copy.elements
+            copy.target.values.reshape(-1)[stretch] = copy.source.values.reshape(-1)[stretch]
         launched = [module.launch(call.kernel, call.grid, call.block, call.args) for call in calls]
         elapsed_ms = sum(profile.estimated_ms or 0.0 for profile in launched)
         return elapsed_ms * self.noise(len(self.cold) + len(self.batches))

@@ -14,7 +14,7 @@ from more_launches import launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceError
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import Call, Copy
 
 
 def record(output, samples):
@@ -40,7 +40,7 @@ def timed(device, module, watch, row, samples):
     pairs = {i: (device.array(a), device.array(a)) for i, a in enumerate(row.args) if isinstance(a, np.ndarray)}
     args = tuple(pairs[i][1] if i in pairs else a for i, a in enumerate(row.args))
     call = Call(row.kernel, row.grid, row.block, args, row.shared_bytes)
-    taken_ms = sorted(watch.cold_ms(module, [call], list(pairs.values())) for _ in range(samples))
+    taken_ms = sorted(watch.cold_ms(module, [call], [Copy(*pair) for pair in pairs.values()]) for _ in range(samples))
     resources = module.resources(row.kernel)
     return {
         "median_ms": round(taken_ms[samples // 2], 6),

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..nvml import ConditionsReader
 from ..protocol import DeviceUnavailable, Module
-from ..stopwatch import Call, Conditions, Copies
+from ..stopwatch import Call, Conditions, Copies, Copy
 from .context import PrimaryContext
 from .memory import CudaMemory
 from .module import CudaModule
@@ -199,11 +199,21 @@ class CudaStopwatch:
     def _flush(self) -> None:
         self._read_all(self._flushed, self._vectors, grid=self._flush_grid, block=(FLUSH_BLOCK, 1, 1))
 
-    def _copy(self, pairs: Copies) -> None:
-        for source, target in pairs:
+    def _copy(self, copies: Copies) -> None:
+        for copy in copies:
+            source, target = copy.source, copy.target
             assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
-            if source.nbytes:
-                self._context.driver.memcpy_dtod(target.address, source.address, source.nbytes)
+            offset, nbytes = _stretch(copy)
+            if nbytes:
+                self._context.driver.memcpy_dtod(target.address + offset, source.address + offset, nbytes)
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
+
+
+def _stretch(copy: Copy) -> tuple[int, int]:
+    """Return where a copy begins, in bytes from an array's start, and how many bytes it takes."""
+    if copy.elements is None:
+        return 0, copy.source.nbytes
+    first, end, _ = copy.elements.indices(copy.source.nbytes // copy.source.dtype.itemsize)
+    return first * copy.source.dtype.itemsize, (end - first) * copy.source.dtype.itemsize
