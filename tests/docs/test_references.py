@@ -12,6 +12,7 @@ import pytest
 from doc_pages import PAGES, ROOT, blocks, prose
 from test_architecture import MAY_KNOW
 
+from pytest_gpulab.devices.metrics import METRICS
 from pytest_gpulab.devices.simulated.cost import H200
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
@@ -130,3 +131,8 @@ def test_an_exercises_page_promises_the_points_that_it_gives(exercise: Path) -> 
 def points(cell: str) -> float:
     """Return the sum of the numbers in a cell such as `8, 10, 12`."""
     return sum(float(number) for number in re.findall(r"[\d.]+", cell))
+
+
+def test_the_table_of_counters_is_that_of_the_metrics() -> None:
+    table = [tuple(cells) for cells in rows(ROOT / "docs" / "counters.md", "The table")]
+    assert table == [(m.name, m.unit, m.level, m.meaning) for m in METRICS]

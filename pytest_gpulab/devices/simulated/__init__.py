@@ -1,8 +1,8 @@
 """The simulated GPU: PTX, compiled by NVRTC, executed with NumPy.
 
 In the order of the work: `ptx` reads the text, `translation` writes each basic block of a kernel as a Python function,
-`execution` runs groups of lanes over them, calling the `vocabulary` of `arithmetic`; `cost` estimates a time from what
-was counted; `device` speaks the device protocol.
+`execution` runs groups of lanes over them, calling the `vocabulary` of `arithmetic`; `accounts` names what was counted,
+`cost` estimates a time from it; `device` speaks the device protocol.
 """
 
 from pytest_gpulab.devices.simulated.device import SimulatedDevice

@@ -128,11 +128,17 @@ def estimate(
 
 
 def _sectors(counters: Mapping[str, float], op: str) -> float:
-    return counters[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum"]
+    return _global(counters, "sectors", op)
 
 
 def _requests(counters: Mapping[str, float], op: str) -> float:
-    return counters[f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum"]
+    return _global(counters, "requests", op)
+
+
+def _global(counters: Mapping[str, float], what: str, op: str) -> float:
+    """Requests or sectors of an operation; atomics with those whose result nobody wants."""
+    ops = ("atom", "red") if op == "atom" else (op,)
+    return sum(counters[f"l1tex__t_{what}_pipe_lsu_mem_global_op_{each}.sum"] for each in ops)
 
 
 def _cycles(gpu: Gpu, counters: Mapping[str, float], blocks: int, resident: int) -> dict[str, float]:

@@ -25,6 +25,7 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
+from pytest_gpulab.devices.simulated.accounts import Accounts
 from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters
@@ -242,14 +243,16 @@ class SimulatedModule:
     def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
         threads = profile.block[0] * profile.block[1] * profile.block[2]
-        totals = counters.totals(blocks / ran)
+        accounts = Accounts(counters)
+        totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
         described = self._resources_on(f"sm_{gpu.architecture}", profile.kernel)
         cost = estimate(gpu, totals, blocks, threads, shared_bytes, described)
         return replace(
-            profile, counters=totals, estimated_ms=cost.elapsed_ms, bottleneck=cost.bottleneck,
-            occupancy=found.occupancy, resources=self.resources(profile.kernel), kernel_occupancy=found,
+            profile, counters=totals, lines=accounts.lines(blocks / ran), estimated_ms=cost.elapsed_ms,
+            bottleneck=cost.bottleneck, occupancy=found.occupancy, resources=self.resources(profile.kernel),
+            kernel_occupancy=found,
         )  # fmt: skip
 
 

@@ -1,13 +1,14 @@
-"""Counts of a launch under Nsight Compute's names: warps and lanes by basic block, memory traffic by instruction.
+"""What a launch did, counted: warps and lanes by basic block, memory traffic by instruction.
 
 Memory counts follow how the hardware groups a warp's accesses: 32-byte sectors in global memory; 4-byte banks in
-shared memory, where 8-byte accesses go by half warps and 16-byte ones by quarters.
+shared memory, where 8-byte accesses go by half warps and 16-byte ones by quarters. Loads that L1 would answer are
+sectors, too: what is asked for is counted, not what is moved. `accounts` makes named figures of the counts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,125 +17,141 @@ from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, 
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_SECTOR_SHIFT = np.uint64(5)
 BANKS = 32
+_WORD, _SECTOR = np.int64(2), np.int64(5)  # address bits within one
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass
+class Traffic:
+    """What one memory instruction moved in one memory space.
+
+    Attributes:
+        requests: executions by warps.
+        units: sectors (global), wavefronts (shared) or distinct words (constant).
+        ideal: wavefronts that as many bytes need without bank conflicts.
+        addresses: distinct addresses within a request, added up.
+        passes: lanes that met at one address, the most of each request added up (atomics only).
+    """
+
+    requests: int = 0
+    units: int = 0
+    ideal: int = 0
+    addresses: int = 0
+    passes: int = 0
 
 
 class Counters:
-    """Counts of the blocks that ran; `totals` scales them to the whole grid.
+    """Counts of the blocks that ran.
 
     Attributes:
         warps, lanes: executions of each basic block, by warps and by lanes.
-        requests: warp-level executions of each memory instruction, by site.
-        units: sectors (global), wavefronts (shared) or distinct words (constant) of each memory instruction.
-        touched: distinct sectors of global memory that were read or written.
+        taken: lanes that followed the branch at the end of each basic block.
+        parted: warps that the branch divided.
+        traffic: by memory instruction (`Site.index`) and the space that it reached.
     """
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
-        self.requests: dict[int, int] = defaultdict(int)
-        self.units: dict[int, int] = defaultdict(int)
-        self.ideal: dict[int, int] = defaultdict(int)
-        self._touched: list[npt.NDArray[np.int64]] = []
+        self.taken = [0] * len(program.steps)
+        self.parted = [0] * len(program.steps)
+        self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
+        self._touched: list[Rows] = []
 
     def step(self, block: int, lanes: Lanes) -> None:
         """A group ran a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
 
+    def branch(self, block: int, lanes: Lanes, taken: Value) -> None:
+        """A group came to a branch; `taken` is true where it is followed."""
+        count = np.count_nonzero(taken)
+        self.taken[block] += int(count) * lanes.n // taken.size
+        if 0 < count < taken.size:
+            self.parted[block] += _divided(lanes, taken)
+
     def arena(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed global or constant memory."""
+        rows, repeat = _rows(lanes, address)
         if site.space == "const":
-            self._add(site, lanes, address, lambda rows: _distinct(rows >> np.int64(2)))
+            traffic = self._note(site, "const", rows, repeat, _distinct(rows >> _WORD))
+            traffic.addresses += int(_distinct(rows).sum()) * repeat
             return
-        sectors = self._add(site, lanes, address, lambda rows: _distinct(rows >> np.int64(5)))
-        self._touched.append(np.unique(sectors >> np.int64(5)))
+        sectors = rows >> _SECTOR
+        traffic = self._note(site, "global", rows, repeat, _distinct(sectors))
+        self._touched.append(np.unique(sectors[rows >= 0]))
+        if site.access == "atomic":
+            traffic.passes += int(_most_met(rows).sum()) * repeat
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed shared memory."""
-        self._add(site, lanes, address, lambda rows: wavefronts(rows, site.nbytes))
-
-    def _add(self, site: Site, lanes: Lanes, address: Value, units: Any) -> npt.NDArray[np.int64]:
         rows, repeat = _rows(lanes, address)
-        active = rows.max(axis=1) >= 0
-        rows = rows[active]
-        self.requests[site.index] += len(rows) * repeat
-        self.units[site.index] += int(units(rows).sum()) * repeat
-        present: npt.NDArray[np.int64] = rows[rows >= 0]
-        return present
+        traffic = self._note(site, "shared", rows, repeat, wavefronts(rows, site.nbytes))
+        parts = rows.reshape(len(rows) * max(site.nbytes // 4, 1), -1)
+        traffic.ideal += int((parts.max(axis=1) >= 0).sum()) * repeat
+        if site.access == "atomic":
+            traffic.passes += int(_most_met(rows).sum()) * repeat
+
+    def _note(self, site: Site, space: str, rows: Rows, repeat: int, units: npt.NDArray[np.intp]) -> Traffic:
+        traffic = self.traffic[site.index, space]
+        traffic.requests += len(rows) * repeat
+        traffic.units += int(units.sum()) * repeat
+        return traffic
 
     @property
     def touched(self) -> int:
         """Distinct sectors of global memory."""
         return len(np.unique(np.concatenate(self._touched))) if self._touched else 0
 
-    def totals(self, scale: float) -> dict[str, float]:
-        """Return the launch's counts; `scale` is blocks of the grid over blocks that ran."""
-        result: dict[str, float] = dict.fromkeys((*_NAMES.values(), *_EXECUTION), 0.0)
-        for warps, lanes, step in zip(self.warps, self.lanes, self.program.steps, strict=True):
-            result["smsp__inst_executed.sum"] += warps * step.issue
-            result["smsp__thread_inst_executed.sum"] += lanes * step.issue
-            result["gpulab__ptx_thread_inst.sum"] += lanes * step.instructions
-            result["gpulab__barriers.sum"] += warps * (step.end == "barrier")
-        for site in self.program.sites:
-            for what, counts in (("requests", self.requests), ("units", self.units)):
-                name = _NAMES.get((_space(site), site.access, what))
-                if name is not None:
-                    result[name] += counts[site.index]
-        result["gpulab__touched_sectors.sum"] = self.touched
-        return {name: value * scale for name, value in result.items()}
+
+def _divided(lanes: Lanes, taken: Value) -> int:
+    """Warps with lanes on both ways of a branch."""
+    grid = to_warps(lanes, taken.astype(np.int8), -1)
+    both = (grid == 0).any(axis=1) & (grid == 1).any(axis=1)
+    repeat = len(lanes.columns) if grid.shape[2] == 1 and not lanes.flat else 1
+    return int(both.sum()) * repeat
 
 
-_EXECUTION = (
-    "smsp__inst_executed.sum",
-    "smsp__thread_inst_executed.sum",
-    "gpulab__ptx_thread_inst.sum",
-    "gpulab__barriers.sum",
-)
+def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
+    """Return the addresses of each warp with a lane here as (warps, 32), and how many blocks each row stands for.
 
-
-def _space(site: Site) -> str:
-    return "global" if site.space == "generic" else site.space
-
-
-_NAMES = {
-    ("global", "read", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-    ("global", "read", "units"): "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-    ("global", "write", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-    ("global", "write", "units"): "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    ("global", "atomic", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_atom.sum",
-    ("global", "atomic", "units"): "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
-    ("shared", "read", "requests"): "smsp__inst_executed_op_shared_ld.sum",
-    ("shared", "read", "units"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    ("shared", "write", "requests"): "smsp__inst_executed_op_shared_st.sum",
-    ("shared", "write", "units"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-    ("shared", "atomic", "units"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
-    ("const", "read", "requests"): "idc__requests.sum",
-    ("const", "read", "units"): "gpulab__constant_words.sum",
-}
-
-
-def _rows(lanes: Lanes, address: Value) -> tuple[npt.NDArray[np.int64], int]:
-    """Return addresses as (warps, 32), -1 for absent lanes, and how many blocks each row stands for."""
+    Absent lanes have the address -1.
+    """
     if address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat):
         address = np.broadcast_to(address, (lanes.shape[0], address.shape[1] if address.ndim else 1))
     grid = to_warps(lanes, address.astype(np.int64), -1)
     repeat = len(lanes.columns) if grid.shape[2] == 1 and not lanes.flat else 1
-    return np.ascontiguousarray(grid.transpose(0, 2, 1)).reshape(-1, WARP), repeat
+    rows = np.ascontiguousarray(grid.transpose(0, 2, 1)).reshape(-1, WARP)
+    if lanes.full:
+        return rows, repeat
+    return rows[rows.max(axis=1) >= 0], repeat
 
 
-def _distinct(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Distinct non-negative values of each row."""
-    rows = np.sort(rows, axis=1)
+def _fresh(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Whether each value of sorted rows is not negative and the first of its kind in its row."""
     fresh = np.empty(rows.shape, np.bool_)
     fresh[:, 0] = True
     np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
-    return np.asarray((fresh & (rows >= 0)).sum(axis=1))
+    fresh &= rows >= 0
+    return fresh
 
 
-def wavefronts(rows: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.int64]:
+def _distinct(rows: Rows) -> npt.NDArray[np.intp]:
+    """Distinct non-negative values of each row."""
+    return np.asarray(_fresh(np.sort(rows, axis=1)).sum(axis=1))
+
+
+def _most_met(rows: Rows) -> npt.NDArray[np.intp]:
+    """How often the most frequent non-negative value of each row occurs."""
+    rows = np.sort(rows, axis=1)
+    starts = np.where(_fresh(rows), np.arange(WARP), 0)
+    run = np.arange(1, WARP + 1) - np.maximum.accumulate(starts, axis=1)
+    return np.asarray(np.where(rows >= 0, run, 0).max(axis=1))
+
+
+def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
     """Passes that each warp's shared-memory access takes: the most distinct words in one bank, summed over its parts.
 
     Args:
@@ -143,15 +160,12 @@ def wavefronts(rows: npt.NDArray[np.int64], nbytes: int) -> npt.NDArray[np.int64
     """
     words_each = max(nbytes // 4, 1)
     parts = rows.reshape(len(rows) * words_each, WARP // words_each)
-    words = parts >> np.int64(2)
+    words = parts >> _WORD
     if words_each > 1:
         spread = words[:, :, None] + np.arange(words_each)
         words = np.where(parts[:, :, None] >= 0, spread, -1).reshape(len(parts), -1)
     words = np.sort(words, axis=1)
-    fresh = np.empty(words.shape, np.bool_)
-    fresh[:, 0] = True
-    np.not_equal(words[:, 1:], words[:, :-1], out=fresh[:, 1:])
-    fresh &= words >= 0
+    fresh = _fresh(words)
     key = np.arange(len(words))[:, None] * BANKS + (words & (BANKS - 1))
     longest = np.bincount(key[fresh], minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
     return np.asarray(longest.reshape(len(rows), words_each).sum(axis=1))

@@ -128,7 +128,7 @@ class Scheduler:
         if step.end == "goto":
             return step.targets[0]
         if step.end == "branch":
-            return self._branch(group, step, value)
+            return self._branch(group, block, step, value)
         if step.end == "exit":
             self.barriers.exit(group)
             return None
@@ -142,8 +142,10 @@ class Scheduler:
         self._admit(released, step.targets[0])
         return None
 
-    def _branch(self, group: Group, step: Step, taken: Any) -> int | None:
+    def _branch(self, group: Group, block: int, step: Step, taken: Any) -> int | None:
         yes, no = step.targets
+        if self.launch.counters is not None:
+            self.launch.counters.branch(block, group.lanes, taken)
         if taken.size == 1:
             return yes if taken.item() else no
         count = np.count_nonzero(taken)

@@ -105,6 +105,7 @@ class _Parser:
         self.scopes: list[_Scope] = []
         self.where: SourceLine | None = None
         self.serial = 0
+        self.number = -1  # of the last instruction or call
 
     def run(self, text: str) -> PtxModule:
         for number, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M):
@@ -246,6 +247,7 @@ class _Parser:
 
     def _instruction(self, text: str) -> Instruction | Call:
         guard = None
+        self.number += 1
         if match := _GUARD.match(text):
             guard = (Reg(self._name(match[2])), match[1] == "!")
             text = text[match.end() :]
@@ -254,7 +256,7 @@ class _Parser:
         opcode, _, rest = text.partition(" ") if " " in text else text.partition("\t")
         opcode, _, extra = opcode.partition("\t")
         operands = tuple(self._operand(part) for part in _split(f"{extra} {rest}"))
-        return Instruction(tuple(opcode.replace("::", "__").split(".")), operands, guard, self.where)
+        return Instruction(tuple(opcode.replace("::", "__").split(".")), operands, guard, self.where, self.number)
 
     def _call(self, text: str, guard: tuple[Reg, bool] | None) -> Call:
         match = _CALL.match(text)
@@ -264,7 +266,7 @@ class _Parser:
         results, arguments = (
             tuple(self._name(name) for name in _split(match[group])) for group in ("results", "arguments")
         )
-        return Call(callee, results, arguments, guard, self.where)
+        return Call(callee, results, arguments, guard, self.where, self.number)
 
     def _operand(self, text: str) -> Operand:
         text = text.strip()

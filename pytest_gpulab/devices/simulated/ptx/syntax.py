@@ -68,12 +68,17 @@ Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line."""
+    """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line.
+
+    `number` counts the instructions and calls of a PTX text; copies that inlining makes keep it, what translation adds
+    has none (-1).
+    """
 
     op: tuple[str, ...]
     operands: tuple[Operand, ...]
     guard: tuple[Reg, bool] | None = None
     where: SourceLine | None = None
+    number: int = -1
 
     @property
     def name(self) -> str:
@@ -97,6 +102,7 @@ class Call:
     arguments: tuple[str, ...]
     guard: tuple[Reg, bool] | None = None
     where: SourceLine | None = None
+    number: int = -1
 
 
 Statement = Instruction | Label | Call

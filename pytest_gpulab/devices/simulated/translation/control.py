@@ -189,7 +189,7 @@ class _Splitter:
         self._finish("branch", skip, ())
         branch, jump = self.blocks[-1], len(self.jumps) - 1
         inner = self._append()
-        self._instruction(Instruction(instruction.op, instruction.operands, None, instruction.where))
+        self._instruction(replace(instruction, guard=None))
         self.jumps[jump] = (branch, (self._start(), inner))
 
 

@@ -105,9 +105,11 @@ class Names:
             self.namespace[name] = raw[0]
         return name
 
-    def site(self, space: str, access: str, nbytes: int, instruction: Any) -> str:
+    def site(self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False) -> str:
         """Return a name for a memory instruction."""
-        site = Site(space, access, nbytes, instruction.where, len(self.sites))
+        site = Site(
+            space, access, nbytes, instruction.where, len(self.sites), number=instruction.number, returns=returns
+        )
         self.sites.append(site)
         name = f"s{site.index}"
         self.namespace[name] = site

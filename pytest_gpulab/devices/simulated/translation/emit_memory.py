@@ -88,9 +88,9 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     if kind in _PACKED:
         operation = f"add.{kind}"
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
-    site = b.names.site(_space(i), "atomic", int(code[1]), i)
     if wanted and isinstance(i.operands[0], Sym):
         wanted = False  # the result goes to `_`
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted)
     call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
     if wanted:
         b.write(i.operands[0], call, code)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
-from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
@@ -84,12 +84,11 @@ class _Inliner:
         guard = names.guard(instruction.guard)
         op = instruction.op
         if op[0] in ("ret", "exit") and end and op[0] == "ret":
-            self.result.body.append(Instruction(("bra",), (Sym(end),), guard, instruction.where))
+            op, operands = ("bra",), (Sym(end),)
         elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
             # the address of a function's own parameter: `passing` puts such a parameter into local memory
-            self.result.body.append(Instruction(("ld", "local", *op[2:]), operands, guard, instruction.where))
-        else:
-            self.result.body.append(Instruction(op, operands, guard, instruction.where))
+            op = ("ld", "local", *op[2:])
+        self.result.body.append(replace(instruction, op=op, operands=operands, guard=guard))
 
     def _call(self, call: Call, names: _Names, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -103,7 +102,7 @@ class _Inliner:
         if isinstance(call.callee, Reg):
             self._indirect(call, names, results, arguments, after, depth)
         else:
-            self._direct(call.callee.name, results, arguments, after, call.where, depth)
+            self._direct(call.callee.name, results, arguments, after, call, depth)
         self.result.body.append(Label(after))
 
     def _direct(
@@ -112,14 +111,14 @@ class _Inliner:
         results: tuple[str, ...],
         arguments: tuple[str, ...],
         after: str,
-        where: SourceLine | None,
+        call: Call,
         depth: int,
     ) -> None:
         callee = self.module.functions.get(name)
         if name in BUILT_IN:
-            self.result.body.append(Call(Sym(name), results, arguments, None, where))
+            self.result.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif callee is None or not callee.body:
-            raise CannotSimulate(f"a call of {name}()", where)
+            raise CannotSimulate(f"a call of {name}()", call.where)
         else:
             formals = [parameter.name for parameter in (*callee.results, *callee.parameters)]
             bound = dict(zip(formals, (*results, *arguments), strict=True))
@@ -148,7 +147,7 @@ class _Inliner:
             compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
             jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
             self.result.body += [compare, jump]
-            self._direct(name, results, arguments, after, call.where, depth)
+            self._direct(name, results, arguments, after, call, depth)
             self.result.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
         self.result.body.append(Instruction(("trap",), (), None, call.where))
 

@@ -110,4 +110,4 @@ def _move(kernel: Function, register: str, item: Operand, access: Instruction) -
     kernel.registers.setdefault(register, kind)
     size = TYPE_BYTES[kind]
     pair = (Reg(register), item) if access.op[0] == "st" else (item, Reg(register))
-    return Instruction(("mov", f"b{8 * size}" if size > 1 else "u8"), pair, access.guard, access.where)
+    return replace(access, op=("mov", f"b{8 * size}" if size > 1 else "u8"), operands=pair)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, PtxModule, Variable
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation import emit_compare, emit_float, emit_integer, emit_move, emit_warp
 from pytest_gpulab.devices.simulated.translation.control import Block, Graph, build
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
-from pytest_gpulab.devices.simulated.translation.weights import weight
 
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
 
@@ -29,8 +28,7 @@ class Step:
         mask: for a block that begins with a warp-synchronising instruction, (wave, group) to its lane mask.
         live_in: registers needed from here on, a bit set.
         writes: registers written here that live on, a bit set.
-        instructions: PTX instructions, the end included.
-        issue: machine instructions that they are expected to become (see `weights`).
+        statements: PTX instructions and calls, the end included.
     """
 
     run: Callable[[Any, Any], Any]
@@ -41,8 +39,7 @@ class Step:
     mask: Callable[[Any, Any], Any] | None
     live_in: int
     writes: int
-    instructions: int
-    issue: float
+    statements: tuple[Instruction | Call, ...]
     barrier: Instruction | None
     result: tuple[int, str] | None
 
@@ -202,8 +199,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         mask=namespace[f"m{i}"] if masked else None,
         live_in=block.live_in,
         writes=block.defined & block.live_out,
-        instructions=len(block.body) + (block.last is not None),
-        issue=sum(map(weight, [*block.body, *([block.last] if block.last else [])])),
+        statements=tuple(s for s in (*block.body, block.last) if s is not None and not isinstance(s, Label)),
         barrier=barrier,
         result=result,
     )

@@ -19,6 +19,8 @@ class Site:
         access: `read`, `write` or `atomic`.
         nbytes: of one lane's access.
         index: its number in the program.
+        number: of the PTX statement, see `Instruction.number`.
+        returns: whether an atomic's old value is wanted.
     """
 
     space: str
@@ -26,3 +28,12 @@ class Site:
     nbytes: int
     where: SourceLine | None
     index: int
+    number: int = -1
+    returns: bool = False
+
+    @property
+    def op(self) -> str:
+        """What hardware calls it: `ld`, `st`, `atom`, or `red` for an atomic whose old value nobody wants."""
+        if self.access == "atomic":
+            return "atom" if self.returns or self.space == "shared" else "red"
+        return "ld" if self.access == "read" else "st"

@@ -1,0 +1,108 @@
+"""Every figure that a launch's profile may hold, under Nsight Compute's name or, where it has none, as `gpulab__...`.
+
+Three levels are kept apart. *Exact*: counted while the kernel ran, one by one, and the same on hardware whatever the
+compiler does with the kernel's arithmetic. *Modelled*: made from exact counts and the machine code, or rules for what
+the compiler does; close to hardware, not equal to it. *Estimated*: made by the cost model for a described GPU.
+
+The table of docs/counters.md is this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["exact", "modelled", "estimated"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure: its name in profiles, its unit, its level, and what it means in a sentence."""
+
+    name: str
+    unit: str
+    level: Level
+    meaning: str
+
+
+def _global_memory() -> list[Metric]:
+    ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on", "red": "atomics without a result on"}
+    name = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
+    sectors = "32-byte sectors that these touch, each once a request"
+    found = []
+    for op, what in ops.items():
+        found.append(Metric(name.format("requests", op), "requests", "exact", f"{what} global memory by a warp"))
+        found.append(Metric(name.format("sectors", op), "sectors", "exact", sectors))
+    return found
+
+
+def _shared_memory() -> list[Metric]:
+    ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on"}
+    found = []
+    for op, what in ops.items():
+        asked = f"{what} shared memory by a warp with at least one lane"
+        found.append(Metric(f"gpulab__shared_requests_op_{op}.sum", "requests", "exact", asked))
+        wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+        found.append(Metric(wavefronts, "wavefronts", "exact", "passes that these take, bank conflicts included"))
+        conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
+        found.append(Metric(conflicts, "wavefronts", "exact", "passes beyond those that the number of bytes needs"))
+    return found
+
+
+_SUM = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum"
+_MET = "lanes that met at one address in a request, the most of each request added up"
+
+METRICS: tuple[Metric, ...] = (
+    *_global_memory(),
+    Metric("gpulab__touched_sectors.sum", "sectors", "exact", "distinct sectors of global memory in the whole launch"),
+    *_shared_memory(),
+    Metric("gpulab__constant_requests.sum", "requests", "exact", "loads of `__constant__` variables by a warp"),
+    Metric("gpulab__constant_words.sum", "words", "exact", "distinct 4-byte words that these ask for"),
+    Metric("gpulab__atomic_passes_global.sum", "passes", "exact", f"atomics on global memory: {_MET}"),
+    Metric("gpulab__atomic_passes_shared.sum", "passes", "exact", f"atomics on shared memory: {_MET}"),
+    Metric("gpulab__barriers.sum", "warps", "exact", "barriers of a block, once for each warp there"),
+    Metric("gpulab__warps.sum", "warps", "exact", "warps of the launch"),
+    Metric("gpulab__ptx_thread_inst.sum", "instructions", "exact", "PTX instructions by threads, as written"),
+    Metric("idc__requests.sum", "requests", "modelled",
+           "loads from constant memory (parameters, too) by a warp, once more for each further address"),
+    Metric("smsp__inst_executed.sum", "instructions", "modelled", "machine instructions issued, by warps"),
+    Metric("smsp__thread_inst_executed.sum", "instructions", "modelled", "the same, by threads"),
+    Metric("smsp__thread_inst_executed_pred_on.sum", "instructions", "modelled",
+           "the same, without those whose predicate switched them off"),
+    Metric("smsp__thread_inst_executed_per_inst_executed.ratio", "threads", "modelled",
+           "threads in an issued instruction, of 32"),
+    Metric("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio", "threads", "modelled",
+           "the same, without those whose predicate switched them off"),
+    Metric("smsp__inst_executed_op_shared_ld.sum", "instructions", "modelled",
+           "load instructions on shared memory issued by warps, those with all lanes switched off included"),
+    Metric("smsp__inst_executed_op_shared_st.sum", "instructions", "modelled", "store instructions, likewise"),
+    Metric("smsp__inst_executed_op_ldc.sum", "instructions", "modelled", "load instructions on constant memory"),
+    Metric("smsp__sass_branch_targets.sum", "instructions", "modelled", "conditional branches by warps"),
+    Metric("smsp__sass_branch_targets_threads_uniform.sum", "instructions", "modelled",
+           "those at which all lanes of the warp went one way"),
+    Metric("smsp__sass_branch_targets_threads_divergent.sum", "instructions", "modelled",
+           "those at which the warp parted"),
+    *(Metric(_SUM.format(op), "instructions", "modelled", f"{what} of 32-bit floats, by threads")
+      for op, what in (("add", "additions"), ("mul", "multiplications"), ("fma", "fused multiply-adds"))),
+    Metric("launch__registers_per_thread", "registers", "exact", "as the compiler reports them"),
+    Metric("gpulab__local_bytes_per_thread", "bytes", "exact",
+           "local memory a thread (arrays and spilled registers), as the compiler reports it"),
+    Metric("sm__maximum_warps_per_active_cycle_pct", "%", "exact", "theoretical occupancy"),
+)  # fmt: skip
+"""Each name once, in the order of the documentation."""
+
+LEVELS: Mapping[str, Level] = {metric.name: metric.level for metric in METRICS}
+
+_ISSUED = "smsp__inst_executed.sum"
+_RATIOS = {
+    "smsp__thread_inst_executed_per_inst_executed.ratio": "smsp__thread_inst_executed.sum",
+    "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio": "smsp__thread_inst_executed_pred_on.sum",
+}
+
+
+def with_ratios(counters: Mapping[str, float]) -> dict[str, float]:
+    """Return counters and the ratios that follow from them; ratios must be made anew after sums are added up."""
+    issued = counters.get(_ISSUED, 0.0)
+    ratios = {name: counters.get(of, 0.0) / issued for name, of in _RATIOS.items()} if issued else {}
+    return {**counters, **ratios}
