@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.grading.expected import Expectations
     from pytest_gpulab.grading.grade import CheckResult, Finding
     from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.grading.ncu import Profiler
     from pytest_gpulab.grading.remote import RemoteGrader
 
 MARKER = "gpulab"
@@ -36,6 +37,7 @@ class Workbench:
         device_info: what it says about itself, once it was opened.
         device_lines: what grades and why that; then what is known of it.
         explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
+        profiler: where kernels are to be profiled, what their graders share.
     """
 
     settings: Settings
@@ -45,6 +47,7 @@ class Workbench:
     device_info: DeviceInfo | None = None
     device_lines: tuple[str, ...] = ("collecting only, no device opened",)
     explained: set[str] = field(default_factory=set)
+    profiler: Profiler | None = None
 
     @classmethod
     def prepare(cls, settings: Settings) -> Workbench:
@@ -85,7 +88,7 @@ class Workbench:
         """
         from pytest_gpulab.devices import open_device, processes
         from pytest_gpulab.devices.protocol import DeviceUnavailable
-        from pytest_gpulab.grading import sanitizer
+        from pytest_gpulab.grading import ncu, sanitizer
 
         processes.mark_what_is_started()
         try:
@@ -101,6 +104,12 @@ class Workbench:
             self.close_device()
         if info.kind == "cuda" and self.settings.sanitize and not sanitizer.is_there():
             raise SettingsError("--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH")
+        if self.settings.count and info.kind == "simulated":
+            self.device_lines += ("--gpulab-ncu has no effect: the simulated GPU counts for itself",)
+        elif self.settings.count and not ncu.is_there():
+            self.device_lines += ("--gpulab-ncu has no effect: ncu, of Nsight Compute, is not on the PATH",)
+        elif self.settings.count:
+            self.profiler = ncu.Profiler()
 
     def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
         """Return what grades a submission: in this process if the device is open here."""
@@ -114,7 +123,7 @@ class Workbench:
         spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
         settings = self.settings
-        more = (settings.architecture, settings.sanitize)
+        more = (settings.architecture, settings.sanitize, self.profiler)
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more)
 
     def close_device(self) -> None:

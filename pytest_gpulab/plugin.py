@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpulab-sanitizer", action="store_true", help="run what fails on a GPU under compute-sanitizer as well"
     )
     group.addoption(
+        "--gpulab-ncu", action="store_true", help="count what timed kernels do on a GPU with Nsight Compute's ncu"
+    )
+    group.addoption(
         "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
     )
     parser.addini("gpulab_device", "as --gpulab-device", default="")

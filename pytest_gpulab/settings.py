@@ -41,6 +41,7 @@ class Settings:
         expected: the instructor's TOML files of expected verdicts.
         timeout_s: what a check may take; None where it was not given.
         sanitize: whether compute-sanitizer looks at what fails on a GPU.
+        count: whether Nsight Compute counts what timed kernels do on a GPU.
         architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
     """
 
@@ -51,6 +52,7 @@ class Settings:
     expected: tuple[Path, ...]
     timeout_s: float | None = None
     sanitize: bool = False
+    count: bool = False
     architecture: str | None = None
 
     @classmethod
@@ -85,6 +87,7 @@ class Settings:
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
             sanitize=bool(option("gpulab_sanitizer")),
+            count=bool(option("gpulab_ncu")),
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
         )
 

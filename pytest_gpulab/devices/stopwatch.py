@@ -111,6 +111,13 @@ class Stopwatch(Protocol):
 class TimingDevice(Device, Protocol):
     """A device that can time."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Wait until nobody else times on this GPU, and let nobody.
+
+        Raises:
+            DeviceUnavailable: the wait was too long.
+        """
+
     def stopwatch(self) -> AbstractContextManager[Stopwatch]:
         """Wait until nobody else times on this GPU, then time.
 

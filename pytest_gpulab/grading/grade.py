@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 from pytest_gpulab.devices.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
+from pytest_gpulab.grading.counters import KernelCounters as KernelCounters
 
 SCHEMA_VERSION = 1
 
@@ -65,6 +66,8 @@ class Measurement:
         caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
         shared_with: other processes seen on the GPU meanwhile.
         kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
+        counters: what the hardware counted in each different launch, where that was asked for.
+        counters_note: why there are none although they were asked for, in a line.
     """
 
     size: str
@@ -85,6 +88,8 @@ class Measurement:
     caches: Literal["cold", "warm", ""] = ""
     shared_with: tuple[str, ...] = ()
     kernels: tuple[KernelOccupancy, ...] = ()
+    counters: tuple[KernelCounters, ...] = ()
+    counters_note: str = ""
 
     @property
     def certainty(self) -> str:
@@ -193,8 +198,10 @@ def _finding(data: Mapping[str, Any]) -> Finding:
 
 def _measurement(data: Mapping[str, Any]) -> Measurement:
     kernels = tuple(_kernel_occupancy(kernel) for kernel in data.get("kernels", ()))
+    counters = tuple(KernelCounters.from_dict(kernel) for kernel in data.get("counters", ()))
     shared_with = tuple(data.get("shared_with", ()))
-    return Measurement(**_known(Measurement, data) | {"shared_with": shared_with, "kernels": kernels})
+    rebuilt = {"shared_with": shared_with, "kernels": kernels, "counters": counters}
+    return Measurement(**_known(Measurement, data) | rebuilt)
 
 
 def _kernel_occupancy(data: Mapping[str, Any]) -> KernelOccupancy:

@@ -24,11 +24,12 @@ from typing import Any
 
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, processes
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading import sanitizer
+from pytest_gpulab.exercise import Size, SpeedTier
+from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Verdict
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.worker import STOP
 
@@ -69,6 +70,7 @@ class RemoteGrader:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         occupancy_architecture: str | None = None,
         sanitize: bool = False,
+        profiler: ncu.Profiler | None = None,
     ) -> None:
         """Start nothing before the first check.
 
@@ -82,10 +84,12 @@ class RemoteGrader:
             timeout_s: the longest that a check may take, its wait for other processes' timing left out.
             sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
             occupancy_architecture: as `open_device` takes it.
+            profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
         """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
-        self._info, self._sanitize = info, sanitize
+        self._info, self._sanitize, self._profiler = info, sanitize, profiler
+        self._profiles: dict[tuple[Size, str], ncu.Profile] = {}
         self._task = {
             "exercises": str(exercise.folder.parent),
             "exercise": exercise.name,
@@ -117,6 +121,8 @@ class RemoteGrader:
             result = self._graded(check)
             if self._sanitize and check.kind == "correct" and result.verdict == "failed":
                 result = self._with_report(check, result)
+            if self._profiler is not None and result.measurement is not None:
+                result = self._with_counters(check, result, result.measurement)
         except BaseException:  # Ctrl-C above all
             self._kill()
             raise
@@ -166,13 +172,41 @@ class RemoteGrader:
         with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
             log = Path(folder) / "report"
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
-                self._worker = Worker(self._task | self._lessons(without=check.name), sanitizer.command(log))
-                self._worker.ask({"check": check.name}, self._timeout_s)
-                self.close()  # the report is written at the end
-            self._kill()
+                task = self._task | self._lessons(without=check.name)
+                _answered_under(sanitizer.command(log), task, {"check": check.name}, self._timeout_s)
             found, *others = result.findings
             evidence = (*found.evidence, *sanitizer.report(log))
         return replace(result, findings=(replace(found, evidence=evidence), *others))
+
+    def _with_counters(self, check: Check, result: CheckResult, measurement: Measurement) -> CheckResult:
+        """Return the result with what Nsight Compute counts in another process, or why it does not."""
+        assert isinstance(check.subject, SpeedTier)
+        timed = (check.subject.size, check.subject.variant.name)
+        if timed not in self._profiles:
+            self._profiles[timed] = self._profiled(check)
+        found = self._profiles[timed]
+        return replace(result, measurement=replace(measurement, counters=found.kernels, counters_note=found.note))
+
+    def _profiled(self, check: Check) -> ncu.Profile:
+        assert self._profiler is not None
+        if self._profiler.refused:
+            return ncu.Profile(note=ncu.NO_PERMISSION)
+        limit_s = self._limit_s(check)
+        with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+            log = Path(folder) / "counters.csv"
+            try:
+                task = self._task | self._lessons()
+                answer, said = _answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s)
+                said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
+            except Hung:
+                return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
+            except DeviceUnavailable as missing:
+                said = f"==ERROR== {missing}"
+            except Crashed as crash:
+                said = f"==ERROR== the process that it watched {crash}"
+            profile = ncu.profile(log, said)
+        self._profiler.refused = profile.note == ncu.NO_PERMISSION
+        return profile
 
     def _lessons(self, without: str = "") -> dict[str, Any]:
         """Return what a new process need not go through again."""
@@ -204,6 +238,27 @@ class Hung(Exception):
 
 class Crashed(Exception):
     """The process ended instead of answering: how, in words that follow "the process"."""
+
+
+def _answered_under(
+    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float
+) -> tuple[dict[str, Any], str]:
+    """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
+
+    Returns:
+        The answer, and what the process and the tool wrote to stderr.
+
+    Raises:
+        DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
+    """
+    worker = Worker(task, tool)
+    try:
+        answer, said = worker.ask(request, limit_s), worker.stderr()
+    except BaseException:
+        worker.kill()
+        raise
+    worker.stop()
+    return answer, said
 
 
 class Worker:
@@ -257,7 +312,10 @@ class Worker:
             raise Hung from None
         if not line:
             raise Crashed(self._ending())
-        answer: dict[str, Any] = json.loads(line)
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:  # a tool that it runs under speaks up
+            raise Crashed(f"could not be heard: {line.strip()}") from None
         if "error" in answer:
             raise WorkerError(f"{answer['error']}\nstderr of the process:\n{self.stderr()}")
         return answer

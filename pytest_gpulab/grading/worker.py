@@ -17,12 +17,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import BreakableDevice, DeviceUnavailable
+from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceUnavailable
+from pytest_gpulab.exercise import SpeedTier
+from pytest_gpulab.grading import ncu
+from pytest_gpulab.grading.build import Blocked, Builds
 from pytest_gpulab.grading.cases import capped
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.prepare import InstructorsMistake
 
 STOP: dict[str, Any] = {"stop": True}
 # A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
@@ -73,19 +77,31 @@ class _Bench:
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
         self.device, _ = open_device(task["device"], task["launch_limit_s"], task["occupancy_architecture"])
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
+        self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
-        self._grader = Grader(loaded, Path(task["path"]), self.device, task["seed"])
+        self._grader = Grader(loaded, self._path, self.device, self._seed)
         self._printed = printed
         for name, found in task["known"].items():
             self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
 
     def answer(self, request: _Request) -> dict[str, Any]:
+        if "run_timed" in request:
+            return self._run_timed(self._checks[request["run_timed"]])
         result = self._grader.run(self._checks[request["check"]])
         printed = self._printed_since()
         if result.kind == "correct" and not result.printed:
             result = replace(result, printed=capped(printed))
         usable = not isinstance(self.device, BreakableDevice) or self.device.usable
         return {"result": result.to_dict(), "usable": usable}
+
+    def _run_timed(self, check: Check) -> dict[str, Any]:
+        assert isinstance(check.subject, SpeedTier)
+        builds = Builds(self._path, self._loaded, self.device)
+        try:
+            ncu.run_timed_plan(self._loaded, self.device, builds, check.subject, self._seed)
+        except (Blocked, InstructorsMistake, DeviceError) as error:
+            return {"ran": False, "why": str(error)}
+        return {"ran": True}
 
     def _printed_since(self) -> str:
         """Return what the driver wrote to stdout since the last call, and forget it."""

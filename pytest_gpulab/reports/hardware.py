@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import TypeVar
 
-from pytest_gpulab.grading.grade import Grade, KernelOccupancy, Provenance
+from pytest_gpulab.grading.grade import Grade, KernelCounters, KernelOccupancy, Provenance
 from pytest_gpulab.reports.table import WIDTH, laid_out, short_names, timings
 
 _HEADERS = (
@@ -13,6 +15,21 @@ _HEADERS = (
 )  # fmt: skip
 _MAX_KERNEL = 18
 _SHORT = {"registers": "regs", "shared memory": "shared"}  # as in the other columns
+_COUNTERS = {
+    "ns": ("gpu__time_duration.sum",),
+    "occup.": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+    "warps": ("sm__warps_active.avg.per_cycle_elapsed",),
+    "DRAM": ("dram__throughput.avg.pct_of_peak_sustained_elapsed",),
+    "bytes": ("dram__bytes_read.sum", "dram__bytes_write.sum"),
+    "branches": ("smsp__sass_branch_targets.sum",),
+    "divergent": ("smsp__sass_branch_targets_threads_divergent.sum",),
+    "conflicts": (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+}
+_PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
+_Kernel = TypeVar("_Kernel", KernelOccupancy, KernelCounters)
 _NOTES = (
     "blocks, warps: what a multiprocessor holds at a time; regs: a thread; shared: bytes a block;",
     "suggested: threads of the block with the highest occupancy, which need not be the fastest.",
@@ -53,18 +70,60 @@ def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
     return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES] if rows else []
 
 
+def counter_lines(grades: Sequence[Grade]) -> list[str]:
+    """Return a table of what Nsight Compute counted in one exercise's timed launches; empty where it did not."""
+    names = short_names([grade.submission for grade in grades])
+    rows = [
+        (name if is_first else "", *_counted(launch))
+        for name, grade in zip(names, grades, strict=True)
+        for is_first, launch in _numbered(_launches(grade))
+    ]
+    legend = [f"{column}: {' + '.join(counters)}" for column, counters in _COUNTERS.items()]
+    return [*laid_out(("submission", "kernel", "blocks", *_COUNTERS), rows), *legend] if rows else []
+
+
+def counter_notes(grades: Iterable[Grade]) -> list[str]:
+    """Return why there are no counters although they were asked for, each reason once."""
+    return sorted({m.counters_note for grade in grades for m in timings(grade).values() if m.counters_note})
+
+
+def _launches(grade: Grade) -> list[KernelCounters]:
+    return list(dict.fromkeys(launch for measured in timings(grade).values() for launch in measured.counters))
+
+
+def _counted(launch: KernelCounters) -> tuple[str, ...]:
+    figures = (_sum(launch, names) for names in _COUNTERS.values())
+    return _abridged(launch.kernel), str(prod(launch.grid)), *figures
+
+
+def _sum(launch: KernelCounters, names: Sequence[str]) -> str:
+    """Return the sum of counters in a few characters, with its unit where that is per cent."""
+    found = [counter for counter in launch.counters if counter.name in names]
+    if len(found) < len(names):
+        return "n/a"
+    total = sum(counter.value for counter in found)
+    if found[0].unit == "%":
+        return f"{total:.1f}%"
+    exponent = max((power for power in _PREFIXES if total >= 10**power), default=0)
+    return f"{total / 10**exponent:.4g}{_PREFIXES.get(exponent, '')}"
+
+
+def _abridged(name: str) -> str:
+    return name if len(name) <= _MAX_KERNEL else f"{name[: _MAX_KERNEL - 2]}.."
+
+
 def _kernels(grade: Grade) -> list[KernelOccupancy]:
     return list(dict.fromkeys(kernel for measured in timings(grade).values() for kernel in measured.kernels))
 
 
-def _numbered(kernels: Sequence[KernelOccupancy]) -> Iterator[tuple[bool, KernelOccupancy]]:
+def _numbered(kernels: Sequence[_Kernel]) -> Iterator[tuple[bool, _Kernel]]:
     return ((index == 0, kernel) for index, kernel in enumerate(kernels))
 
 
 def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:
-    name, suggested = kernel.kernel, kernel.suggested_block_threads
+    suggested = kernel.suggested_block_threads
     return (
-        name if len(name) <= _MAX_KERNEL else f"{name[: _MAX_KERNEL - 2]}..",
+        _abridged(kernel.kernel),
         str(kernel.block_threads),
         "n/a" if kernel.registers is None else str(kernel.registers),
         str(kernel.shared_bytes),

@@ -18,7 +18,9 @@ The file holds one JSON object:
             measurement         null, or {size, elapsed_ms, baseline_ms, speedup, threshold, estimated,
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,
                                 low, high (of the speedup's interval; null for estimates), rounds, dropped,
-                                caches, shared_with (a list of other processes on the GPU)}
+                                caches, shared_with (a list of other processes on the GPU), kernels,
+                                counters (a list of {kernel, grid, block, counters: a list of
+                                {name, value, unit}}), counters_note (why there are none though asked for)}
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
                                 source_sha256, and details: an object of further texts
     ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck}: files that belong to no

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.hardware import device_tables, occupancy_lines
+from pytest_gpulab.reports.hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
 from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
@@ -52,6 +52,9 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
         kernels = occupancy_lines(members) if verbosity > 0 else []
         if kernels:
             yield f"gpulab: {exercise}, occupancy", kernels
+        counted = counter_lines(members)
+        if counted:
+            yield f"gpulab: {exercise}, counters", counted
     timing = list(_timing(grades)) if verbosity > 0 else []
     if timing:
         yield "gpulab: timing", timing
@@ -70,6 +73,7 @@ def footnotes(gradebook: Gradebook) -> Iterator[str]:
     others = sorted({other for measurement in measurements for other in measurement.shared_with})
     if others:
         yield f"! other processes used the GPU while it timed, so times may be too long: {_abridged(others)}."
+    yield from (f"! {note}." for note in counter_notes(gradebook.grades))
     if gradebook.expected:
         yield "* fails as the instructor's expected verdicts say."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,9 @@ class ClockedDevice(FakeDevice):
         super().__init__(programs, estimates=False)
         self.watch = FakeStopwatch()
         self.held_at_start: list[int] = []
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     @contextmanager
     def stopwatch(self) -> Iterator[FakeStopwatch]:

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, KernelOccupancy, occupancy_by_rules
+from pytest_gpulab.grading.counters import Counter, KernelCounters
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
+from pytest_gpulab.grading.ncu import NO_PERMISSION
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.table import WIDTH
-from pytest_gpulab.reports.terminal import sections
+from pytest_gpulab.reports.terminal import footnotes, sections
 
 DETAILS = {"UUID": "GPU-1", "SMs": "132", "ECC": "n/a", "memory": "1 of 140 GiB in use"}
 PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "1", "0.1.0", "0" * 64, DETAILS)
@@ -96,3 +98,40 @@ def test_what_is_not_known_and_what_is_long() -> None:
     long = replace(REDUCE, kernel="k" * 90, shared_bytes=233472, limited_by=("registers", "shared memory"))
     lines = shown(timed("x" * 90 + ".cu", long), timed("b.cu"))["gpulab: sum, occupancy"]
     assert all(len(line) <= WIDTH for line in lines)
+
+
+def test_what_the_hardware_counted_is_a_table_that_names_its_counters() -> None:
+    values = {
+        "gpu__time_duration.sum": (66_300.0, "ns"),
+        "sm__warps_active.avg.pct_of_peak_sustained_active": (91.25, "%"),
+        "sm__warps_active.avg.per_cycle_elapsed": (55.4, "warp"),
+        "dram__bytes_read.sum": (268e6, "byte"),
+        "dram__bytes_write.sum": (2e6, "byte"),
+        "smsp__sass_branch_targets.sum": (18432.0, ""),
+        "smsp__sass_branch_targets_threads_divergent.sum": (0.0, ""),
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum": (7.0, ""),
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum": (5.0, ""),
+    }
+    launch = KernelCounters("reduce", (132, 2), (256,), tuple(Counter(name, *v) for name, v in values.items()))
+    grade = timed("class/a.cu")
+    checks = tuple(
+        replace(check, measurement=replace(check.measurement, counters=(launch,))) for check in grade.checks
+        if check.measurement is not None
+    )  # fmt: skip
+    table = shown(replace(grade, checks=checks), timed("class/b.cu"), verbosity=0)["gpulab: sum, counters"]
+    assert table[0].split() == [
+        "submission", "kernel", "blocks", "ns", "occup.", "warps", "DRAM", "bytes", "branches", "divergent", "conflicts"
+    ]  # fmt: skip
+    assert table[2].split() == ["a", "reduce", "264", "66.3k", "91.2%", "55.4", "n/a", "270M", "18.43k", "0", "12"]
+    assert len(table) == 3 + 8 and table[3] == "ns: gpu__time_duration.sum"
+    assert max(map(len, table[:3])) <= WIDTH
+
+
+def test_why_there_are_no_counters_is_said_once() -> None:
+    gradebook = Gradebook()
+    for name in ("a.cu", "b.cu"):
+        (check, _) = timed(name).checks
+        assert check.measurement is not None
+        noted = replace(check, measurement=replace(check.measurement, counters_note=NO_PERMISSION))
+        gradebook.add(result_properties(replace(timed(name), checks=(noted,)), 0))
+    assert [line for line in footnotes(gradebook) if "ncu" in line] == [f"! {NO_PERMISSION}."]

@@ -104,6 +104,22 @@ def test_a_missing_sanitizer_is_a_usage_error(course: Course, monkeypatch: pytes
     assert line == "--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH"
 
 
+def test_a_missing_ncu_is_a_note(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(info=DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False), close=lambda: None)
+    monkeypatch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: gpu)
+    monkeypatch.setenv("PATH", str(course.folder))
+    course.write("twice.cu", RIGHT)
+    result = course.pytest("--gpulab", "--gpulab-device=cuda", "--gpulab-ncu", "-k", "nothing", "twice.cu")
+    result.stdout.fnmatch_lines(["gpulab: --gpulab-ncu has no effect: ncu, of Nsight Compute, is not on the PATH"])
+
+
+def test_the_simulated_gpu_needs_no_ncu(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("--gpulab-ncu", "-k", "compile", "twice.cu")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["gpulab: --gpulab-ncu has no effect: the simulated GPU counts for itself"])
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])
 def test_bad_device(course: Course, device: str) -> None:
     line = usage_error(course.grade(f"--gpulab-device={device}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -88,13 +88,16 @@ class CudaDevice:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         return CudaMemory(self._context, extents, dtype)
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Wait until nobody else times on this GPU, and let nobody; see `TimingDevice.alone`."""
+        return gpu_lock(self._conditions.identity)
+
     @contextmanager
     def stopwatch(self) -> Iterator[CudaStopwatch]:
         """Wait until nobody else times on this GPU, then time; see `TimingDevice.stopwatch`."""
-        reader = self._conditions
-        with gpu_lock(reader.identity):
+        with self.alone():
             if self._stopwatch is None:
-                self._stopwatch = CudaStopwatch(self._context, reader)
+                self._stopwatch = CudaStopwatch(self._context, self._conditions)
             yield self._stopwatch
 
     def reset(self) -> None:
