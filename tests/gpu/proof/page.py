@@ -1,0 +1,59 @@
+"""Make docs/results-h200.md from what the proofs wrote:
+
+python tests/gpu/proof/page.py ladder.json itself.json ... --output docs/results-h200.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from figures import FIGURE_HEADERS, figure_rows
+from tabulate import tabulate
+
+INTRODUCTION = """# Results on an NVIDIA H200
+
+What pytest-gpulab promises of grading on a real GPU, measured. Each section names the command that measures it; run it
+from a checkout, on a machine with a GPU, with the package installed (or its folder on `PYTHONPATH`). Where a bar is
+missed it says so. This page is made by `tests/gpu/proof/page.py` from what those commands write.
+"""
+
+
+def page(proofs: list[dict[str, Any]]) -> str:
+    """Return the page as Markdown."""
+    return "\n".join([INTRODUCTION, *(line for proof in proofs for line in section(proof))])
+
+
+def section(proof: dict[str, Any]) -> Iterator[str]:
+    """Yield a proof's part of the page."""
+    machine = proof["machine"]
+    yield f"## {proof['title']}\n"
+    yield (
+        f"{machine['device']}, driver {machine['driver']}, nvcc {machine['nvcc']}, Python {machine['python']}; "
+        f"{proof['utc']} UTC, {proof['took_s']:.0f} s:\n"
+    )
+    yield f"    {proof['command']}\n"
+    yield _table(figure_rows(proof["figures"]), FIGURE_HEADERS)
+    for table in proof["tables"]:
+        yield f"**{table['title']}**\n"
+        yield _table(table["rows"], table["headers"])
+
+
+def _table(rows: Any, headers: Any) -> str:
+    return tabulate(rows, headers, tablefmt="github", disable_numparse=True) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make the page of results from what the proofs wrote.")
+    parser.add_argument("proofs", nargs="+", type=Path, help="their JSON files, in the page's order")
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    proofs = [json.loads(path.read_text()) for path in options.proofs]
+    options.output.write_text(page(proofs))
+
+
+if __name__ == "__main__":
+    main()
