@@ -1,0 +1,262 @@
+"""Every message in the documentation's troubleshooting table is one that the package really gives: each is provoked."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from course import RIGHT, Course
+from doc_pages import ROOT
+
+from pytest_gpulab.devices import nvml, open_device
+from pytest_gpulab.devices.cuda.faults import overtime_fault
+from pytest_gpulab.devices.cuda.limits import Limits, limited
+from pytest_gpulab.devices.cuda.nvcc import explained
+from pytest_gpulab.devices.cuda.timing import gpu_lock
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading import ncu, remote
+from pytest_gpulab.grading.grade import Measurement
+from pytest_gpulab.grading.speed import inconclusive
+from pytest_gpulab.reports.terminal import footnotes
+
+PAGE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
+TABLE = PAGE.split("## Troubleshooting")[1].split("While PyCUDA is built")[0]
+MESSAGES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.M)
+MEASURED = Measurement("2^20", 1.0, 2.0, 2.0, 2.0, False, low=1.99, high=2.01, shared_with=("render (process 7)",))
+
+
+@dataclass
+class Machine:
+    """What a message is provoked on."""
+
+    course: Course
+    patch: pytest.MonkeyPatch
+    folder: Path
+
+    def graded(self, *options: str) -> str:
+        """Return what pytest prints where the right kernel is graded."""
+        self.course.write("twice.cu", RIGHT)
+        result = self.course.pytest("--gpulab", "-rs", *options, "twice.cu")
+        return "\n".join(result.outlines + result.errlines)
+
+    def without(self, what: str) -> str:
+        """Return why a GPU cannot be opened: there are no modules, or they fail so."""
+        package = self.folder / "pycuda"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "driver.py").write_text(f"raise ImportError({what!r})")
+        self.patch.syspath_prepend(self.folder)
+        for name in ("pycuda", "pycuda.driver"):
+            self.patch.delitem(sys.modules, name, raising=False)
+        return unavailable()
+
+    def gpus(self, count: int, words: str = "") -> None:
+        """Let there be a driver with so many GPUs, or one that refuses."""
+        driver = ModuleType("pycuda.driver")
+
+        def init() -> None:
+            if words:
+                raise driver.Error(f"cuInit failed: {words}")
+
+        vars(driver).update(Error=OSError, init=init, Device=SimpleNamespace(count=lambda: count))
+        self.patch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
+        self.patch.setitem(sys.modules, "pycuda.driver", driver)
+
+    def gpu_to_look_at(self) -> None:
+        """Let there be a GPU for the header."""
+        gpu = SimpleNamespace(info=DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False), close=lambda: None)
+        self.patch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: gpu)
+        self.patch.setenv("PATH", str(self.folder))
+
+
+def unavailable(spec: str = "cuda") -> str:
+    with pytest.raises(DeviceUnavailable) as caught:
+        open_device(spec)
+    return str(caught.value)
+
+
+def no_pycuda(machine: Machine) -> str:
+    machine.patch.setitem(sys.modules, "pycuda", None)
+    return unavailable()
+
+
+def no_driver(machine: Machine) -> str:
+    return machine.without("libcuda.so.1: cannot open shared object file")
+
+
+def broken_pycuda(machine: Machine) -> str:
+    return machine.without("undefined symbol: cuFoo_v2")
+
+
+def driver_refuses(machine: Machine) -> str:
+    machine.gpus(1, "no CUDA-capable device is detected")
+    return unavailable()
+
+
+def no_gpus(machine: Machine) -> str:
+    machine.gpus(0)
+    return unavailable()
+
+
+def number_too_high(machine: Machine) -> str:
+    machine.gpus(2)
+    return unavailable("cuda:7")
+
+
+def no_nvcc(machine: Machine) -> str:
+    machine.gpus(1)
+    machine.patch.setenv("PATH", str(machine.folder))
+    return unavailable()
+
+
+def noexec(machine: Machine) -> str:
+    machine.patch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(DeviceUnavailable) as caught:
+        limited("nvcc", machine.folder, Limits())
+    return str(caught.value)
+
+
+def no_nvml(machine: Machine) -> str:
+    import pynvml
+
+    def refuse() -> None:
+        raise pynvml.NVMLError_DriverNotLoaded
+
+    machine.patch.setattr(pynvml, "nvmlInit", refuse)
+    return nvml.describe("0000:01:00.0")[0]
+
+
+def arch_on_a_gpu(machine: Machine) -> str:
+    machine.gpu_to_look_at()
+    return machine.graded("--gpulab-device=cuda", "--gpulab-arch=sm_86", "-k", "nothing")
+
+
+def unknown_arch(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-arch=sm_12")
+
+
+def no_sanitizer(machine: Machine) -> str:
+    machine.gpu_to_look_at()
+    return machine.graded("--gpulab-device=cuda", "--gpulab-sanitizer")
+
+
+def no_ncu(machine: Machine) -> str:
+    machine.gpu_to_look_at()
+    return machine.graded("--gpulab-device=cuda", "--gpulab-ncu", "-k", "nothing")
+
+
+def ncu_simulated(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-ncu", "-k", "compile")
+
+
+def ncu_denied(machine: Machine) -> str:
+    return ncu.refusal("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
+
+
+def ncu_silent(machine: Machine) -> str:
+    return ncu.refusal("==WARNING== No kernels were profiled.\n")
+
+
+def others(machine: Machine) -> str:
+    check = SimpleNamespace(name="speedup[2x]", measurement=MEASURED, required=True)
+    grade = SimpleNamespace(submission="a.cu", checks=[check])
+    return "\n".join(footnotes(SimpleNamespace(grades=[grade], expected=set())))  # type: ignore[arg-type]
+
+
+def lock_held(machine: Machine) -> str:
+    with gpu_lock("GPU-1", folder=machine.folder):
+        again = gpu_lock("GPU-1", wait_s=0, folder=machine.folder)
+        with pytest.raises(DeviceUnavailable) as caught, again:
+            pass
+    return str(caught.value)
+
+
+def worker_does(machine: Machine, deed: str) -> None:
+    machine.patch.setattr(remote, "COMMAND", (sys.executable, "-I", "-c", deed))
+
+
+def slow_start(machine: Machine) -> str:
+    machine.patch.setattr(remote, "START_LIMIT_S", 0.2)
+    worker_does(machine, "import time; time.sleep(60)")
+    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
+
+
+def slow_check(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.001", "-k", "compile")
+
+
+def slow_kernel(machine: Machine) -> str:
+    return str(overtime_fault("spin", 10.0))
+
+
+def crash(machine: Machine) -> str:
+    worker_does(machine, "import os; os.kill(os.getpid(), 9)")
+    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
+
+
+def compiler_limit(machine: Machine) -> str:
+    return explained("", Limits())
+
+
+def gpu_full(machine: Machine) -> str:
+    try:
+        device, _ = open_device("cuda")
+    except DeviceUnavailable as missing:
+        pytest.skip(str(missing))
+    with pytest.raises(DeviceUnavailable) as caught:
+        device.empty(1 << 50, "uint8")
+    device.close()
+    return str(caught.value)
+
+
+def too_close(machine: Machine) -> str:
+    return inconclusive(MEASURED).what
+
+
+PROVOKED: dict[str, Callable[[Machine], str]] = {
+    "PyCUDA is not installed": no_pycuda,
+    "the NVIDIA driver is not installed": no_driver,
+    "PyCUDA is installed but cannot": broken_pycuda,
+    "no GPU can be used; the": driver_refuses,
+    "no GPU can be used: the": no_gpus,
+    "there is no CUDA device": number_too_high,
+    "nvcc was not found": no_nvcc,
+    "no program can be run": noexec,
+    "clocks, memory and driver": no_nvml,
+    "--gpulab-arch has no effect": arch_on_a_gpu,
+    "nothing is known of the architecture": unknown_arch,
+    "compute-sanitizer": no_sanitizer,
+    "--gpulab-ncu has no effect: ncu": no_ncu,
+    "--gpulab-ncu has no effect: the simulated": ncu_simulated,
+    "ncu: no permission": ncu_denied,
+    "ncu: it ended": ncu_silent,
+    "other processes used": others,
+    "another process has been timing": lock_held,
+    "the process that grades": slow_start,
+    "This check had not ended": slow_check,
+    "the kernel had not ended": slow_kernel,
+    "The process that ran": crash,
+    "The compiler did not": compiler_limit,
+    "the GPU has no room": gpu_full,
+    "too close to": too_close,
+}
+ON_A_GPU = {"the GPU has no room"}
+
+
+@pytest.mark.parametrize("begin", [pytest.param(b, marks=[pytest.mark.gpu] if b in ON_A_GPU else []) for b in PROVOKED])
+def test_a_message_of_the_table_is_given(
+    begin: str, course: Course, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (told,) = [message for message in MESSAGES if message.startswith(begin)]
+    given = PROVOKED[begin](Machine(course, monkeypatch, tmp_path_factory.mktemp("machine")))
+    pattern = ".*".join(re.escape(part) for part in told.split("..."))
+    assert re.search(pattern, " ".join(given.split())), given
+
+
+def test_no_message_of_the_table_goes_untested() -> None:
+    assert len(MESSAGES) == len(PROVOKED)
