@@ -119,7 +119,9 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
     if sums_exactly(terms, dtype):
         return np.zeros(terms.size)
     steps = recursive_depth(terms.size) if depth is None else depth
-    return gamma(steps, dtype) * np.cumsum(np.abs(terms), dtype=np.float64)
+    bound: Array = np.cumsum(np.abs(terms).astype(np.float64))  # far faster than to let it convert them itself
+    bound *= gamma(steps, dtype)
+    return bound
 
 
 def product_tolerance(factors: Array, dtype: npt.DTypeLike) -> float:

@@ -106,7 +106,7 @@ def additions_in_a_row(problem: Problem) -> int:
 
 def reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
     terms = inputs["in"]
-    sums = np.cumsum(terms, dtype=np.float64)
+    sums = np.cumsum(terms.astype(np.float64))  # eight times faster than to let it convert them itself
     tolerance = scan_tolerance(terms, np.float32, additions_in_a_row(problem))
     if not problem.tunables["INCLUSIVE"]:
         sums, tolerance = (np.concatenate([[0.0], values[:-1]]) for values in (sums, tolerance))
