@@ -336,6 +336,7 @@ class DeviceInfo:
         estimates: whether times are estimates.
         details: further rows for the report's provenance, label to text.
         summary: the most important of them on one line, or empty.
+        peak_bandwidth_gb_s: what its memory transfers at most, in 1e9 bytes a second, where known.
     """
 
     kind: Literal["simulated", "cuda"]
@@ -345,6 +346,7 @@ class DeviceInfo:
     estimates: bool
     details: Mapping[str, str] = field(default_factory=dict)
     summary: str = ""
+    peak_bandwidth_gb_s: float | None = None
 
 
 class Device(Protocol):

@@ -66,6 +66,8 @@ class Measurement:
         caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
         shared_with: other processes seen on the GPU meanwhile.
         kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
+        peak_bandwidth_gb_s: what the GPU's memory transfers at most.
+        reference_ms: how long the CPU's reference took at this size, once; None where it was not needed.
         counters: what the hardware counted in each different launch, where that was asked for.
         counters_note: why there are none although they were asked for, in a line.
     """
@@ -88,6 +90,8 @@ class Measurement:
     caches: Literal["cold", "warm", ""] = ""
     shared_with: tuple[str, ...] = ()
     kernels: tuple[KernelOccupancy, ...] = ()
+    peak_bandwidth_gb_s: float | None = None
+    reference_ms: float | None = None
     counters: tuple[KernelCounters, ...] = ()
     counters_note: str = ""
 

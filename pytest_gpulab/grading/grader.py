@@ -158,6 +158,7 @@ class Grader:
             measurement = self._costs.measure(tier)
             decided = decision(measurement)
             wrong = self._costs.wrong(tier) if decided != "failed" else ()
+            measurement = replace(measurement, reference_ms=self._costs.reference_ms(tier))
         except Blocked as blocked:
             return _result(check, blocked.verdict, (blocked.finding,))
         if wrong:

@@ -100,6 +100,7 @@ class Costs:
             bottleneck=own.slowest.bottleneck,
             baseline=tier.baseline,
             kernels=own.kernels,
+            peak_bandwidth_gb_s=self._device.info.peak_bandwidth_gb_s,
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -121,6 +122,10 @@ class Costs:
             at = f"At the timed size {size_text(size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
+
+    def reference_ms(self, tier: SpeedTier) -> float | None:
+        """Return None: beside an estimate a time of this machine's CPU says nothing."""
+        return None
 
     def _wrong_results(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
         prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))

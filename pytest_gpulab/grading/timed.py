@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -61,6 +62,7 @@ class TimedCosts:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._raced: dict[_RaceKey, _Raced | Blocked] = {}
         self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
+        self._reference_ms: dict[_RaceKey, float] = {}
 
     def measure(self, tier: SpeedTier) -> Measurement:
         """Time a submission and its baseline on the same data.
@@ -90,6 +92,7 @@ class TimedCosts:
             caches=result.caches,
             shared_with=result.others,
             kernels=kernels_of(raced.profiles),
+            peak_bandwidth_gb_s=result.peak_bandwidth_gb_s,
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -100,7 +103,7 @@ class TimedCosts:
         """
         key, raced = _key(tier), self._race(tier)
         if key not in self._wrong:
-            found = self._impossible(raced) or self._wrong_outputs(raced)
+            found = self._impossible(raced) or self._wrong_outputs(key, raced)
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
@@ -116,9 +119,15 @@ class TimedCosts:
         )
         return (finding("impossible-time", what),)
 
-    def _wrong_outputs(self, raced: _Raced) -> tuple[Finding, ...]:
+    def reference_ms(self, tier: SpeedTier) -> float | None:
+        """Return how long the CPU took for the reference, if it was needed to check the timed outputs."""
+        return self._reference_ms.get(_key(tier))
+
+    def _wrong_outputs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
         own, contents = raced.own, mixed(raced.own.contents, raced.checked)
+        begin_s = time.perf_counter()
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
+        self._reference_ms[key] = 1e3 * (time.perf_counter() - begin_s)
         for outputs in _unlike(raced.outputs):
             found = wrong_with(Run(outputs=outputs), Prepared(own.plan, contents, expected), FIRST)
             if found:

@@ -19,6 +19,7 @@ The file holds one JSON object:
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,
                                 low, high (of the speedup's interval; null for estimates), rounds, dropped,
                                 caches, shared_with (a list of other processes on the GPU), kernels,
+                                peak_bandwidth_gb_s, reference_ms (of the CPU's reference),
                                 counters (a list of {kernel, grid, block, counters: a list of
                                 {name, value, unit}}), counters_note (why there are none though asked for)}
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,

@@ -87,7 +87,7 @@ def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> Iterator[t
     headline = min(entries, key=lambda entry: entry[0])[1] if entries else ""
     above: dict[str, Measurement] = {}
     for label, measurement in ((label, timed) for grade in grades for label, timed in timings(grade).items()):
-        above.setdefault(label, _of_baseline(measurement))
+        above.setdefault(label, of_baseline(measurement))
     for label in sorted(above, key=lambda label: label != headline):
         name = f"{above[label].baseline} (baseline)" if label == headline else f"+ {label}"
         yield name, "", "", *_figures(above[label], None)[:2], "", "1.00x", "", "", ""
@@ -106,7 +106,7 @@ def _verdict(grade: Grade, expected: set[tuple[str, str]]) -> str:
     return overall_verdict(grade) + ("*" if failed and failed <= expected else "")
 
 
-def _of_baseline(measurement: Measurement) -> Measurement:
+def of_baseline(measurement: Measurement) -> Measurement:
     """Return the baseline's own row, as far as a measurement against it tells."""
     bandwidth = measurement.bandwidth_gb_s
     if bandwidth is not None:
@@ -121,8 +121,8 @@ def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, 
     bandwidth, occupancy, registers = measurement.bandwidth_gb_s, measurement.occupancy, measurement.registers
     comparable = above is not None and above.size == measurement.size and above.estimated == measurement.estimated
     return (
-        tilde + _three_digits(measurement.elapsed_ms),
-        "n/a" if bandwidth is None else tilde + _three_digits(bandwidth),
+        tilde + three_digits(measurement.elapsed_ms),
+        "n/a" if bandwidth is None else tilde + three_digits(bandwidth),
         f"{tilde}{above.elapsed_ms / measurement.elapsed_ms:.2f}x" if above is not None and comparable else "-",
         f"{tilde}{measurement.speedup:.2f}x",
         f"{measurement.threshold:g}x",
@@ -131,7 +131,8 @@ def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, 
     )
 
 
-def _three_digits(value: float) -> str:
+def three_digits(value: float) -> str:
+    """Return a number with three digits that count."""
     if not math.isfinite(value) or value <= 0:
         return f"{value:g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.reports.bandwidth import bandwidth_lines
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
@@ -49,6 +50,9 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
         members = list(group)
         yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected)
+        moved = bandwidth_lines(members) if verbosity > 0 else []
+        if moved:
+            yield f"gpulab: {exercise}, bandwidth", moved
         kernels = occupancy_lines(members) if verbosity > 0 else []
         if kernels:
             yield f"gpulab: {exercise}, occupancy", kernels

@@ -50,6 +50,14 @@ def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked:
     assert measured.bandwidth_gb_s == pytest.approx(8 * SIZE / (measured.elapsed_ms * 1e-3) / 1e9)
 
 
+def test_the_memorys_peak_is_told_and_the_reference_timed_where_it_was_needed(clocked: ClockedBench) -> None:
+    measured = tier(clocked, right(1.0)).measurement
+    assert measured is not None and measured.reference_ms is not None
+    assert (measured.peak_bandwidth_gb_s, measured.reference_ms > 0) == (1e9, True)
+    too_slow = tier(clocked, right(3.0)).measurement
+    assert too_slow is not None and too_slow.reference_ms is None
+
+
 def test_kernels_tell_how_they_fill_the_gpu(clocked: ClockedBench) -> None:
     found = occupancy_by_rules("sm_90", "double", BlockNeeds(256, 16, 0))
     measured = tier(clocked, right(1.0, kernel_occupancy=found)).measurement

@@ -45,3 +45,24 @@ def test_of_many_other_processes_only_the_first_are_named() -> None:
     others = tuple(f"python (process {number})" for number in range(10, 16))
     (warning,) = (line for line in footnotes(book(low=9.0, high=10.0, rounds=16, shared_with=others)) if line[0] == "!")
     assert warning.endswith("python (process 10), python (process 11), python (process 12), and 3 more.")
+
+
+def test_verbose_reports_say_how_much_of_the_memorys_bandwidth_is_reached_and_what_the_cpu_took() -> None:
+    timed = {"low": 9.6, "high": 9.9, "rounds": 32, "caches": "cold", "bandwidth_gb_s": 4080.0}
+    told = book(**timed, peak_bandwidth_gb_s=4814.0, reference_ms=35.14)
+    assert titles(told, 1)["gpulab: sum, bandwidth"] == [
+        "submission  size      ms  GB/s  of peak  caches  CPU ms",
+        "----------  ----  ------  ----  -------  ------  ------",
+        "naive.cu    2^26   0.651   412       9%    cold    35.1",
+        "a           2^26  0.0658  4080      85%    cold    35.1",
+        "of peak: of 4814 GB/s, of which a plain copy reaches some 86%.",
+        "CPU ms: the exercise's reference on the CPU, once: for information, it decides nothing.",
+    ]
+    assert "gpulab: sum, bandwidth" not in titles(told, 0)
+
+
+def test_what_is_not_known_of_the_bandwidth() -> None:
+    assert "gpulab: sum, bandwidth" not in titles(book(), 1)
+    lines = titles(book(peak_bandwidth_gb_s=4800.0), 1)["gpulab: sum, bandwidth"]
+    assert lines[3].split() == ["a", "2^26", "~0.0658", "n/a", "n/a", "-", "n/a"]
+    assert not any(line.startswith("CPU ms:") for line in lines)

@@ -291,6 +291,7 @@ class SimulatedDevice:
             True,
             details,
             summary,
+            self.gpu.bandwidth_gb_s,
         )
 
     def compile(
