@@ -28,6 +28,9 @@ from pytest_gpulab.numerics import fill, recursive_depth, scan_tolerance
 # The largest input that a check may choose for a submission's block size: it keeps a simulated run short.
 MAX_CHECKED = 1 << 17
 
+# Above this a pattern repeats: 2**25 fresh random numbers would take longer than everything else.
+FRESH_VALUES = 2**20 - 3
+
 
 def elements_per_block(tunables: Mapping[str, int]) -> int:
     return tunables["BLOCK_SIZE"] * tunables["ITEMS_PER_THREAD"]
@@ -86,7 +89,7 @@ def single_pass_plan(problem: Problem) -> Plan:
 
 
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
-    return {"in": fill(pattern, problem.size, np.float32, rng)}
+    return {"in": np.resize(fill(pattern, min(problem.size, FRESH_VALUES), np.float32, rng), problem.size)}
 
 
 def additions_in_a_row(problem: Problem) -> int:
