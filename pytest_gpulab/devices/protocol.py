@@ -150,11 +150,13 @@ class KernelResources:
         registers: 32-bit registers a thread.
         shared_bytes: static shared memory a block.
         local_bytes: local memory (stack and spills) a thread.
+        constant_bytes: `__constant__` variables of the kernel's file.
     """
 
     registers: int | None = None
     shared_bytes: int | None = None
     local_bytes: int | None = None
+    constant_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,12 @@ def test_constants_reach_the_kernel(device, module):
     assert out.get().tolist() == [10]
 
 
+def test_resources_are_the_loaded_functions(module):
+    resources = module.resources("sum_of_vectors")
+    assert resources.registers > 0 and resources.constant_bytes == 16
+    assert (resources.shared_bytes, resources.local_bytes) == (0, 0)
+
+
 def test_a_constant_that_is_too_small_is_refused(module):
     with pytest.raises(LaunchError, match="variable 'vectors' holds 16 bytes, too few for 20"):
         module.set_constant("vectors", np.zeros(5, np.float32))

@@ -102,7 +102,12 @@ class CudaModule:
         """
         with self._context.current():
             function = self._function(kernel)
-            return KernelResources(function.num_regs, function.shared_size_bytes, function.local_size_bytes)
+            return KernelResources(
+                function.num_regs,
+                function.shared_size_bytes,
+                function.local_size_bytes,
+                function.const_size_bytes,
+            )
 
     def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:
         """Return the theoretical occupancy as the driver computes it for this GPU (None: it cannot).
