@@ -25,7 +25,7 @@ EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/exercise.
 SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
 WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
 EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
-SEED = 20
+ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Graded:
     grades: dict[Path, dict[str, Any]]
 
 
-def grade(folder: Path, scratch: Path) -> Graded:
+def grade(folder: Path, scratch: Path, *more: str) -> Graded:
     report = scratch / "grades.json"
-    options = ["--gpulab", "--gpulab-device=sim", f"--gpulab-seed={SEED}", f"--gpulab-report=json:{report}"]
+    options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
     options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
     command = [sys.executable, "-m", "pytest", *options, str(folder)]
     environment = {**os.environ, "COLUMNS": "100"}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output
     grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
@@ -90,6 +90,22 @@ def problems(grade: dict[str, Any]) -> Iterator[str]:
             yield f"{check['name']}: {check['verdict']}: {finding['code']}: {finding['what']} {finding['where']}"
 
 
+def assert_points(grade: dict[str, Any], path: Path) -> None:
+    assert grade["points"] == expectation_of(path).points, "\n".join(problems(grade))
+    assert grade["max_points"] == 100
+
+
+def assert_verdicts(grade: dict[str, Any], path: Path) -> None:
+    expectation = expectation_of(path)
+    if expectation.later:
+        pytest.skip(f"only a {expectation.later} check can see through this one")
+    checks = {check["name"]: check for check in grade["checks"]}
+    for name, code in expectation.fails.items():
+        assert checks[name]["verdict"] == "failed", "\n".join(problems(grade))
+        assert code in [finding["code"] for finding in checks[name]["findings"]], "\n".join(problems(grade))
+    assert grade["points"] < 100
+
+
 def named(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
@@ -109,21 +125,12 @@ def test_the_readme_shows_this_report(solutions: Graded) -> None:
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
 def test_a_solution_earns_its_stated_points(solutions: Graded, path: Path) -> None:
-    grade = solutions.grades[path]
-    assert grade["points"] == expectation_of(path).points, "\n".join(problems(grade))
-    assert grade["max_points"] == 100
+    assert_points(solutions.grades[path], path)
 
 
 @pytest.mark.parametrize("path", WRONG, ids=named)
 def test_a_wrong_kernel_gets_its_stated_verdict(wrong_kernels: Graded, path: Path) -> None:
-    grade, expectation = wrong_kernels.grades[path], expectation_of(path)
-    if expectation.later:
-        pytest.skip(f"only a {expectation.later} check can see through this one")
-    checks = {check["name"]: check for check in grade["checks"]}
-    for name, code in expectation.fails.items():
-        assert checks[name]["verdict"] == "failed", "\n".join(problems(grade))
-        assert code in [finding["code"] for finding in checks[name]["findings"]], "\n".join(problems(grade))
-    assert grade["points"] < 100
+    assert_verdicts(wrong_kernels.grades[path], path)
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -54,8 +54,8 @@ class Limits:
 
 
 UNLIMITED = Limits()
-BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 16)
-"""What the simulated GPU runs within a second or so."""
+BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 21)
+"""What the simulated GPU runs within seconds."""
 
 
 @dataclass(frozen=True)

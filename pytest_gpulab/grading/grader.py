@@ -11,14 +11,13 @@ from pytest_gpulab.devices.protocol import Device, DeviceInfo
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
-from pytest_gpulab.grading.cases import CaseOutcome, CaseRuns
+from pytest_gpulab.grading.cases import UNLIMITED, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import unsafe
-from pytest_gpulab.grading.second_opinion import seconded
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.timed import TimedCosts
 from pytest_gpulab.grading.usage import Usages, counting_device
@@ -32,7 +31,13 @@ class Grader:
     """
 
     def __init__(
-        self, exercise: LoadedExercise, path: Path, device: Device, seed: int, label: str | None = None
+        self,
+        exercise: LoadedExercise,
+        path: Path,
+        device: Device,
+        seed: int,
+        label: str | None = None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         """Read the file; nothing is compiled before the first check that needs it.
 
@@ -42,11 +47,12 @@ class Grader:
             device: where to compile and run it.
             seed: of all input data; the same seed gives the same grade.
             label: what the grade calls the submission; its path if None.
+            limits: which cases to run, and how far.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
         self._builds = Builds(path, exercise, device)
-        self._cases = CaseRuns(exercise, device, self._builds, seed)
+        self._cases = CaseRuns(exercise, device, self._builds, seed, limits)
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
         self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
@@ -100,11 +106,7 @@ class Grader:
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
-        findings = outcome.findings
-        if outcome.verdict == "failed" and self._device.info.kind == "cuda":
-            first = seconded(findings[0], self._loaded, self._path, self._seed, case)
-            findings = (first, *findings[1:])
-        return _result(check, outcome.verdict, findings, printed=outcome.printed)
+        return _result(check, outcome.verdict, outcome.findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""

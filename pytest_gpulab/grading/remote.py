@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any
 
-from pytest_gpulab.devices import LAUNCH_LIMIT_S, processes
+from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.exercise import Size, SpeedTier
 from pytest_gpulab.grading import ncu, sanitizer
@@ -31,25 +23,14 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Verdict
 from pytest_gpulab.grading.grader import provenance_of
-from pytest_gpulab.grading.worker import STOP
+from pytest_gpulab.grading.process import Crashed, Hung, Worker, answered_under
+from pytest_gpulab.grading.second_opinion import SecondOpinion
 
 DEFAULT_TIMEOUT_S = 120.0
-START_LIMIT_S = 120.0  # many processes may start at once
-STOP_LIMIT_S = 10.0
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
-MAX_STDERR_BYTES = 100_000
 ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
 
 COMPILER_HINT = "The compiler did not come to an end: look for templates and macros that multiply."
-
-# The same modules as in this process, wherever that found them; but nothing from where it happens to run.
-PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.worker import main; "
-PROGRAM += "main(int(sys.argv[2]))"
-COMMAND = (sys.executable, "-I", "-c", PROGRAM)
-
-
-class WorkerError(Exception):
-    """A mistake of this package, met in the worker process: its traceback, and what the process wrote to stderr."""
 
 
 class RemoteGrader:
@@ -100,6 +81,8 @@ class RemoteGrader:
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
+        self._second = SecondOpinion(exercise.exercise, self._task) if info.kind == "cuda" else None
+        self._is_built = True
         self.provenance = provenance_of(exercise, info, seed, _sha256(path))
 
     def grade(self) -> Grade:
@@ -118,21 +101,36 @@ class RemoteGrader:
         """
         begin_s = time.perf_counter()
         try:
-            result = self._graded(check)
+            result = self._judged(check)
             if self._sanitize and check.kind == "correct" and result.verdict == "failed":
                 result = self._with_report(check, result)
             if self._profiler is not None and result.measurement is not None:
                 result = self._with_counters(check, result, result.measurement)
         except BaseException:  # Ctrl-C above all
             self._kill()
+            if self._second is not None:
+                self._second.close()
             raise
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:
         """End the process, if there is one."""
-        if self._worker is not None:
-            self._worker.stop()
-            self._worker = None
+        self._stop()
+        if self._second is not None:
+            self._second.close()
+
+    def _judged(self, check: Check) -> CheckResult:
+        """Ask the GPU and, where it is a real one, the simulated one as well."""
+        if self._second is None:
+            return self._graded(check)
+        objection = self._second.objection(check) if self._is_built else None
+        if objection is not None:
+            return objection
+        result = self._graded(check)
+        fails = result.verdict != "passed"
+        if fails and (check.kind == "compile" or any(found.because == "compile" for found in result.findings)):
+            self._is_built = False
+        return self._second.added_to(result)
 
     def _graded(self, check: Check) -> CheckResult:
         found = None
@@ -168,12 +166,12 @@ class RemoteGrader:
 
     def _with_report(self, check: Check, result: CheckResult) -> CheckResult:
         """Return the result with what compute-sanitizer says of it in another process, if it can."""
-        self.close()
+        self._stop()
         with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
             log = Path(folder) / "report"
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
                 task = self._task | self._lessons(without=check.name)
-                _answered_under(sanitizer.command(log), task, {"check": check.name}, self._timeout_s)
+                answered_under(sanitizer.command(log), task, {"check": check.name}, self._timeout_s)
             found, *others = result.findings
             evidence = (*found.evidence, *sanitizer.report(log))
         return replace(result, findings=(replace(found, evidence=evidence), *others))
@@ -196,7 +194,7 @@ class RemoteGrader:
             log = Path(folder) / "counters.csv"
             try:
                 task = self._task | self._lessons()
-                answer, said = _answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s)
+                answer, said = answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s)
                 said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
             except Hung:
                 return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
@@ -226,142 +224,15 @@ class RemoteGrader:
         self._known[check.name] = found
         return _result(check, "failed", found)
 
+    def _stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
+
     def _kill(self) -> None:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
-
-
-class Hung(Exception):
-    """There was no answer in time."""
-
-
-class Crashed(Exception):
-    """The process ended instead of answering: how, in words that follow "the process"."""
-
-
-def _answered_under(
-    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float
-) -> tuple[dict[str, Any], str]:
-    """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
-
-    Returns:
-        The answer, and what the process and the tool wrote to stderr.
-
-    Raises:
-        DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
-    """
-    worker = Worker(task, tool)
-    try:
-        answer, said = worker.ask(request, limit_s), worker.stderr()
-    except BaseException:
-        worker.kill()
-        raise
-    worker.stop()
-    return answer, said
-
-
-class Worker:
-    """The other end of `worker.main`: a process, with all that it starts in one group.
-
-    Raises:
-        DeviceUnavailable: it cannot open the device, or did not start in time.
-        WorkerError, Crashed: see there.
-    """
-
-    def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
-        for_guard, self._lifeline = os.pipe()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
-        processes.mark_what_is_started()
-        self._process = subprocess.Popen(
-            [*under, *COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            encoding="utf-8",
-            start_new_session=True,
-            pass_fds=(for_guard,),
-        )
-        os.close(for_guard)
-        self._answers: SimpleQueue[str] = SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        try:
-            answer = self.ask(task, START_LIMIT_S)
-        except Hung:
-            self.kill()
-            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
-        except BaseException:
-            self.kill()
-            raise
-        if "unavailable" in answer:
-            self.kill()
-            raise DeviceUnavailable(answer["unavailable"])
-
-    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """Send a request and wait for its answer.
-
-        Raises:
-            Hung, Crashed, WorkerError: see there.
-        """
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._send(request)
-        try:
-            line = self._answers.get(timeout=limit_s)
-        except Empty:
-            raise Hung from None
-        if not line:
-            raise Crashed(self._ending())
-        try:
-            answer: dict[str, Any] = json.loads(line)
-        except ValueError:  # a tool that it runs under speaks up
-            raise Crashed(f"could not be heard: {line.strip()}") from None
-        if "error" in answer:
-            raise WorkerError(f"{answer['error']}\nstderr of the process:\n{self.stderr()}")
-        return answer
-
-    def stop(self) -> None:
-        """Let the process give the device back and end; kill it, and what it left behind, if it takes too long."""
-        with contextlib.suppress(BrokenPipeError):
-            self._send(STOP)
-        self._listener.join(STOP_LIMIT_S)
-        self.kill()
-
-    def kill(self) -> None:
-        """End the process and all that it started, at once."""
-        if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self._listener.join()
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.stdout.close()
-        os.close(self._lifeline)
-        self._errors.close()
-
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._answers.put("")
-
-    def _ending(self) -> str:
-        code = self._process.wait()
-        if code < 0:
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"ended with exit status {code}"
-
-    def stderr(self) -> str:
-        """Return what the process and its driver wrote there until now."""
-        contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
-        return contents.decode("utf-8", "replace")
 
 
 def _sha256(path: Path) -> str:

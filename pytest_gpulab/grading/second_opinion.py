@@ -1,63 +1,180 @@
-"""What the simulated GPU says of a case that failed on a real one, which saw neither line, block, thread nor race."""
+"""What the simulated GPU says of a submission that a real one grades, and what of it counts.
+
+Hardware lets pass what CUDA forbids: a read past the end of an array, a barrier that not all threads reach, a race that
+nobody lost this time. So whatever a real GPU grades runs on the simulated one, too, in a process with a time limit, as
+far as its cases are small. Then
+
+- `safe` fails for what either of them sees;
+- `correct`, right on the GPU, fails if the simulated one proves that this was luck: an access outside of all arrays, or
+  runs of the case that do not agree. Plainly wrong results prove nothing, they might be the simulator's own mistake;
+- `correct`, wrong on the GPU, stays so; where the simulated one names the mistake more precisely its name is given;
+- `uses` and `speedup` need the cases of their variant, as ever.
+
+Where there is no simulated GPU, or it cannot run a case or not in time, the GPU's word stands and nobody loses a point.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
-import numpy as np
+from pytest_gpulab.devices import LAUNCH_LIMIT_S
+from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
+from pytest_gpulab.grading.build import cases_of
+from pytest_gpulab.grading.checks import Check, checks_of, correct_name
+from pytest_gpulab.grading.findings import because_of, finding
+from pytest_gpulab.grading.grade import CheckResult, Finding
+from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError
 
-from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import Device, DeviceError
-from pytest_gpulab.exercise import Case
-from pytest_gpulab.grading.build import Blocked, Builds, cases_of
-from pytest_gpulab.grading.cases import BESIDE_A_GPU, CaseOutcome, CaseRuns
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.prepare import InstructorsMistake
+LIMIT_S = 30.0  # of a submission; the exercises' kernels take one or two
 
-MAX_HAZARDS = 5
+PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
+PRECISE = (*PROOF, "barrier", "deadlock", "assert", "trap")
+VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
+"""What hardware says of mistakes that the simulated GPU can name."""
 
-
-def seconded(found: Finding, loaded: LoadedExercise, path: Path, seed: int, case: Case) -> Finding:
-    """Return the finding with what the simulated GPU sees added to its evidence, and the place if it had none.
-
-    Unchanged where there is no simulated GPU, or where it cannot run the case.
-    """
-    try:
-        device, _ = open_device("sim")
-    except DeviceError:
-        return found
-    try:
-        seen = _seen(device, loaded, path, seed, case)
-    except (Blocked, InstructorsMistake):
-        return found
-    finally:
-        device.close()
-    if seen is None or seen[1].verdict == "not gradable":
-        return found
-    simulated, outcome = seen
-    which = "the same case" if simulated is case else f"the case {simulated.name}"
-    lines = [f"{which} on the simulated GPU: {line}" for line in _told(outcome)]
-    where = next((str(fault.where) for fault in outcome.faults if fault.where), "")
-    return replace(found, evidence=(*found.evidence, *lines), where=found.where or where)
+SEEN = "seen on the simulated GPU, which watches every access"
+LUCK = "right on the GPU, by luck: the simulated GPU watches every access and tries other orders of warps"
 
 
-def _seen(device: Device, loaded: LoadedExercise, path: Path, seed: int, case: Case) -> tuple[Case, CaseOutcome] | None:
-    builds = Builds(path, loaded, device)
-    tunables = builds.of(case.variant).tunables
-    for candidate in (case, *cases_of(loaded.exercise, case.variant)):
-        if np.prod(candidate.problem(tunables).size) <= (BESIDE_A_GPU.max_elements or 0):
-            return candidate, CaseRuns(loaded, device, builds, seed, BESIDE_A_GPU).outcome(candidate)
-    return None
+class SecondOpinion:
+    """Grades one submission on the simulated GPU in a process of its own, each check when it is first asked for."""
+
+    def __init__(self, exercise: Exercise, task: Mapping[str, Any]) -> None:
+        """Start nothing yet.
+
+        Args:
+            exercise: what to grade it for.
+            task: what the process on the real GPU is told.
+        """
+        self._exercise, self._task = exercise, {**task, **_SIMULATED}
+        self._checks = {check.name: check for check in checks_of(exercise)}
+        self._opinions: dict[str, CheckResult] = {}
+        self._worker: Worker | None = None
+        self._left_s = LIMIT_S
+        self._silent = ""
+
+    def objection(self, check: Check) -> CheckResult | None:
+        """Return how a check fails that needs cases whose results are luck, or None: then the GPU is to be asked."""
+        if not isinstance(check.subject, SpeedTier | UsesCheck):
+            return None
+        for case in cases_of(self._exercise, check.subject.variant) or self._exercise.cases:
+            opinion = self._on(correct_name(case))
+            if opinion is not None and proves_luck(opinion):
+                found = because_of(opinion.name, opinion.findings[0])
+                return CheckResult(
+                    check.name, check.kind, "failed", 0.0, check.max_points, (found,), required=check.required
+                )
+        return None
+
+    def added_to(self, result: CheckResult) -> CheckResult:
+        """Return what a real GPU said of a check, with what the simulated one adds."""
+        if result.verdict not in ("passed", "failed") or any(found.because == "compile" for found in result.findings):
+            return result
+        if result.kind == "safe":
+            return _safe(result, self._on(result.name), self._silent)
+        if result.kind == "correct":
+            opinion = self._on(result.name)
+            if result.verdict == "failed":
+                return replace(result, findings=self._explained(result, opinion))
+            if opinion is not None and proves_luck(opinion):
+                first, *others = opinion.findings
+                first = replace(first, evidence=(*first.evidence, LUCK))
+                return replace(result, verdict="failed", points=0.0, findings=(first, *others))
+        return result
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    def _explained(self, result: CheckResult, opinion: CheckResult | None) -> tuple[Finding, ...]:
+        which, seen = "the same case", opinion
+        if opinion is None or opinion.verdict == "not gradable":  # perhaps a smaller one shows it
+            which, seen = self._on_another(result.name)
+        first, *others = result.findings
+        if seen is None:
+            return result.findings
+        if seen is opinion and first.code in VAGUE and seen.findings and seen.findings[0].code in PRECISE:
+            named = seen.findings[0]
+            evidence = (*named.evidence, f"on the GPU: {first.what}", *first.evidence)
+            return (replace(named, evidence=tuple(dict.fromkeys(evidence))), *others)
+        line = f"{which} on the simulated GPU: {_told(seen)}"
+        where = seen.findings[0].where if seen is opinion and seen.findings else ""
+        return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
+
+    def _on_another(self, name: str) -> tuple[str, CheckResult | None]:
+        subject = self._checks[name].subject
+        assert isinstance(subject, Case)
+        for case in cases_of(self._exercise, subject.variant):
+            opinion = self._on(correct_name(case))
+            if opinion is not None and opinion.verdict != "not gradable":
+                return f"the case {case.name}", opinion
+        return "", None
+
+    def _on(self, name: str) -> CheckResult | None:
+        """Return what the simulated GPU makes of a check by itself; None where nothing can be had."""
+        if name not in self._opinions and not self._silent:
+            self._silent = self._ask(name)
+            if self._silent:
+                self.close()
+        opinion = self._opinions.get(name)
+        is_none = opinion is None or any(found.because == "compile" for found in opinion.findings)
+        return None if is_none else opinion
+
+    def _ask(self, name: str) -> str:
+        """Note the answer; return why there is none and never will be."""
+        try:
+            if self._worker is None:
+                self._worker = Worker(self._task)
+            begin_s = time.perf_counter()
+            answer = self._worker.ask({"check": name}, self._left_s)
+        except DeviceUnavailable as missing:
+            return f"there is no simulated GPU: {missing}"
+        except Hung:
+            return f"the simulated GPU would have taken more than {LIMIT_S:g} s"
+        except Crashed as crash:
+            return f"the process with the simulated GPU {crash}"
+        except WorkerError as error:
+            return f"the simulated GPU has a bug: {error.traceback_end}"
+        self._left_s -= time.perf_counter() - begin_s
+        self._opinions[name] = CheckResult.from_dict(answer["result"])
+        return ""
 
 
-def _told(outcome: CaseOutcome) -> Iterator[str]:
-    hazards = dict.fromkeys(str(hazard) for hazard in outcome.hazards)
-    yield from list(hazards)[:MAX_HAZARDS]
-    yield from (str(fault) for fault in outcome.faults)
-    if outcome.verdict == "passed" and not hazards:
-        yield "right, and nothing unsafe"
-    elif outcome.verdict == "failed" and not outcome.faults:
-        yield outcome.findings[0].what
+_SIMULATED: dict[str, Any] = {
+    "device": "sim",
+    "occupancy_architecture": None,
+    "launch_limit_s": LAUNCH_LIMIT_S,
+    "known": {},
+    "beside_a_gpu": True,
+}
+
+
+def proves_luck(opinion: CheckResult) -> bool:
+    """Say whether a `correct` check on the simulated GPU shows that no result of the case can be relied on."""
+    if opinion.verdict != "failed" or opinion.kind != "correct":
+        return False
+    return any(found.code in PROOF or found.by_luck for found in opinion.findings)
+
+
+def _safe(result: CheckResult, opinion: CheckResult | None, silent: str) -> CheckResult:
+    own = tuple(found for found in result.findings if not found.because)
+    if opinion is None or opinion.verdict == "not gradable":
+        why = opinion.findings[0].what if opinion is not None else silent or "it does not compile for the simulated GPU"
+        note = finding("cannot-simulate", f"Seen by the GPU alone: {why}", hint="")
+        return replace(result, findings=(note,)) if result.verdict == "passed" else result
+    seen = tuple(replace(found, evidence=(*found.evidence, SEEN)) for found in opinion.findings if not found.because)
+    return replace(result, verdict="failed", points=0.0, findings=(*seen, *own)) if seen else result
+
+
+def _told(opinion: CheckResult) -> str:
+    if opinion.verdict == "passed":
+        return "right"
+    first = opinion.findings[0]
+    who = next((f", {line}" for line in first.evidence if line.startswith("first by ")), "")
+    return (f"{first.where}: " if first.where else "") + first.what + who

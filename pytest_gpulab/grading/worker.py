@@ -1,6 +1,6 @@
 """The process that one submission is graded in: it holds the device and a `Grader`, and may be killed at any time.
 
-Started by `remote.RemoteGrader`. Requests come in as JSON, a line each, and so do the answers go out; nothing else can
+Started as a `process.Worker`. Requests come in as JSON, a line each, and so do the answers go out; nothing else can
 get between them, because what kernels print with printf goes to a file instead.
 """
 
@@ -21,7 +21,7 @@ from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceU
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.build import Blocked, Builds
-from pytest_gpulab.grading.cases import capped
+from pytest_gpulab.grading.cases import BESIDE_A_GPU, UNLIMITED, capped
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.grade import Finding
@@ -79,7 +79,8 @@ class _Bench:
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
-        self._grader = Grader(loaded, self._path, self.device, self._seed)
+        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else UNLIMITED
+        self._grader = Grader(loaded, self._path, self.device, self._seed, limits=limits)
         self._printed = printed
         for name, found in task["known"].items():
             self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))

@@ -96,6 +96,10 @@ class HostileModule:
         return self.module.launch(kernel, grid, block, args, *rest)
 
 
+def opened(spec: str, launch_limit_s: float, architecture: str | None) -> tuple[SimulatedDevice, str]:
+    return SimulatedDevice() if spec == "sim" else HostileDevice(), "a test wants it"
+
+
 def main(lifeline: int) -> None:
-    worker.open_device = lambda spec, launch_limit_s, architecture: (HostileDevice(), "a test wants it")
+    worker.open_device = opened
     worker.main(lifeline)

@@ -1,0 +1,168 @@
+"""A worker process as its parent sees it: to start, to ask with a time limit, and to end with all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from pytest_gpulab.devices import processes
+from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading.worker import STOP
+
+START_LIMIT_S = 120.0  # many processes may start at once
+STOP_LIMIT_S = 10.0
+MAX_STDERR_BYTES = 100_000
+
+# The same modules as in this process, wherever that found them; but nothing from where it happens to run.
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.worker import main; "
+PROGRAM += "main(int(sys.argv[2]))"
+COMMAND = (sys.executable, "-I", "-c", PROGRAM)
+
+
+class WorkerError(Exception):
+    """A mistake of this package, met in the worker process: its traceback, and what the process wrote to stderr."""
+
+    def __init__(self, traceback_text: str, stderr: str) -> None:
+        super().__init__(f"{traceback_text}\nstderr of the process:\n{stderr}")
+        self.traceback_end = traceback_text.rstrip().rpartition("\n")[2]
+
+
+class Hung(Exception):
+    """There was no answer in time."""
+
+
+class Crashed(Exception):
+    """The process ended instead of answering: how, in words that follow "the process"."""
+
+
+def answered_under(
+    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float
+) -> tuple[dict[str, Any], str]:
+    """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
+
+    Returns:
+        The answer, and what the process and the tool wrote to stderr.
+
+    Raises:
+        DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
+    """
+    worker = Worker(task, tool)
+    try:
+        answer, said = worker.ask(request, limit_s), worker.stderr()
+    except BaseException:
+        worker.kill()
+        raise
+    worker.stop()
+    return answer, said
+
+
+class Worker:
+    """The other end of `worker.main`: a process, with all that it starts in one group.
+
+    Raises:
+        DeviceUnavailable: it cannot open the device, or did not start in time.
+        WorkerError, Crashed: see there.
+    """
+
+    def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
+        for_guard, self._lifeline = os.pipe()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
+        processes.mark_what_is_started()
+        self._process = subprocess.Popen(
+            [*under, *COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            encoding="utf-8",
+            start_new_session=True,
+            pass_fds=(for_guard,),
+        )
+        os.close(for_guard)
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        try:
+            answer = self.ask(task, START_LIMIT_S)
+        except Hung:
+            self.kill()
+            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
+        except BaseException:
+            self.kill()
+            raise
+        if "unavailable" in answer:
+            self.kill()
+            raise DeviceUnavailable(answer["unavailable"])
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        """Send a request and wait for its answer.
+
+        Raises:
+            Hung, Crashed, WorkerError: see there.
+        """
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            self._send(request)
+        try:
+            line = self._answers.get(timeout=limit_s)
+        except Empty:
+            raise Hung from None
+        if not line:
+            raise Crashed(self._ending())
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:  # a tool that it runs under speaks up
+            raise Crashed(f"could not be heard: {line.strip()}") from None
+        if "error" in answer:
+            raise WorkerError(answer["error"], self.stderr())
+        return answer
+
+    def stop(self) -> None:
+        """Let the process give the device back and end; kill it, and what it left behind, if it takes too long."""
+        with contextlib.suppress(BrokenPipeError):
+            self._send(STOP)
+        self._listener.join(STOP_LIMIT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and all that it started, at once."""
+        if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._listener.join()
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        os.close(self._lifeline)
+        self._errors.close()
+
+    def _send(self, request: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+    def _ending(self) -> str:
+        code = self._process.wait()
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"ended with exit status {code}"
+
+    def stderr(self) -> str:
+        """Return what the process and its driver wrote there until now."""
+        contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
+        return contents.decode("utf-8", "replace")

@@ -1,0 +1,37 @@
+"""On a real GPU, too, every solution earns its stated points and every known-wrong kernel gets its stated verdict.
+
+One pytest process with a fresh seed grades all solutions, speed included, another one all wrong kernels.
+"""
+
+import os
+
+import pytest
+from test_solutions_and_wrong_kernels import ROOT, SOLUTIONS, WRONG, assert_points, assert_verdicts, grade, named
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
+
+OPTIONS = ("--gpulab-device=cuda", f"-n{min(16, os.cpu_count() or 1)}")
+
+
+@pytest.fixture(scope="module")
+def solutions(opened_device, tmp_path_factory):
+    return grade(ROOT / "solutions", tmp_path_factory.mktemp("solutions"), *OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def wrong_kernels(opened_device, tmp_path_factory):
+    return grade(ROOT / "tests" / "wrong", tmp_path_factory.mktemp("wrong"), *OPTIONS)
+
+
+def test_all_solutions_pass_as_expected(solutions):
+    assert solutions.exit_code == 0, solutions.output
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=named)
+def test_a_solution_earns_its_stated_points(solutions, path):
+    assert_points(solutions.grades[path], path)
+
+
+@pytest.mark.parametrize("path", WRONG, ids=named)
+def test_a_wrong_kernel_gets_its_stated_verdict(wrong_kernels, path):
+    assert_verdicts(wrong_kernels.grades[path], path)

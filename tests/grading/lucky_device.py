@@ -1,0 +1,95 @@
+"""A simulated GPU that lets pass what hardware lets pass: it stands for a real one on which wrong kernels are lucky.
+
+Arrays lie in allocations that are larger, all warps stay in step, memory that nobody has written holds zeros, nobody
+looks for hazards, and what ends a kernel has no name and no place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading import worker
+
+ALONE_VARIABLE = "LUCKY_ALONE"
+PADDING_BYTES = 1 << 16
+
+
+class LuckyMemory:
+    def __init__(self, values: Any, whole: Any) -> None:
+        self.dtype, self.shape, self.nbytes = values.dtype, values.shape, values.nbytes
+        self.whole = whole
+
+    def get(self) -> Any:
+        return self.whole.get()[: self.nbytes].view(self.dtype).reshape(self.shape)
+
+    def set(self, values: Any) -> None:
+        contents = self.whole.get()
+        contents[: self.nbytes] = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8)
+        self.whole.set(contents)
+
+    def damage(self) -> None:
+        return None
+
+    def free(self) -> None:
+        self.whole.free()
+
+
+class LuckyModule:
+    def __init__(self, device: LuckyDevice, module: Any) -> None:
+        self.device, self.module = device, module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        options: LaunchOptions = DEFAULT_OPTIONS,
+    ) -> Any:
+        if not self.device.usable:
+            raise DeviceUnavailable("the GPU cannot be used any more in this process")
+        options = replace(options, schedule="lockstep", fill=0, check=False)
+        args = [arg.whole if isinstance(arg, LuckyMemory) else arg for arg in args]
+        try:
+            return replace(self.module.launch(kernel, grid, block, args, shared_bytes, options), hazards=())
+        except KernelFault as fault:
+            self.device.usable = False
+            raise KernelFault("device-fault", f"{kernel}: the GPU gave the kernel up") from fault
+
+
+class LuckyDevice(SimulatedDevice):
+    usable = True
+
+    @property
+    def info(self) -> Any:
+        return replace(super().info, kind="cuda")
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        return LuckyModule(self, super().compile(*args, **kwargs))
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        values = np.ascontiguousarray(values, dtype)
+        padded = np.concatenate([values.reshape(-1).view(np.uint8), np.zeros(PADDING_BYTES, np.uint8)])
+        return LuckyMemory(values, super().array(padded))
+
+
+def opened(spec: str, launch_limit_s: float, architecture: str | None) -> tuple[SimulatedDevice, str]:
+    if spec == "sim" and ALONE_VARIABLE in os.environ:
+        raise DeviceUnavailable("NVRTC is not installed")
+    return SimulatedDevice() if spec == "sim" else LuckyDevice(), "a test wants it"
+
+
+def main(lifeline: int) -> None:
+    worker.open_device = opened
+    worker.main(lifeline)

@@ -1,0 +1,181 @@
+"""What the simulated GPU sees counts on a real one, too; a device stands for it on which wrong kernels are lucky."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lucky_device import ALONE_VARIABLE
+from test_remote import KERNEL, Class
+
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.grading import process, second_opinion
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.expected import Expectations
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.remote import RemoteGrader
+
+ROOT = Path(__file__).resolve().parents[2]
+LUCKY = process.PROGRAM.replace("from pytest_gpulab.grading.worker import main", "from lucky_device import main")
+INFO = DeviceInfo("cuda", "lucky GPU", "none", "sm_90", True)
+
+
+@pytest.fixture(autouse=True)
+def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Class:
+    bench = Class(tmp_path)
+    bench.on_a_gpu()
+    return bench
+
+
+def results(bench: Class, text: str) -> dict[str, CheckResult]:
+    return {result.name: result for result in bench.grader(text).grade().checks}
+
+
+def graded(path: Path, *names: str) -> Iterator[CheckResult]:
+    """Grade some checks of a submission in the repository."""
+    catalogue = Catalogue(ROOT / "exercises")
+    name = catalogue.exercise_of(path)
+    assert name is not None
+    exercise = catalogue.load(name)
+    with closing(RemoteGrader(exercise, path, "cuda", INFO, 20)) as grader:
+        yield from (grader.run(check) for check in checks_of(exercise.exercise) if not names or check.name in names)
+
+
+WRONG = [
+    "constant_memory/pitch_of_whole_tiles",
+    "divergence/guard_off_by_one",
+    "divergence/missing_barrier",
+    "reduction/barrier_in_thread_loop",
+    "reduction/reads_beyond_and_drops_it",
+    "reduction/traps_at_one_size",
+    "scan/missing_barrier",
+    "scan/uninitialised_shared",
+]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_kernel_gets_its_verdict_where_hardware_lets_it_pass(name: str) -> None:
+    path = ROOT / "tests" / "wrong" / f"{name}.cu"
+    expectation = Expectations.load([path.with_name("expected.toml")]).for_path(path)
+    assert expectation is not None
+    found = {result.name: result for result in graded(path, *expectation.fails)}
+    for check, code in expectation.fails.items():
+        assert found[check].verdict == "failed" and found[check].points == 0
+        assert code in [finding.code for finding in found[check].findings], found[check]
+
+
+@pytest.mark.parametrize("name", ["divergence/missing_barrier", "scan/uninitialised_shared"])
+def test_the_lucky_device_alone_lets_them_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the test above would show nothing."""
+    monkeypatch.setenv(ALONE_VARIABLE, "1")
+    found = list(graded(ROOT / "tests" / "wrong" / f"{name}.cu"))
+    assert {result.verdict for result in found if result.kind in ("correct", "safe")} == {"passed"}
+
+
+def test_a_right_kernel_keeps_all_its_points() -> None:
+    found = list(graded(ROOT / "solutions" / "scan" / "06_single_pass.cu"))
+    assert all(result.points == result.max_points for result in found if result.kind in ("compile", "correct", "safe"))
+    assert all(not result.findings for result in found if result.kind == "safe")
+
+
+READS_BEYOND = KERNEL.replace("if (i < n)", "int next = in[i + 1];\n    if (i < n && next != 1 << 30)")
+
+
+def test_a_right_result_that_is_luck_fails_with_line_and_thread(bench: Class) -> None:
+    found = results(bench, READS_BEYOND)
+    assert {result.verdict for result in found.values()} == {"passed", "failed"}
+    (finding,) = found["correct[n=31]"].findings
+    assert (finding.code, finding.where) == ("out-of-bounds", "twice.cu:3")
+    assert finding.evidence[0].startswith("first by block 0")
+    assert finding.evidence[-1] == second_opinion.LUCK
+    (seen,) = found["safe[memory]"].findings
+    assert (seen.code, seen.where, seen.evidence[-1]) == ("out-of-bounds", "twice.cu:3", second_opinion.SEEN)
+
+
+def test_what_is_luck_is_not_fast_even_if_only_its_speed_is_asked_for(bench: Class) -> None:
+    with closing(bench.grader(READS_BEYOND)) as grader:
+        result = grader.run(bench.checks["speedup[0.5x]"])
+    assert (result.verdict, result.points, result.measurement) == ("failed", 0.0, None)
+    assert result.findings[0].because == "correct[n=1]"
+
+
+def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Class) -> None:
+    trap = KERNEL.replace("if (i < n)", "if (n == 31) __trap();\n    if (i < n)")
+    found = results(bench, trap)
+    assert [name for name, result in found.items() if result.verdict == "failed"] == ["correct[n=31]", "speedup[0.5x]"]
+    (finding,) = found["correct[n=31]"].findings
+    assert (finding.code, finding.where) == ("trap", "twice.cu:3")
+    assert "on the GPU: Twice: the GPU gave the kernel up" in finding.evidence
+
+
+def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:
+    (finding,) = results(bench, KERNEL.replace("2 *", "3 *"))["correct[n=31]"].findings
+    assert finding.code == "wrong-result"
+    assert finding.evidence[-1].startswith("the same case on the simulated GPU: `out`: ")
+
+
+LARGE = 'cases=(Case("n=2^22", 1 << 22, 60),),'
+
+
+def large(bench: Class) -> Class:
+    """Leave only a case that is too large for the simulated GPU."""
+    file = bench.exercise.folder / "exercise.py"
+    lines = [LARGE if line.strip().startswith("cases=") else line for line in file.read_text().splitlines()]
+    file.write_text("\n".join(lines))
+    bench.exercise = Catalogue(bench.exercise.folder.parent).load("twice")
+    return bench
+
+
+def notes(found: dict[str, CheckResult]) -> list[str]:
+    assert {result.verdict for result in found.values()} == {"passed"}
+    assert sum(result.points for result in found.values()) == 100
+    return [finding.what for result in found.values() for finding in result.findings]
+
+
+def test_what_is_too_large_to_simulate_is_left_to_the_gpu(bench: Class) -> None:
+    (note,) = notes(results(large(bench), READS_BEYOND))
+    assert note.startswith("Seen by the GPU alone: Not graded, because `correct[n=2^22]` did not pass: ")
+    assert note.endswith("The case is too large to be run on the simulated GPU beside a real one.")
+
+
+def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALONE_VARIABLE, "1")
+    (note,) = notes(results(bench, READS_BEYOND))
+    assert note == "Seen by the GPU alone: there is no simulated GPU: NVRTC is not installed"
+
+
+def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_opinion, "LIMIT_S", 0.0)
+    (note,) = notes(results(bench, READS_BEYOND))
+    assert note == "Seen by the GPU alone: the simulated GPU would have taken more than 0 s"
+
+
+def test_a_bug_of_the_simulated_gpu_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = LUCKY.replace("main(int", "import lucky_device; lucky_device.SimulatedDevice = None; main(int")
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", broken))
+    (note,) = notes(results(bench, READS_BEYOND))
+    assert note.startswith("Seen by the GPU alone: the simulated GPU has a bug: TypeError: ")
+
+
+def test_a_file_that_does_not_compile_fails_as_ever(bench: Class) -> None:
+    found = results(bench, KERNEL.replace(";", ""))
+    assert {result.verdict for result in found.values()} == {"failed"}
+    assert all(finding.because in ("", "compile") for result in found.values() for finding in result.findings)
+
+
+def test_closing_ends_both_processes(bench: Class) -> None:
+    grader = bench.grader()
+    assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
+    workers: list[Any] = [grader._worker, grader._second._worker]  # type: ignore[union-attr]
+    grader.close()
+    assert all(worker._process.returncode is not None for worker in workers)
