@@ -43,7 +43,9 @@ def gpu(tmp_path: Path) -> Path:
 def test_what_a_marked_process_starts_is_a_grader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(processes.MARK, "")
     processes.mark_what_is_started()
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as started:
+    command = ["sh", "-c", "echo begun; read end"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
+        assert started.stdout is not None and started.stdout.readline() == b"begun\n"
         assert processes.is_grader(started.pid)
     assert not processes.is_grader(started.pid)  # it has ended
 
