@@ -172,7 +172,7 @@ def test_a_run_that_does_not_end_is_a_note(bench: Class) -> None:
 def test_a_process_that_does_not_start_under_ncu_is_a_note(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     grader = bench.grader(KERNEL, profiler=ncu.Profiler())
     assert grader.run(bench.checks["compile"]).verdict == "passed"
-    monkeypatch.setattr("pytest_gpulab.grading.remote.START_LIMIT_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.process.START_LIMIT_S", 0.0)
     fake = bench.log.parent / "bin" / "ncu"
     fake.write_text("#!/bin/sh\nsleep 1000\n")
     fake.chmod(0o700)

@@ -20,7 +20,7 @@ from pytest_gpulab.devices.cuda.limits import Limits, limited
 from pytest_gpulab.devices.cuda.nvcc import explained
 from pytest_gpulab.devices.cuda.timing import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading import ncu, remote
+from pytest_gpulab.grading import ncu, process
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.speed import inconclusive
 from pytest_gpulab.reports.terminal import footnotes
@@ -176,11 +176,11 @@ def lock_held(machine: Machine) -> str:
 
 
 def worker_does(machine: Machine, deed: str) -> None:
-    machine.patch.setattr(remote, "COMMAND", (sys.executable, "-I", "-c", deed))
+    machine.patch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", deed))
 
 
 def slow_start(machine: Machine) -> str:
-    machine.patch.setattr(remote, "START_LIMIT_S", 0.2)
+    machine.patch.setattr(process, "START_LIMIT_S", 0.2)
     worker_does(machine, "import time; time.sleep(60)")
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
 
