@@ -17,6 +17,7 @@ from pytest_gpulab.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from pytest_gpulab.devices.protocol import Device, DeviceInfo
+    from pytest_gpulab.grading.calibration import DeviceThresholds
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
     from pytest_gpulab.grading.checks import Check
     from pytest_gpulab.grading.expected import Expectations
@@ -35,7 +36,8 @@ class Workbench:
     Attributes:
         device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
         device_info: what it says about itself, once it was opened.
-        device_lines: what grades and why that; then what is known of it.
+        device_lines: what grades and why that; then what is known of it, and whose thresholds hold on it.
+        thresholds: those of the device.
         explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
         profiler: where kernels are to be profiled, what their graders share.
     """
@@ -43,6 +45,7 @@ class Workbench:
     settings: Settings
     catalogue: Catalogue
     expectations: Expectations
+    thresholds: DeviceThresholds
     device: Device | None = None
     device_info: DeviceInfo | None = None
     device_lines: tuple[str, ...] = ("collecting only, no device opened",)
@@ -56,6 +59,7 @@ class Workbench:
         Raises:
             SettingsError: a file of expected verdicts is wrong.
         """
+        from pytest_gpulab.grading.calibration import DeviceThresholds
         from pytest_gpulab.grading.catalogue import Catalogue
         from pytest_gpulab.grading.expected import ExpectationError, Expectations
 
@@ -63,7 +67,8 @@ class Workbench:
             expectations = Expectations.load(settings.expected)
         except ExpectationError as error:
             raise SettingsError(str(error)) from None
-        return cls(settings, Catalogue(settings.exercises), expectations)
+        thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
+        return cls(settings, Catalogue(settings.exercises), expectations, thresholds)
 
     def check_arguments(self, paths: Iterable[Path]) -> None:
         """Refuse files that can never be graded; folders are searched, and what is missing pytest says itself.
@@ -100,6 +105,7 @@ class Workbench:
         self.device_lines = (f"{info.name}, because {why}", info.summary)
         if info.kind == "cuda" and self.settings.architecture is not None:
             self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
+        self.device_lines += self._choose_thresholds(info)
         if info.kind == "cuda" or self.settings.timeout_s is not None:
             self.close_device()
         if info.kind == "cuda" and self.settings.sanitize and not sanitizer.is_there():
@@ -111,11 +117,21 @@ class Workbench:
         elif self.settings.count:
             self.profiler = ncu.Profiler()
 
+    def _choose_thresholds(self, info: DeviceInfo) -> tuple[str, ...]:
+        from pytest_gpulab.grading.calibration_file import CalibrationError
+
+        try:
+            line = self.thresholds.choose(info)
+        except CalibrationError as error:
+            raise SettingsError(str(error)) from None
+        return (line,) if line else ()
+
     def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
         """Return what grades a submission: in this process if the device is open here."""
         from pytest_gpulab.grading.grader import Grader
         from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 
+        exercise = self.thresholds.applied_to(exercise)
         if self.device is not None:
             return Grader(exercise, path, self.device, self.settings.seed, label)
         info = self.device_info
@@ -266,7 +282,9 @@ class CheckItem(GradingItem):
         super().__init__(**kwargs)
         self.exercise, self.check, self.position = exercise, check, position
         expectation = self.parent.workbench.expectations.for_path(self.path)
-        self.expected_code = expectation.fails.get(check.name) if expectation else None
+        # While a calibration is measured, which speeds are reached is the question.
+        is_asked = self.parent.workbench.settings.calibrate and check.kind == "speedup"
+        self.expected_code = expectation.fails.get(check.name) if expectation and not is_asked else None
         if self.expected_code:
             reason = f"the instructor expects {self.expected_code}"
             self.add_marker(pytest.mark.xfail(raises=ExpectedFailure, strict=True, reason=reason))
@@ -285,7 +303,7 @@ class CheckItem(GradingItem):
         self._raise_unless_passed(result)
 
     def _raise_unless_passed(self, result: CheckResult) -> None:
-        from pytest_gpulab.reports.terminal import result_reason
+        from pytest_gpulab.reports.terminal import result_reason, threshold_note
 
         if result.verdict in ("inconclusive", "not gradable", "not started"):
             pytest.skip(result_reason(result))
@@ -294,7 +312,7 @@ class CheckItem(GradingItem):
                 raise ExpectedFailure(result.findings)
             raise CheckFailed(result.findings, f"the instructor expects another finding: {self.expected_code}")
         if result.verdict == "failed":
-            raise CheckFailed(result.findings)
+            raise CheckFailed(result.findings, threshold_note(result))
 
 
 class UnmappedItem(GradingItem):

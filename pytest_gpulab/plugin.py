@@ -39,6 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--gpulab-ncu", action="store_true", help="count what timed kernels do on a GPU with Nsight Compute's ncu"
     )
     group.addoption(
+        "--gpulab-calibration",
+        metavar="PATH",
+        help="this GPU's thresholds: auto (default) looks in EXERCISES/calibration, none leaves the exercises' own",
+    )
+    group.addoption(
+        "--gpulab-calibrate", action="store_true", help="make that file from the graded ladders of solutions"
+    )
+    group.addoption(
+        "--gpulab-calibrate-fraction",
+        metavar="F",
+        help="of its reference solution's speedup that a tier is to ask for (default: 0.85)",
+    )
+    group.addoption(
         "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
     )
     parser.addini("gpulab_device", "as --gpulab-device", default="")
@@ -46,6 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("gpulab_seed", "as --gpulab-seed", default="")
     parser.addini("gpulab_arch", "as --gpulab-arch", default="")
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
+    parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")
     parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
 
 
@@ -80,6 +94,7 @@ class GradingHooks:
         self.config = config
         self.gradebook = Gradebook()
         self.write_errors: list[str] = []
+        self.calibration: list[str] = []
         self.is_worker = hasattr(config, "workerinput")
         self.settings = Settings.read(
             config.getoption,
@@ -165,7 +180,10 @@ class GradingHooks:
         self.bench.close_device()
         if self.is_worker or self.config.getoption("collectonly"):
             return
-        self.write_errors = self._write_reports(interrupted=exitstatus == pytest.ExitCode.INTERRUPTED)
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+        self.write_errors = self._write_reports(interrupted)
+        if self.settings.calibrate:
+            self.write_errors += self._write_calibration(interrupted)
         if self.write_errors:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -180,13 +198,30 @@ class GradingHooks:
                 errors.append(f"cannot write the report {report.path}: {error.strerror}")
         return errors
 
+    def _write_calibration(self, interrupted: bool) -> list[str]:
+        from pytest_gpulab.reports import calibration
+
+        if interrupted:
+            self.calibration = ["The run was stopped: no calibration was written."]
+            return []
+        expected, folder = self.bench.expectations.for_path, self.config.rootpath
+        self.calibration, problems = calibration.written(
+            self.bench.thresholds,
+            self.bench.catalogue,
+            self.gradebook.grades,
+            lambda grade: expected(folder / grade.submission),
+            self.settings.fraction,
+        )
+        return problems
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the tables, the findings and how to repeat the run."""
         if self.config.getoption("collectonly"):
             return
         from pytest_gpulab.reports.terminal import footnotes, sections
 
-        for title, lines in sections(self.gradebook, self.config.get_verbosity()):
+        calibration = [("gpulab: calibration", self.calibration)] if self.calibration else []
+        for title, lines in (*sections(self.gradebook, self.config.get_verbosity()), *calibration):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(line)

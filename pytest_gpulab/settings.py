@@ -14,6 +14,8 @@ from typing import Any
 
 MAX_SEED = 2**32 - 1
 REPORT_FORMATS = ("json",)
+CALIBRATED_FRACTION = 0.85
+"""Of the reference solution's speedup: what a calibrated threshold asks for unless told otherwise."""
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
 
 
@@ -43,6 +45,10 @@ class Settings:
         sanitize: whether compute-sanitizer looks at what fails on a GPU.
         count: whether Nsight Compute counts what timed kernels do on a GPU.
         architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
+        calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
+            exercises, `none` leaves the exercises' own.
+        calibrate: whether to make that file instead of using it.
+        fraction: of the reference solution's speedup, for the thresholds of a new calibration.
     """
 
     device: str
@@ -54,6 +60,9 @@ class Settings:
     sanitize: bool = False
     count: bool = False
     architecture: str | None = None
+    calibration: str = "auto"
+    calibrate: bool = False
+    fraction: float = CALIBRATED_FRACTION
 
     @classmethod
     def read(
@@ -89,12 +98,13 @@ class Settings:
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
+            **_calibration(option, ini, rootdir, working_folder, shared),
         )
 
     @property
     def shared(self) -> dict[str, Any]:
         """What processes that this one starts must have in common with it, builtins only."""
-        return {"exercises": str(self.exercises), "seed": self.seed}
+        return {"exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
 
 
 def _device(spec: str) -> str:
@@ -133,6 +143,32 @@ def _architecture(text: str | None) -> str | None:
     if not re.fullmatch(r"sm_\d+", text, re.ASCII):
         raise SettingsError(f"--gpulab-arch={text}: an architecture is sm_ and its number, such as sm_86")
     return text
+
+
+def _calibration(
+    option: Callable[[str], Any],
+    ini: Callable[[str], Any],
+    rootdir: Path,
+    working_folder: Path,
+    shared: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    calibrate, fraction = bool(option("gpulab_calibrate")), option("gpulab_calibrate_fraction")
+    given, in_ini = option("gpulab_calibration"), ini("gpulab_calibration")
+    name, folder = (given, working_folder) if given else (in_ini or "auto", rootdir)
+    calibration = name if name in ("auto", "none") else str(folder / name)
+    if calibrate and calibration == "none":
+        raise SettingsError("--gpulab-calibrate writes a calibration: it cannot be combined with a calibration of none")
+    return {
+        "calibration": shared["calibration"] if shared else calibration,
+        "calibrate": calibrate,
+        "fraction": _fraction(fraction) if fraction else CALIBRATED_FRACTION,
+    }
+
+
+def _fraction(text: str) -> float:
+    if not re.fullmatch(r"0?\.\d+|1(\.0*)?", text, re.ASCII) or float(text) == 0:
+        raise SettingsError(f"--gpulab-calibrate-fraction={text}: a fraction is a number above 0 and at most 1")
+    return float(text)
 
 
 def _report_file(spec: str, working_folder: Path) -> ReportFile:

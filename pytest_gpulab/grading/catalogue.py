@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pytest_gpulab.exercise import Exercise
+from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 
 
 class BrokenExercise(Exception):
@@ -25,11 +26,12 @@ class BrokenExercise(Exception):
 
 @dataclass(frozen=True)
 class LoadedExercise:
-    """An exercise with the folder that its baselines and headers are read from."""
+    """An exercise with the folder that its baselines and headers are read from, and what its speed tiers ask for."""
 
     name: str
     folder: Path
     exercise: Exercise
+    thresholds: Thresholds = UNCALIBRATED
 
 
 class Catalogue:

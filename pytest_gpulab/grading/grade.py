@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pytest_gpulab.devices.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
 from pytest_gpulab.grading.counters import KernelCounters as KernelCounters
+from pytest_gpulab.grading.thresholds import OWN
 
 SCHEMA_VERSION = 1
 
@@ -54,6 +55,8 @@ class Measurement:
         elapsed_ms, baseline_ms: the submission's and the baseline's time at `size`.
         speedup: baseline over submission.
         threshold: the speedup asked for.
+        calibrated: whether the threshold comes from the device's calibration instead of the exercise, whose own stands
+            in the check's name.
         estimated: whether the times come from a cost model instead of a clock.
         bandwidth_gb_s: minimal bytes over time, in 1e9 bytes a second.
         occupancy: theoretical, 0 to 1, of the launch that takes longest.
@@ -92,6 +95,7 @@ class Measurement:
     kernels: tuple[KernelOccupancy, ...] = ()
     peak_bandwidth_gb_s: float | None = None
     reference_ms: float | None = None
+    calibrated: bool = False
     counters: tuple[KernelCounters, ...] = ()
     counters_note: str = ""
 
@@ -145,7 +149,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a grade comes from, enough to repeat it."""
+    """Where a grade comes from, enough to repeat it; `thresholds` says in words who set those of the speed tiers."""
 
     device: str
     device_kind: str
@@ -156,6 +160,7 @@ class Provenance:
     plugin_version: str
     source_sha256: str
     details: Mapping[str, str] = field(default_factory=dict)
+    thresholds: str = OWN
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,8 @@ class Grader:
             return _result(check, "passed", (), measurement)
         if decided == "undecided":
             return _result(check, "inconclusive", (inconclusive(measurement),), measurement)
-        verdict: Verdict = "failed" if tier.required else "missed"
+        is_bonus = not tier.required or self._loaded.thresholds.measuring
+        verdict: Verdict = "missed" if is_bonus else "failed"
         return _result(check, verdict, (too_slow(measurement),), measurement)
 
 
@@ -185,6 +186,7 @@ def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_
         plugin_version=pytest_gpulab.__version__,
         source_sha256=source_sha256,
         details=dict(info.details),
+        thresholds=exercise.thresholds.source,
     )
 
 

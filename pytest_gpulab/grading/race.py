@@ -30,6 +30,7 @@ FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
 SETS = 2  # of contents, which runs mix
+CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
 
@@ -74,7 +75,7 @@ def race(
     pool: Pool,
     baseline: Contender,
     own: Contender,
-    thresholds: Sequence[float],
+    thresholds: Sequence[float] | None,
     checked: Mix,
     rng: np.random.Generator,
 ) -> RaceResult:
@@ -84,7 +85,7 @@ def race(
         watch: of the device that holds both.
         pool: of both.
         baseline, own: the sides.
-        thresholds: rounds are added as long as one of them is undecided.
+        thresholds: rounds are added as long as one of them is undecided; None where the ratio itself is asked for.
         checked: the contents on which the runs work whose outputs are kept, and no others.
         rng: chooses the runs whose outputs are kept, moves the arrays, and draws for the interval.
 
@@ -97,11 +98,17 @@ def race(
     while True:
         running.add(more_rounds(running.rounds))
         result = running.result(seed)
-        decided = all(decide(result.ratio, threshold) != "undecided" for threshold in thresholds)
+        decided = _is_enough(result, thresholds)
         # The rounds to add are as many as all those before, so they take as long again.
         out_of_time = 2 * (time.perf_counter() - begin_s) > BUDGET_S
         if decided or out_of_time or not more_rounds(running.rounds):
             return result
+
+
+def _is_enough(result: RaceResult, thresholds: Sequence[float] | None) -> bool:
+    if thresholds is None:
+        return result.rounds >= CALIBRATING_ROUNDS
+    return all(decide(result.ratio, threshold) != "undecided" for threshold in thresholds)
 
 
 class _Race:

@@ -78,6 +78,7 @@ class RemoteGrader:
             "device": device,
             "occupancy_architecture": occupancy_architecture,
             "seed": int(seed),
+            "thresholds": asdict(exercise.thresholds),
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None

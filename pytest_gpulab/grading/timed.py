@@ -79,7 +79,8 @@ class TimedCosts:
             elapsed_ms=result.own_ms,
             baseline_ms=result.baseline_ms,
             speedup=result.ratio.value,
-            threshold=float(tier.threshold),
+            threshold=self._loaded.thresholds.of(tier),
+            calibrated=self._loaded.thresholds.is_calibrated(tier),
             estimated=False,
             bandwidth_gb_s=None if least is None else least / (result.own_ms * 1e-3) / 1e9,
             occupancy=raced.largest.occupancy,
@@ -148,7 +149,8 @@ class TimedCosts:
 
     def _run_race(self, tier: SpeedTier) -> _Raced:
         own = self._entrant(self._builds, tier, ())
-        thresholds = [other.threshold for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
+        asked = self._loaded.thresholds
+        thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
         checked = self._checked_mix(tier)
         with closing(Pool(self._device)) as pool:
@@ -160,7 +162,8 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 with self._device.stopwatch() as watch:
-                    result = race(watch, pool, baseline, contender, thresholds, checked, rng)
+                    aims = None if asked.measuring else thresholds
+                    result = race(watch, pool, baseline, contender, aims, checked, rng)
                 # Read while others may time already: it takes longer than most races.
                 outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
             except DeviceError as error:

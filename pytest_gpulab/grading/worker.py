@@ -27,6 +27,7 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.prepare import InstructorsMistake
+from pytest_gpulab.grading.thresholds import Thresholds
 
 STOP: dict[str, Any] = {"stop": True}
 # A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
@@ -77,6 +78,7 @@ class _Bench:
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
         self.device, _ = open_device(task["device"], task["launch_limit_s"], task["occupancy_architecture"])
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
+        loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
         limits = BESIDE_A_GPU if task.get("beside_a_gpu") else UNLIMITED

@@ -21,9 +21,11 @@ The file holds one JSON object:
                                 caches, shared_with (a list of other processes on the GPU), kernels,
                                 peak_bandwidth_gb_s, reference_ms (of the CPU's reference),
                                 counters (a list of {kernel, grid, block, counters: a list of
-                                {name, value, unit}}), counters_note (why there are none though asked for)}
+                                {name, value, unit}}), counters_note (why there are none though asked for),
+                                calibrated (whether the threshold is the device's calibration's)}
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
-                                source_sha256, and details: an object of further texts
+                                source_sha256, thresholds (who set those of the speed tiers), and details: an
+                                object of further texts
     ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck}: files that belong to no
                     exercise or to one that cannot be loaded
 

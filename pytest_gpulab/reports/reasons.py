@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_gpulab.grading.grade import Finding, Grade
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 
 MAX_NAMED = 3
 """Checks of one verdict and reason that are named; `-v` names all."""
@@ -78,7 +78,7 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
         for finding in check.findings if check.verdict != "passed" else ():
             cause = _cause(finding, verdict, found.values())
             if cause is None:
-                found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(check.name)
+                found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(_label(check))
             else:
                 cause.ungraded += 1
     return list(found.values())
@@ -99,6 +99,12 @@ def condensed(found: Iterable[Reason]) -> list[Reason]:
         group.append(reason)
         kept.append(reason)
     return kept
+
+
+def _label(check: CheckResult) -> str:
+    """Return a check's name, with what it asks for on this device if that is not what the name says."""
+    measured = check.measurement
+    return f"{check.name} (here {measured.threshold:g}x)" if measured and measured.calibrated else check.name
 
 
 def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:

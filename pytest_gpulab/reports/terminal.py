@@ -72,6 +72,7 @@ def footnotes(gradebook: Gradebook) -> Iterator[str]:
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     if measurements:
         yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
+        yield from _thresholds(gradebook.grades)
     if any(measurement.estimated for measurement in measurements):
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
     others = sorted({other for measurement in measurements for other in measurement.shared_with})
@@ -85,6 +86,18 @@ def footnotes(gradebook: Gradebook) -> Iterator[str]:
 def _abridged(names: Sequence[str]) -> str:
     more = len(names) - MAX_NAMED
     return ", ".join(names if more <= 1 else [*names[:MAX_NAMED], f"and {more} more"])
+
+
+def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
+    """Yield whose thresholds were applied, once where it is the same for all; an estimate is held to no others."""
+    sources: dict[str, list[str]] = {}
+    for grade in grades:
+        if any(not measured.estimated for measured in timings(grade).values()):
+            exercises = sources.setdefault(grade.provenance.thresholds, [])
+            exercises += [grade.exercise] if grade.exercise not in exercises else []
+    for source, exercises in sources.items():
+        of = f" of {', '.join(exercises)}" if len(sources) > 1 else ""
+        yield _wrapped(f"thresholds{of}: {source}.", "")
 
 
 def _timing(grades: Iterable[Grade]) -> Iterator[str]:
@@ -155,6 +168,12 @@ def _wrapped(text: str, indent: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def threshold_note(result: CheckResult) -> str:
+    """Return what a check asks for on this device if that is not what its name says, else nothing."""
+    measured = result.measurement
+    return f"on this GPU {result.name} asks for {measured.threshold:g}x" if measured and measured.calibrated else ""
 
 
 def result_reason(result: CheckResult) -> str:

@@ -23,6 +23,7 @@ from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
 from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.thresholds import Thresholds
 
 EXERCISE = """
 import numpy as np
@@ -128,6 +129,17 @@ EXPECTED = {
     "safe[memory]": "passed",
     "speedup[0.5x]": "failed",
 }
+
+
+def test_calibrated_thresholds_hold_there_too(bench: Class) -> None:
+    calibrated = Thresholds("calibrated for a test", {"0.5x": 1000.0})
+    bench.exercise = replace(bench.exercise, thresholds=calibrated)
+    grade = bench.grader().grade()
+    assert (grade.checks[-1].name, grade.checks[-1].verdict) == ("speedup[0.5x]", "failed")
+    assert grade.checks[-1].measurement is not None and grade.checks[-1].measurement.threshold == 1000
+    assert grade.provenance.thresholds == "calibrated for a test"
+    bench.exercise = replace(bench.exercise, thresholds=replace(calibrated, measuring=True))
+    assert bench.grader().grade().checks[-1].verdict == "missed"
 
 
 @pytest.mark.parametrize("text", [KERNEL, KERNEL.replace("i < n", "i <= n"), KERNEL.replace(";", ""), ""])

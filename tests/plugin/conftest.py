@@ -14,6 +14,7 @@ from course import EXERCISE, NAIVE, RIGHT, Course
 def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
     import tabulate  # noqa: F401
 
+    import pytest_gpulab.reports.calibration
     import pytest_gpulab.reports.jsonfile  # noqa: F401
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.catalogue import Catalogue

@@ -1,0 +1,576 @@
+"""Calibrations: from a graded ladder to thresholds, from thresholds to a file, and back into grades."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clocked_device import ClockedBench
+from doubling import EXERCISE, Bench, right
+
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.exercise import Exercise, SpeedTier, Variant
+from pytest_gpulab.grading.calibration import DeviceThresholds
+from pytest_gpulab.grading.calibration_file import CalibrationError, document, read, text
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.ladder import Proposal, Step, exercise_table, ladders, proposals, reached_tiers, step_of
+from pytest_gpulab.grading.race import CALIBRATING_ROUNDS
+from pytest_gpulab.grading.thresholds import Thresholds
+from pytest_gpulab.reports.calibration import lines, problems
+
+H200 = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132", "compute capability": "9.0"})
+T4 = DeviceInfo("cuda", "Tesla T4", "nvcc 13.0", "sm_75", False, {"SMs": "40"})
+SOURCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "7", "0.1.0", "0" * 64, {"driver": "580.1"})
+EIGHT = Variant("eight-way")
+
+
+def with_tiers(*tiers: SpeedTier) -> Exercise:
+    """An exercise whose tiers share 40 points; all else earns 60."""
+    return replace(EXERCISE, speed=tiers)
+
+
+TWO = with_tiers(SpeedTier(1.4, 10, 1024, required=True), SpeedTier(4.3, 30, 1024))
+THREE = with_tiers(SpeedTier(1.4, 10, 1024, required=True), SpeedTier(2, 10, 1024), SpeedTier(4.3, 20, 1024))
+
+
+def expecting(points: float | None = None, **fails: str) -> Expectation:
+    return Expectation(ExpectedFailures({f"speedup[{name}]": code for name, code in fails.items()}), points)
+
+
+class TestWhatASolutionMustReach:
+    def test_points_tell_the_bonuses(self) -> None:
+        assert reached_tiers(TWO, expecting(70)) == {"1.4x"}
+        assert reached_tiers(TWO, expecting(100)) == {"1.4x", "4.3x"}
+
+    def test_a_required_tier_is_reached_unless_it_is_said_to_fail(self) -> None:
+        assert reached_tiers(TWO, expecting(60, **{"1.4x": "too-slow"})) == set()
+        assert reached_tiers(with_tiers(SpeedTier(1.4, 40, 1024, required=True)), expecting()) == {"1.4x"}
+
+    def test_a_higher_tier_is_reached_with_all_lower_ones(self) -> None:
+        assert reached_tiers(THREE, expecting(80)) == {"1.4x", "2x"}
+        assert reached_tiers(THREE, expecting(90)) is None, "4.3x without 2x"
+
+    def test_what_points_leave_open_is_no_step(self) -> None:
+        twins = with_tiers(SpeedTier(1.4, 20, 1024), SpeedTier(3, 20, 1024, variant=EIGHT))
+        assert reached_tiers(twins, expecting(80)) is None
+        assert reached_tiers(twins, expecting(80, **{"1.4x": "too-slow"})) == {"3x eight-way"}
+        assert reached_tiers(TWO, expecting()) is None
+
+    def test_a_file_with_wrong_results_is_no_step(self) -> None:
+        fails = ExpectedFailures({"correct[n=4]": "wrong-result"})
+        assert reached_tiers(TWO, Expectation(fails, 100)) is None
+
+    def test_the_four_exercises_settle_every_solution(self) -> None:
+        from pytest_gpulab.grading.expected import Expectations
+
+        root = Path(__file__).parents[2]
+        catalogue, found = Catalogue(root / "exercises"), Expectations.load(root.glob("solutions/*/expected.toml"))
+        for path in root.glob("solutions/*/*.cu"):
+            expectation = found.for_path(path)
+            assert expectation is not None
+            assert reached_tiers(catalogue.load(path.parent.name).exercise, expectation) is not None, path
+
+
+def measured(speedup: float, spread: float = 0.01, **more: Any) -> Measurement:
+    ends = {"low": speedup - spread, "high": speedup + spread}
+    figures: dict[str, Any] = {"rounds": 256, "caches": "cold", "baseline": "naive.cu"} | ends | more
+    return Measurement("2^10", 1.0, speedup, speedup, 1.4, False, **figures)
+
+
+def step(name: str, speedup: float, *reaches: str, exercise: Exercise = TWO) -> Step:
+    return Step(name, frozenset(reaches), {tier.name: measured(speedup) for tier in exercise.speed})
+
+
+LADDER = (
+    step("1_naive.cu", 1.0),
+    step("2_strided.cu", 1.6, "1.4x"),
+    step("3_sequential.cu", 2.1, "1.4x"),
+    step("4_loads.cu", 8.0, "1.4x", "4.3x"),
+    step("5_shuffle.cu", 9.8, "1.4x", "4.3x"),
+)
+
+
+def by_tier(proposed: tuple[Proposal, ...]) -> dict[str, Proposal]:
+    return {proposal.tier.name: proposal for proposal in proposed}
+
+
+class TestWhereATierLies:
+    def test_at_a_fraction_of_the_slowest_that_must_reach_it(self) -> None:
+        found = by_tier(proposals(TWO, LADDER, 0.85))
+        assert (found["1.4x"].threshold, found["4.3x"].threshold) == (1.35, 6.79)
+        references = {name: proposal.reference and proposal.reference.name for name, proposal in found.items()}
+        assert references == {"1.4x": "2_strided.cu", "4.3x": "4_loads.cu"}
+        assert {name: proposal.below and proposal.below.name for name, proposal in found.items()} == {
+            "1.4x": "1_naive.cu",
+            "4.3x": "3_sequential.cu",
+        }
+
+    def test_tiers_that_the_same_solutions_reach_keep_their_distance(self) -> None:
+        three = with_tiers(SpeedTier(1.5, 10, 1024), SpeedTier(3, 10, 1024), SpeedTier(2, 20, 1024, variant=EIGHT))
+        reaches = ("1.5x", "3x", "2x eight-way")
+        found = by_tier(proposals(three, [step("a.cu", 4.01, *reaches, exercise=three)], 0.75))
+        assert {name: proposal.threshold for name, proposal in found.items()} == {
+            "1.5x": 1.5,
+            "3x": 3.0,
+            "2x eight-way": 3.0,
+        }
+
+    def test_a_fraction_that_would_let_in_the_step_below_is_told_of(self) -> None:
+        found = by_tier(proposals(TWO, LADDER, 0.5))
+        assert found["4.3x"].threshold == 4.0
+        assert found["1.4x"].threshold is None
+        assert found["1.4x"].problem == (
+            "2_strided.cu reaches 1.59x, and 1_naive.cu, which must not reach it, 1.01x; "
+            "--gpulab-calibrate-fraction=0.65 would separate them"
+        )
+        assert by_tier(proposals(TWO, LADDER, 0.65))["1.4x"].threshold == 1.03
+
+    def test_steps_that_the_device_does_not_tell_apart(self) -> None:
+        alike = (*LADDER[:3], step("4_loads.cu", 2.11, "1.4x", "4.3x"))
+        found = by_tier(proposals(TWO, alike, 0.99))["4.3x"]
+        assert found.problem == (
+            "these steps cannot be told apart on this device: 4_loads.cu reaches 2.1x, and 3_sequential.cu, which must "
+            "not reach it, 2.11x"
+        )
+
+    def test_a_tier_that_no_solution_was_measured_for(self) -> None:
+        found = by_tier(proposals(TWO, LADDER[:3], 0.85))["4.3x"]
+        assert (found.threshold, found.problem) == (None, "no solution that must reach it was measured")
+
+    def test_whether_the_exercises_own_threshold_holds_here(self) -> None:
+        found = by_tier(proposals(TWO, LADDER, 0.85))
+        assert found["1.4x"].own_holds and found["4.3x"].own_holds
+        halves = {one.name: measured(one.measured["1.4x"].speedup / 2) for one in LADDER}
+        slower = [replace(one, measured=dict.fromkeys(one.measured, halves[one.name])) for one in LADDER]
+        found = by_tier(proposals(TWO, slower, 0.85))
+        assert not found["1.4x"].own_holds and not found["4.3x"].own_holds
+        assert (found["1.4x"].threshold, found["4.3x"].threshold) == (0.671, 3.39)
+
+
+TOO_SLOW = Finding("too-slow", "A speedup of 1.60x over naive.cu.")
+
+
+def graded(name: str, *checks: CheckResult) -> Grade:
+    return Grade(f"solutions/twice/{name}", "twice", checks, SOURCE)
+
+
+def speedup(tier: str, verdict: Any = "passed", *found: Finding, measurement: Any = None) -> CheckResult:
+    return CheckResult(f"speedup[{tier}]", "speedup", verdict, 0, 0, found, measurement)
+
+
+class TestWhichFilesAreSteps:
+    def test_one_that_misses_a_tier_is(self) -> None:
+        strided = measured(1.6)
+        checks = speedup("1.4x", measurement=strided), speedup("4.3x", "missed", TOO_SLOW, measurement=strided)
+        found = step_of(TWO, graded("2_strided.cu", *checks), expecting(70))
+        assert found == Step("2_strided.cu", frozenset({"1.4x"}), {"1.4x": strided, "4.3x": strided})
+
+    @pytest.mark.parametrize(
+        ("check", "expectation", "why"),
+        [
+            (speedup("1.4x"), None, "nothing is expected of it"),
+            (speedup("1.4x"), expecting(), "its expected verdicts do not settle which speed tiers it must reach"),
+            (speedup("1.4x"), expecting(70), "speedup[1.4x] was not measured"),
+            (
+                speedup("1.4x", "not gradable", Finding("not-timed", "The GPU was busy.")),
+                expecting(70),
+                "speedup[1.4x] was not measured: The GPU was busy.",
+            ),
+            (
+                speedup("1.4x", "failed", Finding("wrong-result", "`out` is wrong."), measurement=measured(1.6)),
+                expecting(70),
+                "speedup[1.4x] was not measured: `out` is wrong.",
+            ),
+        ],
+    )
+    def test_others_are_left_out_with_the_reason(
+        self, check: CheckResult, expectation: Expectation | None, why: str
+    ) -> None:
+        assert step_of(TWO, graded("2_strided.cu", check), expectation) == why
+
+
+def calibrated(folder: Path, exercise: Exercise = TWO, name: str = "calibration/nvidia-h200.toml") -> Path:
+    """Write what a calibration of the ladder gives."""
+    table = exercise_table(
+        exercise, proposals(exercise, LADDER, 0.85), graded("a.cu"), 0.85, "2026-11-20T13:01:00+00:00"
+    )
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text(document(H200, {"twice": table})))
+    return path
+
+
+class TestTheFile:
+    def test_holds_all_that_was_measured_and_where(self, tmp_path: Path) -> None:
+        table = read(calibrated(tmp_path)).exercises["twice"]
+        assert {key: table[key] for key in ("version", "driver", "compiler", "plugin_version", "fraction")} == {
+            "version": "7",
+            "driver": "580.1",
+            "compiler": "nvcc 13.0",
+            "plugin_version": "0.1.0",
+            "fraction": 0.85,
+        }
+        tier = table["tiers"]["4.3x"]
+        assert tier["measured"]["4_loads.cu"] == {
+            "must_reach": True,
+            "speedup": 8.0,
+            "low": 7.99,
+            "high": 8.01,
+            "rounds": 256,
+            "caches": "cold",
+        }
+        assert len(tier.pop("measured")) == len(LADDER)
+        assert tier == {
+            "threshold": 6.79,
+            "own_threshold": 4.3,
+            "own_threshold_holds": True,
+            "baseline": "naive.cu",
+            "size": "2^10",
+            "variant": "default",
+            "reference": "4_loads.cu",
+            "fastest_below": "3_sequential.cu",
+        }
+
+    def test_survives_reading_and_writing_whatever_stands_in_it(self, tmp_path: Path) -> None:
+        path = calibrated(tmp_path)
+        odd = 'note = "a \\"quoted\\" nöte\\n"\nsince = 2026-11-20\nlist = [1, 2.5, "x", true]\n[exercises.twice]'
+        path.write_text(path.read_text().replace("[exercises.twice]", f"[exercises.other]\nversion = '1'\n{odd}", 1))
+        path.write_text(path.read_text().replace("since", "created_utc = ''\ntiers = {}\nsince"))
+        once = read(path).exercises
+        path.write_text(text(document(H200, once)))
+        assert read(path).exercises == once
+        assert once["other"]["note"] == 'a "quoted" nöte\n'
+
+    @pytest.mark.parametrize(
+        ("old", "new", "complaint"),
+        [
+            ("threshold = 1.35", "threshold = ", "not valid TOML: "),
+            ("threshold = 1.35", "threshold = 0", '[exercises.twice.tiers."1.4x"]: threshold must be a number greater'),
+            ("threshold = 1.35", "threshold = true", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
+            ("threshold = 1.35", "threshold = '1'", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
+            ("threshold = 1.35", "threshold = inf", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
+            ('size = "2^10"', "size = 1024", '[exercises.twice.tiers."1.4x"] needs the key size, a text'),
+            ('version = "7"', "", "[exercises.twice] needs the key version, a text"),
+            ('device = "NVIDIA H200"', "", "the file needs the key device, a text"),
+            ('SMs = "132"', "SMs = 132", "SMs must be a text"),
+            ("schema_version = 1", "schema_version = 2", "a calibration of schema version 2; this is version 1"),
+            ("format", "form", 'not a calibration: it must say format = "pytest-gpulab/calibration"'),
+            ("exercises.", "exams.", "the file needs the table exercises, which holds tables"),
+        ],
+    )
+    def test_mistakes_are_named(self, tmp_path: Path, old: str, new: str, complaint: str) -> None:
+        path = calibrated(tmp_path)
+        count = -1 if old.endswith(".") else 1
+        path.write_text(path.read_text().replace(old, new, count))
+        with pytest.raises(CalibrationError) as error:
+            read(path)
+        assert str(error.value).startswith(f"{path}: {complaint}")
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(CalibrationError, match=r"x\.toml: cannot be read: No such file"):
+            read(tmp_path / "x.toml")
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> Path:
+    folder = tmp_path / "exercises"
+    folder.mkdir()
+    return folder
+
+
+def device(exercises: Path, spec: str | Path = "auto", measuring: bool = False) -> DeviceThresholds:
+    return DeviceThresholds(str(spec), exercises, measuring)
+
+
+class TestWhichCalibrationHolds:
+    def test_the_one_of_the_device(self, exercises: Path) -> None:
+        calibrated(exercises)
+        (exercises / "calibration" / "t4.toml").write_text(text(document(T4, {})))
+        found = device(exercises)
+        assert found.choose(H200) == "thresholds: calibrated for NVIDIA H200 (exercises/calibration/nvidia-h200.toml)"
+        assert found.calibration is not None and found.calibration.exercises
+
+    def test_none_for_another_device_or_another_number_of_multiprocessors(self, exercises: Path) -> None:
+        calibrated(exercises)
+        own = "thresholds: the exercises' own; no calibration in exercises/calibration is for this GPU"
+        for info in (T4, replace(H200, details={"SMs": "60"})):
+            assert device(exercises).choose(info) == own
+        assert device(exercises / "none").choose(H200).startswith("thresholds: the exercises' own;")
+
+    def test_an_edited_file_need_not_say_how_many_multiprocessors(self, exercises: Path) -> None:
+        path = calibrated(exercises)
+        path.write_text(path.read_text().replace('SMs = "132"\n', ""))
+        assert device(exercises).choose(H200).startswith("thresholds: calibrated for NVIDIA H200")
+
+    def test_none_if_none_is_wanted(self, exercises: Path) -> None:
+        calibrated(exercises).write_text("broken")
+        line = device(exercises, "none").choose(H200)
+        assert line == "thresholds: the exercises' own, as --gpulab-calibration=none asks for"
+
+    def test_a_file_that_is_named_wins_over_the_one_that_is_found(self, exercises: Path, tmp_path: Path) -> None:
+        calibrated(exercises)
+        mine = calibrated(tmp_path, name="mine/h200.toml")
+        assert device(exercises, mine).choose(H200) == "thresholds: calibrated for NVIDIA H200 (mine/h200.toml)"
+        foreign = device(exercises, mine).choose(T4)
+        assert foreign == "thresholds: the exercises' own; mine/h200.toml is for NVIDIA H200 with 132 SMs"
+
+    def test_two_for_one_device_are_a_mistake(self, exercises: Path) -> None:
+        first, second = calibrated(exercises), calibrated(exercises, name="calibration/z.toml")
+        with pytest.raises(CalibrationError) as error:
+            device(exercises).choose(H200)
+        assert str(error.value) == f"{first} and {second} are both for NVIDIA H200: remove one"
+
+    def test_estimates_are_never_held_to_it(self, exercises: Path) -> None:
+        calibrated(exercises).write_text("broken")
+        assert device(exercises).choose(replace(H200, estimates=True)) == ""
+
+
+def source(exercises: Path, exercise: Exercise, name: str = "twice") -> Thresholds:
+    found = device(exercises)
+    found.choose(H200)
+    return found.applied_to(LoadedExercise(name, exercises / name, exercise)).thresholds
+
+
+class TestWhatAnExerciseTakesFromIt:
+    def test_the_thresholds(self, exercises: Path) -> None:
+        calibrated(exercises)
+        found = source(exercises, TWO)
+        assert found.source == "calibrated for NVIDIA H200 on 2026-11-20 (exercises/calibration/nvidia-h200.toml)"
+        assert [found.of(tier) for tier in TWO.speed] == [1.35, 6.79]
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"threshold": 5}, "the exercise's own for 5x, which was not measured"),
+            ({"size": 2048}, "the exercise's own for 4.3x, which was measured with size 2^10, not 2^11"),
+        ],
+    )
+    def test_a_tier_that_has_changed_keeps_its_own(self, exercises: Path, changes: dict[str, Any], reason: str) -> None:
+        calibrated(exercises)
+        tiers = TWO.speed[0], replace(TWO.speed[1], **changes)
+        found = source(exercises, with_tiers(*tiers))
+        assert found.source.endswith(f"(exercises/calibration/nvidia-h200.toml); {reason}")
+        assert [found.of(tier) for tier in tiers] == [1.35, tiers[1].threshold]
+        assert [found.is_calibrated(tier) for tier in tiers] == [True, False]
+
+    def test_a_tier_without_a_threshold_keeps_its_own(self, exercises: Path) -> None:
+        path = calibrated(exercises)
+        path.write_text(path.read_text().replace("threshold = 6.79\n", ""))
+        assert source(exercises, TWO).source.endswith("; the exercise's own for 4.3x, which has no threshold there")
+
+    def test_another_version_and_another_exercise_keep_their_own(self, exercises: Path) -> None:
+        calibrated(exercises)
+        where = "exercises/calibration/nvidia-h200.toml"
+        older = source(exercises, replace(TWO, version="8"))
+        assert older == Thresholds(f"the exercise's own; {where} is for its version 7, this is 8")
+        assert source(exercises, TWO, "thrice") == Thresholds(f"the exercise's own; {where} does not know it")
+
+
+class TestMakingOne:
+    def test_the_file_is_named_after_the_device(self, exercises: Path) -> None:
+        line = device(exercises, measuring=True).choose(H200)
+        assert line == "thresholds: this run measures them for exercises/calibration/nvidia-h200.toml"
+
+    def test_a_device_that_estimates_cannot_be_calibrated(self, exercises: Path) -> None:
+        with pytest.raises(CalibrationError, match="measures times, but the NVIDIA H200 only estimates them"):
+            device(exercises, measuring=True).choose(replace(H200, estimates=True))
+
+    def test_the_file_of_another_device_is_not_overwritten(self, exercises: Path) -> None:
+        path = calibrated(exercises)
+        with pytest.raises(CalibrationError) as error:
+            device(exercises, path, measuring=True).choose(T4)
+        assert str(error.value) == (
+            f"{path} is for NVIDIA H200 with 132 SMs, but this is Tesla T4: "
+            "name another file with --gpulab-calibration=PATH"
+        )
+
+    def test_a_place_that_cannot_be_written_is_refused_before_anything_is_measured(self, exercises: Path) -> None:
+        path = exercises / "no" / "such" / "file.toml"
+        with pytest.raises(CalibrationError, match=f"cannot write the calibration {path}"):
+            device(exercises, path, measuring=True).choose(H200)
+
+    def test_exercises_that_were_not_measured_again_stay(self, exercises: Path) -> None:
+        path = calibrated(exercises)
+        made = device(exercises, measuring=True)
+        made.choose(H200)
+        assert made.write({"thrice": {"version": "1", "created_utc": "", "tiers": {}}}) == (
+            "exercises/calibration/nvidia-h200.toml"
+        )
+        assert list(read(path).exercises) == ["thrice", "twice"]
+        assert read(path).exercises["twice"]["tiers"]["1.4x"]["threshold"] == 1.35
+
+
+@pytest.fixture
+def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
+    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.contender.SPACER_BYTES", (2**14, 2**12))
+    return ClockedBench(tmp_path)
+
+
+def clocked_grade(clocked: ClockedBench, costs_ms: float, thresholds: Thresholds) -> Grade:
+    """Grade a kernel; the baseline takes 3 ms."""
+    clocked.programs["submission"] = right(costs_ms)
+    path = clocked.folder / "student.cu"
+    path.write_text("submission")
+    loaded = LoadedExercise("twice", clocked.folder, TWO, thresholds)
+    return Grader(loaded, path, clocked.device, 1, "solutions/student.cu").grade()
+
+
+def test_a_run_that_measures_takes_many_rounds_and_fails_no_speed(clocked: ClockedBench) -> None:
+    grade = clocked_grade(clocked, 3.0, Thresholds(measuring=True))
+    checks = {check.name: check for check in grade.checks if check.kind == "speedup"}
+    assert {check.verdict for check in checks.values()} == {"missed"}
+    taken = checks["speedup[1.4x]"].measurement
+    assert taken is not None and taken.rounds == CALIBRATING_ROUNDS and not taken.calibrated
+
+
+def test_a_calibrated_threshold_is_applied_and_told(clocked: ClockedBench) -> None:
+    asked = Thresholds("calibrated for a test", {"1.4x": 2.5, "4.3x": 2.9})
+    grade = clocked_grade(clocked, 1.1, asked)
+    first, second = grade.checks[-2:]
+    assert (first.name, first.verdict) == ("speedup[1.4x]", "passed")
+    assert (second.name, second.verdict) == ("speedup[4.3x]", "missed")
+    assert first.measurement is not None and (first.measurement.threshold, first.measurement.calibrated) == (2.5, True)
+    assert grade.provenance.thresholds == "calibrated for a test"
+    assert [check.verdict for check in clocked_grade(clocked, 1.1, Thresholds()).checks[-2:]] == ["passed", "missed"]
+    slow = clocked_grade(clocked, 1.5, asked).checks[-2]
+    assert (slow.verdict, clocked_grade(clocked, 1.5, Thresholds()).checks[-2].verdict) == ("failed", "passed")
+
+
+def test_rounds_are_added_while_a_calibrated_threshold_is_undecided(clocked: ClockedBench) -> None:
+    near = clocked_grade(clocked, 1.0, Thresholds("", {"4.3x": 3.0})).checks[-1].measurement
+    far = clocked_grade(clocked, 1.0, Thresholds()).checks[-1].measurement
+    assert near is not None and far is not None and near.rounds > far.rounds
+
+
+def test_from_grades_to_a_file_to_grades(clocked: ClockedBench, exercises: Path) -> None:
+    costs = {"1_naive.cu": 3.0, "2_strided.cu": 1.8, "3_shuffle.cu": 0.4}
+    points = {"1_naive.cu": expecting(60, **{"1.4x": "too-slow"}), "2_strided.cu": expecting(70)}
+    (exercises / "twice").mkdir()
+    (exercises / "twice" / "exercise.py").write_text("from test_calibration import TWO as exercise\n")
+    made = device(exercises, measuring=True)
+    made.choose(H200)
+    measuring = made.applied_to(LoadedExercise("twice", clocked.folder, TWO)).thresholds
+    grades = [replace(clocked_grade(clocked, ms, measuring), submission=name) for name, ms in costs.items()]
+    expected = {**points, "3_shuffle.cu": expecting(100)}
+    (ladder,) = ladders(grades, Catalogue(exercises), lambda grade: expected[grade.submission], 0.85)
+    made.write({ladder.name: ladder.table})
+    found = source(exercises, TWO)
+    assert found.of(TWO.speed[0]) == pytest.approx(0.85 * 3 / 1.8, rel=0.01)
+    assert found.of(TWO.speed[1]) == pytest.approx(0.85 * 3 / 0.4, rel=0.01)
+    verdicts = {name: [c.verdict for c in clocked_grade(clocked, ms, found).checks[-2:]] for name, ms in costs.items()}
+    assert verdicts == {
+        "1_naive.cu": ["failed", "missed"],
+        "2_strided.cu": ["passed", "missed"],
+        "3_shuffle.cu": ["passed", "passed"],
+    }
+    assert problems([ladder]) == []
+    report = lines([ladder], 0.85)
+    assert report[:2] == [
+        "twice:",
+        "tier  slowest that must reach     at  fastest that must not     at   own  threshold",
+    ]
+    assert report[3].split()[:2] == ["1.4x", "2_strided"]
+
+
+def test_the_report_tells_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "twice").mkdir()
+    (tmp_path / "twice" / "exercise.py").write_text("from test_calibration import TWO as exercise\n")
+    grades = [
+        graded("2_strided.cu", *(speedup(tier.name, measurement=measured(1.3)) for tier in TWO.speed)),
+        graded("9_unknown.cu", *(speedup(tier.name, measurement=measured(9)) for tier in TWO.speed)),
+    ]
+    expected = {"solutions/twice/2_strided.cu": expecting(70)}
+    (ladder,) = ladders(grades, Catalogue(tmp_path), lambda grade: expected.get(grade.submission), 0.85)
+    report = lines([ladder], 0.85)
+    assert report[3].split() == ["1.4x", "2_strided", "1.29x", "-", "-", "1.4x!", "1.1x"]
+    assert report[4].split() == ["4.3x", "-", "-", "2_strided", "1.31x", "4.3x", "-"]
+    assert report[5] == "left out: solutions/twice/9_unknown.cu: nothing is expected of it"
+    assert problems([ladder]) == ["twice: no threshold for speedup[4.3x]: no solution that must reach it was measured"]
+    assert max(map(len, report)) <= 105
+    assert ladders(grades[1:], Catalogue(tmp_path), lambda grade: None, 0.85) == ()
+
+
+def test_a_device_that_estimates_takes_thresholds_as_well(bench: Bench) -> None:
+    """Nothing gives it any; but the rule is one."""
+    bench.programs["submission"] = right(1.0)
+    path = bench.folder / "student.cu"
+    path.write_text("submission")
+    loaded = LoadedExercise("twice", bench.folder, TWO, Thresholds("test", {"1.4x": 3.5}))
+    assert Grader(loaded, path, bench.device, 1).grade().checks[-2].verdict == "failed"
+
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = sorted(ROOT.glob("exercises/calibration/*.toml"))
+
+# Ladders of the literature as measured on an H200, over the baseline, with the tiers that each step must reach: sums of
+# 2^26 ints, and 64 rounds of arithmetic in two or eight branches.
+LITERATURE = {
+    "reduction": {
+        "interleaved addressing, modulo": ("default", 1.00, 0),
+        "interleaved addressing, strided index": ("default", 1.62, 1),
+        "sequential addressing": ("default", 2.10, 2),
+        "first add during load": ("default", 3.88, 3),
+        "8 loads per thread, warp shuffle": ("default", 9.75, 4),
+        "int4 grid-stride, warp shuffle": ("default", 9.36, 4),
+        "global memory, neighbored pairs, modulo": ("default", 0.89, 0),
+        "global memory, neighbored pairs, strided index": ("default", 1.60, 1),
+        "global memory, interleaved pairs": ("default", 1.88, 2),
+        "global memory, unroll 8, last warp unrolled": ("default", 7.67, 4),
+    },
+    "divergence": {
+        "branch by element": ("two-way", 1.00, 0),
+        "two-way branch by warp": ("two-way", 1.94, 2),
+        "eight-way branch by warp": ("eight-way", 7.3, 2),
+    },
+}
+
+
+def shipped(name: str, path: Path) -> LoadedExercise:
+    found = device(ROOT / "exercises", path)
+    calibration = read(path)
+    found.choose(DeviceInfo("cuda", calibration.device, "", "", False, {"SMs": calibration.sms}))
+    return found.applied_to(Catalogue(ROOT / "exercises").load(name))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+class TestTheShippedFiles:
+    def test_hold_for_every_tier_of_the_exercises_as_they_are(self, path: Path) -> None:
+        for name in Catalogue(ROOT / "exercises").names:
+            loaded = shipped(name, path)
+            assert set(loaded.thresholds.by_tier) == {tier.name for tier in loaded.exercise.speed}
+            assert ";" not in loaded.thresholds.source
+
+    def test_separate_the_steps_that_were_measured_and_so_do_the_exercises_own_thresholds(self, path: Path) -> None:
+        for name, table in read(path).exercises.items():
+            assert {step.name for step in ROOT.glob(f"solutions/{name}/*.cu")} == {
+                step for tier in table["tiers"].values() for step in tier["measured"]
+            }
+            for tier in table["tiers"].values():
+                for threshold in (tier["threshold"], tier["own_threshold"]):
+                    for step in tier["measured"].values():
+                        assert step["low"] >= threshold if step["must_reach"] else step["high"] < threshold
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    ("exercise", "step"), [(exercise, step) for exercise, steps in LITERATURE.items() for step in steps]
+)
+def test_the_literatures_steps_reach_their_tiers_on_an_h200(exercise: str, step: str, own: bool) -> None:
+    loaded = shipped(exercise, ROOT / "exercises/calibration/nvidia-h200.toml")
+    variant, reached, tiers = LITERATURE[exercise][step]
+    asked = [
+        tier.threshold if own else loaded.thresholds.of(tier)
+        for tier in loaded.exercise.speed
+        if tier.variant.name == variant
+    ]
+    assert sum(threshold <= reached for threshold in asked) == tiers
+
+
+def test_the_h200s_calibration_is_shipped() -> None:
+    assert "nvidia-h200" in {path.stem for path in SHIPPED}

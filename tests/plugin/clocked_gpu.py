@@ -1,0 +1,68 @@
+"""A stand-in for a GPU that times: it runs kernels as the simulated GPU does, and a comment says how long they take.
+
+`// takes 2.5 ms` anywhere in a source is what each launch of its kernels takes, give or take noise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.stopwatch import Call, Conditions
+
+NAME = "Test GPU 3000"
+
+
+class ClockedGpu(SimulatedDevice):
+    def __init__(self, name: str = NAME) -> None:
+        super().__init__()
+        self.name = name
+        self.takes_ms: dict[int, float] = {}
+        self.modules: list[Any] = []
+
+    @property
+    def info(self) -> DeviceInfo:
+        return replace(super().info, name=self.name, estimates=False, details={"SMs": "8", "driver": "600.1"})
+
+    def compile(self, source: str, *args: Any, **kwargs: Any) -> Any:
+        module = super().compile(source, *args, **kwargs)
+        found = re.search(r"// takes ([\d.]+) ms", source)
+        self.modules.append(module)  # so that no other one gets its id
+        self.takes_ms[id(module)] = float(found[1]) if found else 1.0
+        return module
+
+    def alone(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    @contextmanager
+    def stopwatch(self) -> Iterator[Watch]:
+        yield Watch(self)
+
+
+class Watch:
+    l2_bytes = 0
+    peak_bandwidth_gb_s = 1e9
+
+    def __init__(self, gpu: ClockedGpu) -> None:
+        self.gpu, self.rng = gpu, np.random.default_rng(5)
+
+    def conditions(self) -> Conditions:
+        return Conditions(1000, 1000)
+
+    def cold_ms(self, module: Any, calls: Sequence[Call], copies: Any = ()) -> float:
+        for copy in copies:
+            stretch, values = copy.elements or slice(None), copy.target.get()
+            values.reshape(-1)[stretch] = copy.source.get().reshape(-1)[stretch]
+            copy.target.set(values)
+        for call in calls:
+            module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
+        return self.gpu.takes_ms[id(module)] * len(calls) * float(np.exp(0.002 * self.rng.standard_normal()))
+
+    batch_ms = cold_ms
