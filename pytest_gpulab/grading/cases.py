@@ -14,6 +14,7 @@ from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare, mismatches
 from pytest_gpulab.grading.findings import HINTS, finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.patterns import Circumstances
 from pytest_gpulab.grading.prepare import (
     Array,
     InstructorsMistake,
@@ -267,9 +268,9 @@ def _changed(run: Run) -> tuple[Finding, ...]:
 
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
-    expected = prepared.expected
+    expected, around = prepared.expected, Circumstances(prepared.plan, prepared.inputs, prepared.tunables)
     found = (
-        compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison)
+        compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, around=around)
         for name, actual in run.outputs.items()
     )
     return tuple(finding for finding in found if finding is not None)

@@ -1,4 +1,4 @@
-"""Is an output what was expected? If not: how many elements, the first ones, and a pattern in words where one shows."""
+"""Is an output what was expected? If not: how many elements, the first ones, and what the wrong ones have in common."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import numpy.typing as npt
 
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.omissions import omission
+from pytest_gpulab.grading.patterns import Circumstances, Mistake, Pattern
+from pytest_gpulab.grading.places import place_of
 from pytest_gpulab.grading.replay import Poison
+from pytest_gpulab.grading.values import number, pattern_of
 
 Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
 CHUNK = 2**15  # elements that are compared at a time, because the CPU's cache holds them
+UNKNOWN = Circumstances()
 
 
 def compare(
@@ -23,6 +28,7 @@ def compare(
     tolerance: float | Array,
     poison: Poison,
     only_written: bool = False,
+    around: Circumstances = UNKNOWN,
 ) -> Finding | None:
     """Return what is wrong with an output, or None.
 
@@ -33,20 +39,45 @@ def compare(
         tolerance: the largest absolute error allowed, one number or one an element; 0 asks for equality.
         poison: what the buffer held before: an element that is wrong and still holds it was never written.
         only_written: look at no such elements, because only a part of the blocks ran.
+        around: the plan, the inputs and the tunables, from which the usual cause may be told.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
+    if not wrong.any():
+        return None  # before all that takes its time where something is
+    poisoned = poison.remaining(actual).reshape(actual.shape)
     if only_written:
-        wrong &= ~poison.remaining(actual).reshape(actual.shape)
+        wrong &= ~poisoned
     if not wrong.any():
         return None
-    unwritten = wrong & poison.remaining(actual).reshape(actual.shape)
+    allowed = np.broadcast_to(tolerance, actual.shape)
+    unwritten = wrong & poisoned
     if unwritten.any():
-        what = f"`{name}`: {_share(unwritten)} never written."
-        return finding("not-written", what, evidence=(_first_indices(unwritten), *_words(_region(unwritten))))
-    shown = [_element(name, actual, expected, tolerance, index) for index in np.argwhere(wrong)[:MAX_ELEMENTS_SHOWN]]
-    words = _words(_sameness(actual), _shift(actual, expected, tolerance), _region(wrong))
-    return finding("wrong-result", f"`{name}`: {_share(wrong)} wrong.", evidence=(*shown, *words))
+        return _never_written(Mistake(name, actual, expected, allowed, unwritten, around))
+    mistake = Mistake(name, actual, expected, allowed, wrong, around)
+    return _wrong(mistake, None if only_written else place_of(wrong, mistake.tiling))
+
+
+def _never_written(mistake: Mistake) -> Finding:
+    place = place_of(mistake.wrong, mistake.tiling)
+    what = f"`{mistake.name}`: {_share(mistake.wrong)} never written{_colon(place)}."
+    return finding("not-written", what, evidence=(_first_indices(mistake.wrong),), hint=(place and place.cause) or None)
+
+
+def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
+    """Say where the elements are and what they have in common; the more telling of the two gives the hint."""
+    common = omission(mistake) or pattern_of(mistake)
+    what = f"`{mistake.name}`: {_share(mistake.wrong)} wrong{_colon(place)}."
+    evidence = [_element(mistake, tuple(index)) for index in np.argwhere(mistake.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
+    if common:
+        evidence.append(common.what)
+    by_weight = (common, place) if common and common.telling else (place, common)
+    hint = next((pattern.cause for pattern in by_weight if pattern and pattern.cause), None)
+    return finding("wrong-result", what, evidence=evidence, hint=hint)
+
+
+def _colon(pattern: Pattern | None) -> str:
+    return f": {pattern.what}" if pattern else ""
 
 
 def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Array:
@@ -81,11 +112,11 @@ def _share(mask: Array) -> str:
     return f"{count} of {mask.size} elements {'is' if count == 1 else 'are'}"
 
 
-def _element(name: str, actual: Array, expected: Array, tolerance: float | Array, index: Array) -> str:
-    at = tuple(int(i) for i in index)
-    allowed = np.broadcast_to(tolerance, actual.shape)[at]
+def _element(mistake: Mistake, at: tuple[int, ...]) -> str:
+    allowed = mistake.tolerance[at]
     bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
-    return f"{name}[{_index(at)}] is {_number(actual[at])}, expected {_number(expected[at])}{bound}"
+    got, wanted = number(mistake.actual[at]), number(mistake.expected[at])
+    return f"{mistake.name}[{_index(at)}] is {got}, expected {wanted}{bound}"
 
 
 def _first_indices(mask: Array) -> str:
@@ -96,50 +127,3 @@ def _first_indices(mask: Array) -> str:
 
 def _index(at: tuple[int, ...]) -> str:
     return ", ".join(map(str, at)) if len(at) == 1 else f"({', '.join(map(str, at))})"
-
-
-def _number(value: Any) -> str:
-    return f"{float(value):.9g}" if isinstance(value, float | np.floating) else str(value)
-
-
-def _words(*patterns: str) -> tuple[str, ...]:
-    return next(((pattern,) for pattern in patterns if pattern), ())
-
-
-def _sameness(actual: Array) -> str:
-    flat = actual.reshape(-1)
-    if flat.size > 1 and (flat == flat[0]).all():
-        return f"every element is {_number(flat[0])}"
-    if flat.size > 1 and flat.dtype.kind == "f" and np.isnan(flat).all():
-        return "every element is NaN"
-    return ""
-
-
-def _shift(actual: Array, expected: Array, tolerance: float | Array) -> str:
-    """Recognise an inclusive scan where an exclusive one was asked for, and the like."""
-    if actual.ndim != 1 or actual.size < 3:
-        return ""
-    bound = np.broadcast_to(tolerance, actual.shape)
-    if not mismatches(actual[1:], expected[:-1], bound[:-1]).any():
-        return "it would be right if every element stood one place earlier"
-    if not mismatches(actual[:-1], expected[1:], bound[1:]).any():
-        return "it would be right if every element stood one place later"
-    return ""
-
-
-def _region(mask: Array) -> str:
-    """Describe where the elements of the mask lie, if they lie together or at equal distances."""
-    flat = mask.reshape(-1)
-    at = np.flatnonzero(flat)
-    if at.size < 2 or at.size == flat.size:
-        return ""
-    first, last, step = int(at[0]), int(at[-1]), int(at[1] - at[0])
-    if (np.diff(at) != step).any():
-        return ""
-    if step > 1:
-        return f"these lie {step} elements apart, from index {first} on" if at.size > 2 else ""
-    if last == flat.size - 1:
-        return f"these are the last {at.size} elements, from index {first} on"
-    if first == 0:
-        return f"these are the first {at.size} elements, up to index {last}"
-    return f"these are the elements {first} to {last}"

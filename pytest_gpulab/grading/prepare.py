@@ -10,7 +10,7 @@ import hashlib
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class Prepared:
     plan: Plan
     inputs: Mapping[str, Array]
     expected: Expected
+    tunables: Mapping[str, int] = field(default_factory=dict)
 
 
 def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng: np.random.Generator) -> Prepared:
@@ -49,7 +50,7 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
         InstructorsMistake: see there.
     """
     inputs = make_inputs(exercise, problem, plan, pattern, rng)
-    return Prepared(plan, inputs, expected_of(exercise, problem, plan, inputs))
+    return Prepared(plan, inputs, expected_of(exercise, problem, plan, inputs), problem.tunables)
 
 
 def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:

@@ -3,7 +3,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_gpulab.grading import places, values
 from pytest_gpulab.grading.compare import compare, mismatches
+from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.replay import FIRST
 
@@ -73,7 +75,12 @@ def test_wrong_elements_are_counted_and_the_first_ones_shown() -> None:
         (np.array([3], np.int32), [4], "the only element is wrong", "out[0] is 3, expected 4"),
         (np.array([3, 4], np.int32), [4, 5], "all 2 elements are wrong", "out[0] is 3, expected 4"),
         (np.array([[1, 2], [3, 4]]), [[1, 2], [9, 4]], "1 of 4 elements is wrong", "out[(1, 0)] is 3, expected 9"),
-        (floats(NAN, 0.1), [1, 0.1], "1 of 2 elements is wrong", "out[0] is nan, expected 1 (allowed error 1e-07)"),
+        (
+            floats(NAN, 0.1),
+            [1, 0.1],
+            "1 of 2 elements is wrong: only the first element",
+            "out[0] is nan, expected 1 (allowed error 1e-07)",
+        ),
     ],
 )
 def test_the_words_for_counts_and_indices(actual: Any, expected: Any, what: str, element: str) -> None:
@@ -82,29 +89,33 @@ def test_the_words_for_counts_and_indices(actual: Any, expected: Any, what: str,
     assert finding.evidence[0] == element
 
 
-@pytest.mark.parametrize(
-    ("actual", "words"),
-    [
-        (np.zeros(8), "every element is 0"),
-        (np.full(8, 2.5), "every element is 2.5"),
-        (np.array([3] * 8), "every element is 3"),
-        (np.full(8, NAN), "every element is NaN"),
-        (np.array([0.0, 1, 2, 3, 4, 5, 6, 7]), "it would be right if every element stood one place earlier"),
-        (np.array([2.0, 3, 4, 5, 6, 7, 8, 9]), "it would be right if every element stood one place later"),
-        (np.array([1.0, 2, 3, 4, 5, 0, 0, 0]), "these are the last 3 elements, from index 5 on"),
-        (np.array([0.0, 0, 3, 4, 5, 6, 7, 8]), "these are the first 2 elements, up to index 1"),
-        (np.array([1.0, 2, 0, 0, 0, 6, 7, 8]), "these are the elements 2 to 4"),
-        (np.array([1.0, 0, 3, 0, 5, 0, 7, 0]), "these lie 2 elements apart, from index 1 on"),
-    ],
-)
-def test_a_pattern_is_said_in_words(actual: Any, words: str) -> None:
-    assert found(actual, np.arange(1.0, 9.0)).evidence[-1] == words
+def test_a_pattern_in_the_places_goes_into_the_sentence_and_gives_the_hint() -> None:
+    finding = found(floats(1, 2, 3, 4, 5, 9, 7, 11), np.arange(1, 9))
+    assert finding.what == "`out`: 2 of 8 elements are wrong."
+    finding = found(floats(1, 2, 3, 4, 5, 6, 1, 11), np.arange(1, 9))
+    assert finding.what == "`out`: 2 of 8 elements are wrong: the last 2 elements, from element 6 on."
+    assert finding.hint == places.TAIL
 
 
-@pytest.mark.parametrize("actual", [[0, 2, 3, 0, 5, 6, 7, 8], [0, 2, 0, 0, 5, 6, 7, 8], [1, 2, 0, 4, 5, 6, 7, 8]])
+def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_the_place() -> None:
+    finding = found(floats(1, 2, 3, 4, 5, 6, 14, 16), np.arange(1, 9))
+    assert "the last 2 elements" in finding.what
+    assert finding.evidence[-1] == "each of them is twice what is expected"
+    assert finding.hint == values.FACTOR
+
+
+def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
+    finding = found(floats(1, 2, 3, 4, 5, 6, 0, 0), np.arange(1, 9))
+    assert finding.evidence[-1] == "each of them is 0"
+    assert finding.hint == places.TAIL
+
+
+@pytest.mark.parametrize("actual", [[0, 2, 3, 7, 5, 6, 7, 8], [0, 2, 9, 9, 5, 6, 7, 8], [1, 2, 0, 4, 5, 6, 7, 9]])
 def test_no_pattern_is_invented(actual: list[int]) -> None:
-    evidence = found(np.array(actual), np.arange(1, 9)).evidence
-    assert all(line.startswith("out[") for line in evidence)
+    finding = found(np.array(actual), np.arange(1, 9))
+    assert finding.what.endswith("elements are wrong.")
+    assert all(line.startswith("out[") for line in finding.evidence)
+    assert finding.hint == HINTS["wrong-result"]
 
 
 def test_what_is_still_poisoned_was_not_written() -> None:
@@ -115,11 +126,9 @@ def test_what_is_still_poisoned_was_not_written() -> None:
     assert everything.evidence == ("at index (0, 0), (0, 1), (0, 2), (0, 3), (1, 0), ...",)
     actual[:2] = expected[:2]
     tail = found(actual, expected)
-    assert tail.evidence == (
-        "at index (2, 0), (2, 1), (2, 2), (2, 3)",
-        "these are the last 4 elements, from index 8 on",
-    )
-    assert "last block" in tail.hint
+    assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
+    assert tail.evidence == ("at index (2, 0), (2, 1), (2, 2), (2, 3)",)
+    assert tail.hint == places.LAST_ROWS
 
 
 def test_where_only_a_part_ran_only_what_was_written_counts() -> None:

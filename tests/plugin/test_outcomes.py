@@ -43,12 +43,13 @@ def test_a_wrong_result_is_explained_without_a_traceback(course: Course) -> None
     result.stdout.fnmatch_lines(
         [
             "_* twice.cu: correct[[]n=31[]] _*",
-            "wrong-result: `out`: 1 of 31 elements is wrong.",
+            "wrong-result: `out`: 1 of 31 elements is wrong: only the last element, element 30.",
             "  out[[]30[]] is *, expected *",
             "  hint: *",
             "*gpulab: findings*",
             "twice.cu",
-            "  FAILED correct[[]n=31[]]: wrong-result: *",
+            "  FAILED correct[[]n=31[]]:",
+            "      wrong-result: `out`: 1 of 31 *",
             "FAILED twice.cu::correct[[]n=31[]] - wrong-result: *",
         ]
     )

@@ -1,0 +1,208 @@
+"""What a wrong kernel is told: the pattern in its results and the usual cause, on the simulated GPU."""
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading import omissions, places, values
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.findings import HINTS
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grader import Grader
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 20
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+@cache
+def catalogue() -> Catalogue:
+    return Catalogue(ROOT / "exercises")
+
+
+def found(gpu: Device, kernel: str, case: str) -> Finding:
+    """Return the first finding about a kernel of tests/wrong in one of its exercise's cases."""
+    name, _, _ = kernel.partition("/")
+    loaded = catalogue().load(name)
+    grader = Grader(loaded, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, SEED)
+    (check,) = [check for check in checks_of(loaded.exercise) if check.name == f"correct[{case}]"]
+    return grader.run(check).findings[0]
+
+
+PLACES = [
+    ("scan/last_block_left_alone", "n=1023", "only the last block (block 3, elements 768 to 1022).", values.CARRY),
+    ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", places.TAIL),
+    (
+        "scan/missing_block_sums",
+        "n=1024",
+        "everything after the first block (elements 256 to 1023; 256 a block).",
+        HINTS["not-repeatable"],
+    ),
+    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", values.SHIFT),
+    (
+        "scan/adds_a_place_that_changes",
+        "n=1024",
+        "everything from block 2 on (elements 128 to 1023; 64 a block).",
+        HINTS["not-repeatable"],
+    ),
+    ("divergence/written_backwards", "two-way n=31", "30 of 31 elements are wrong.", values.MIRRORED),
+    (
+        "divergence/reads_first_block",
+        "two-way n=2053",
+        "everything after the first block (elements 256 to 2052; 256 a block).",
+        values.REPEATED,
+    ),
+    (
+        "divergence/second_item_forgotten",
+        "two-way n=2053",
+        "never written: the second half of every block (512 elements a block).",
+        places.IN_EACH_BLOCK,
+    ),
+    ("divergence/whole_groups_only", "two-way n=33", "all 33 elements are never written.", HINTS["not-written"]),
+    (
+        "divergence/whole_groups_only",
+        "two-way n=2053",
+        "only the last block (block 8, elements 2048 to 2052).",
+        places.LAST_BLOCK,
+    ),
+    ("scan/guard_off_by_one", "n=33", "is never written: only the last element, element 32.", places.LAST_ONE),
+    ("scan/first_not_written", "n=33", "is never written: only the first element.", places.FIRST_ONE),
+    (
+        "constant_memory/guard_one_too_early",
+        "97x61, 2 vectors",
+        "only the last column, column 96.",
+        places.LAST_COLUMNS,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "case", "where", "hint"), PLACES, ids=[f"{name} {case}" for name, case, *_ in PLACES]
+)
+def test_a_wrong_kernel_is_told_where(gpu: Device, kernel: str, case: str, where: str, hint: str) -> None:
+    finding = found(gpu, kernel, case)
+    assert finding.what.endswith(where)
+    assert finding.hint == hint
+
+
+VALUES = [
+    ("scan/inclusive_declared_exclusive", "n=1", "it is too large by its own element of `in`", values.SHIFT),
+    (
+        "scan/inclusive_declared_exclusive",
+        "n=33",
+        "each of them but the last holds what its right neighbour should",
+        values.SHIFT,
+    ),
+    (
+        "scan/last_block_left_alone",
+        "n=1023",
+        "each of them lacks all of `in` that lies in the blocks before its own",
+        values.CARRY,
+    ),
+    (
+        "scan/offset_of_own_block",
+        "n=1025",
+        "each of them is too large by the sum of its own block's part of `in`",
+        values.OWN_BLOCK,
+    ),
+    ("scan/missing_block_sums", "n=block+1", "it is NaN (not a number)", HINTS["not-repeatable"]),
+    (
+        "divergence/reads_first_block",
+        "two-way n=1024",
+        "each block repeats what the first one should hold",
+        values.REPEATED,
+    ),
+    ("divergence/written_backwards", "two-way n=1024", "the order is reversed", values.MIRRORED),
+    (
+        "divergence/input_unchanged",
+        "two-way n=33",
+        "each of them is its own element of `in`, unchanged",
+        values.UNCHANGED,
+    ),
+    (
+        "divergence/half_precision",
+        "two-way n=2053",
+        "each of them is a number that a 16-bit float can hold",
+        values.FEWER_BITS,
+    ),
+    ("constant_memory/transposed", "256x256", "rows and columns are swapped", values.TRANSPOSED),
+    ("reduction/dropped_tail", "n=1025", "it is 0", values.CONSTANT),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "case", "what", "hint"), VALUES, ids=[f"{name} {case}" for name, case, *_ in VALUES]
+)
+def test_a_wrong_kernel_is_told_what_its_results_have_in_common(
+    gpu: Device, kernel: str, case: str, what: str, hint: str
+) -> None:
+    finding = found(gpu, kernel, case)
+    assert what in finding.evidence
+    assert finding.hint == hint
+
+
+OMISSIONS = [
+    (
+        "reduction/first_warp_only",
+        "n=block",
+        "it is what comes out of `in` without what all warps but the first of each block take",
+        places.OTHER_WARPS,
+    ),
+    (
+        "reduction/vector_tail_dropped",
+        "n=33",
+        "it is what comes out of `in` without the last element (index 32)",
+        places.LAST_ONE,
+    ),
+    (
+        "reduction/vector_tail_dropped",
+        "n=1023",
+        "it is what comes out of `in` without the last 3 elements (from index 1020 on)",
+        places.TAIL,
+    ),
+    (
+        "reduction/vector_tail_dropped",
+        "n=4099",
+        "it is what comes out of `in` without the last block's elements (block 4, 4096 to 4098)",
+        omissions.LAST_BLOCK_LOST,
+    ),
+    ("reduction/one_round_too_many", "n=block-1", "it is twice what is expected", values.FACTOR),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "case", "what", "hint"), OMISSIONS, ids=[f"{name} {case}" for name, case, *_ in OMISSIONS]
+)
+def test_a_wrong_reduction_is_told_which_elements_are_missing(
+    gpu: Device, kernel: str, case: str, what: str, hint: str
+) -> None:
+    finding = found(gpu, kernel, case)
+    assert what in finding.evidence
+    assert finding.hint == hint
+
+
+def test_a_result_that_differs_from_run_to_run_is_told_so_beside_its_pattern(gpu: Device) -> None:
+    finding = found(gpu, "scan/missing_block_sums", "n=1024")
+    assert "everything after the first block" in finding.what
+    assert any(line.startswith("the result depends on luck: other wrong values") for line in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    "kernel", ["reduction/scaled_partial_sum", "scan/cached_result", "reduction/hard_coded_answer"]
+)
+def test_where_nothing_is_common_to_wrong_results_nothing_is_said(gpu: Device, kernel: str) -> None:
+    finding = found(gpu, kernel, "n=1024")
+    assert finding.code == "wrong-result"
+    assert all(line.startswith(("out[", "input pattern")) for line in finding.evidence)

@@ -1,0 +1,337 @@
+"""Patterns in made-up results: what is said of them, and that nothing is said that does not hold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.grading import places, values
+from pytest_gpulab.grading.compare import mismatches
+from pytest_gpulab.grading.omissions import omission
+from pytest_gpulab.grading.patterns import Circumstances, Mistake
+from pytest_gpulab.grading.places import ordinal, place_of
+from pytest_gpulab.grading.tiling import tiling_of
+
+N = 1000
+INDEX = np.arange(N)
+X = np.random.default_rng(5).integers(-1000, 1001, N).astype(np.int32)
+
+
+def plan(n: int, blocks: int, threads: int, dtype: Any = np.int32, size: int | None = None) -> Plan:
+    buffers = Buffer("in", "input", dtype, (n,)), Buffer("out", "output", dtype, (n if size is None else size,))
+    return Plan(buffers, (Launch("kernel", (blocks,), (threads,), ("in", "out")),))
+
+
+def mistake(actual: Any, expected: Any, tolerance: Any = 0, **around: Any) -> Mistake:
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    wrong = mismatches(actual, expected, tolerance)
+    assert wrong.any()
+    known = Circumstances(**around)
+    return Mistake("out", actual, expected, np.broadcast_to(tolerance, actual.shape), wrong, known)
+
+
+def said(*args: Any, **around: Any) -> str:
+    pattern = values.pattern_of(mistake(*args, **around))
+    return pattern.what if pattern else ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words", "cause"),
+    [
+        (INDEX == 0, "only the first element", places.FIRST_ONE),
+        (INDEX > 0, "all but the first element", places.ALL_BUT_FIRST),
+        (INDEX == 999, "only the last element, element 999", places.LAST_ONE),
+        (INDEX == 256, "only the first element of block 2", places.FIRST_OF_BLOCK),
+        (INDEX == 255, "only the last element of block 1", places.LAST_OF_BLOCK),
+        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", places.LAST_BLOCK),
+        (INDEX >= 990, "elements 990 to 999, the end of the last block", places.TAIL),
+        (INDEX >= 128, "everything after the first block (elements 128 to 999; 128 a block)", places.AFTER_FIRST_BLOCK),
+        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 a block)", places.FROM_BLOCK_ON),
+        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", places.FIRST_BLOCK),
+        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", places.WHOLE_BLOCKS),
+        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", places.WHOLE_BLOCKS),
+        (INDEX // 128 != 3, "all blocks but 3, these altogether", places.WHOLE_BLOCKS),
+        ((INDEX >= 256) & (INDEX < 640), "only elements 256 to 639, 3 whole blocks of 128", places.WHOLE_BLOCKS),
+        (INDEX >= 32, "everything after the first 32 elements", places.OTHER_WARPS),
+        (INDEX >= 500, "the last 500 elements, from element 500 on", places.FROM_INDEX_ON),
+        (INDEX < 100, "the first 100 elements, elements 0 to 99", places.START),
+        ((INDEX >= 400) & (INDEX < 450), "only elements 400 to 449", ""),
+        (INDEX % 128 == 0, "the first element of every block (128 elements a block)", places.FIRST_OF_BLOCK),
+        (INDEX % 128 == 127, "the last element of every block (128 elements a block)", places.LAST_OF_BLOCK),
+        (INDEX % 128 > 0, "all but the first element of every block (128 elements a block)", places.FIRST_OF_BLOCK),
+        (INDEX % 128 == 5, "element 5 of every block (128 elements a block)", places.IN_EACH_BLOCK),
+        (INDEX % 128 >= 64, "the second half of every block (128 elements a block)", places.IN_EACH_BLOCK),
+        (INDEX % 128 < 64, "the first half of every block (128 elements a block)", places.IN_EACH_BLOCK),
+        (INDEX % 128 >= 32, "all but the first 32 elements of every block (128 elements a block)", places.OTHER_WARPS),
+        (INDEX % 128 >= 100, "elements 100 to 127 of every block (128 elements a block)", places.IN_EACH_BLOCK),
+        (INDEX % 32 == 31, "every 32nd element, from element 31 on", places.LANE),
+        (INDEX % 2 == 1, "every 2nd element, from element 1 on", places.STRIDED),
+        (INDEX % 11 == 3, "every 11th element, from element 3 on", places.STRIDED),
+        (INDEX % 8 != 2, "all but every 8th element, those whose index leaves 2 divided by 8", places.STRIDED),
+        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", places.STRIDED),
+        (np.isin(INDEX % 8, (1, 3, 6)), "elements whose index leaves 1, 3 or 6 divided by 8", places.STRIDED),
+        (np.isin(INDEX, (900, 931, 950, 951, 997)), "all of them in the last block (block 7)", places.LAST_BLOCK),
+        (np.isin(INDEX, (390, 401, 402, 451, 477)), "all of them in the same block (block 3)", places.IN_EACH_BLOCK),
+        (
+            (INDEX > 128) & (INDEX % 9 > 0),
+            "all of them after the first block (128 elements a block)",
+            places.AFTER_FIRST_BLOCK,
+        ),
+    ],
+)
+def test_places(wrong: Any, words: str, cause: str) -> None:
+    pattern = place_of(wrong, (128,))
+    assert pattern is not None
+    assert (pattern.what, pattern.cause) == (words, cause)
+
+
+def test_a_full_last_block_and_the_second_of_two_have_causes_of_their_own() -> None:
+    full, second = place_of(np.arange(512) >= 384, (128,)), place_of(np.arange(200) >= 128, (128,))
+    assert full is not None and full.cause == places.LAST_FULL_BLOCK
+    assert second is not None and second.cause == places.SECOND_BLOCK
+
+
+def test_where_blocks_are_not_known_none_is_named() -> None:
+    pattern = place_of(INDEX >= 896, (None,))
+    assert pattern is not None and pattern.what == "the last 104 elements, from element 896 on"
+
+
+@pytest.mark.parametrize("at", [(390, 451), (390, 451, 900), (130, 260, 390, 500, 600, 700, 800, 900)])
+def test_a_few_elements_in_few_blocks_are_chance(at: tuple[int, ...]) -> None:
+    assert place_of(np.isin(INDEX, at), (128,)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scattered_elements_have_no_place(seed: int) -> None:
+    assert place_of(np.random.default_rng(seed).random(N) < 0.3, (128,)) is None
+
+
+X_AXIS, Y_AXIS = np.meshgrid(np.arange(20), np.arange(16))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words", "cause"),
+    [
+        (X_AXIS == 19, "only the last column, column 19", places.LAST_COLUMNS),
+        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", places.LAST_COLUMNS),
+        (Y_AXIS == 15, "only the last row, row 15", places.LAST_ROWS),
+        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", places.STRIDED),
+        (Y_AXIS == 0, "only the first row", places.FIRST_ONE),
+        (
+            (X_AXIS >= 16) | (Y_AXIS >= 12),
+            "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
+            places.LAST_COLUMNS,
+        ),
+    ],
+)
+def test_places_in_a_plane(wrong: Any, words: str, cause: str) -> None:
+    pattern = place_of(wrong, (8, 8))
+    assert pattern is not None
+    assert (pattern.what, pattern.cause) == (words, cause)
+
+
+def test_all_but_the_diagonal() -> None:
+    pattern = place_of(~np.eye(9, dtype=bool), (None, None))
+    assert pattern is not None and pattern.cause == places.OFF_DIAGONAL
+
+
+def test_all_elements_or_scattered_ones_have_no_place_in_a_plane() -> None:
+    assert place_of(np.ones((4, 4), bool), (2, 2)) is None
+    assert place_of(np.random.default_rng(1).random((16, 20)) < 0.5, (8, 8)) is None
+
+
+def test_ordinals() -> None:
+    assert [ordinal(k) for k in (2, 3, 4, 11, 21, 32, 113)] == ["2nd", "3rd", "4th", "11th", "21st", "32nd", "113th"]
+
+
+F = np.random.default_rng(6).uniform(0.5, 1.5, N).astype(np.float32)
+SUMS = np.cumsum(F, dtype=np.float64)
+BEFORE = SUMS - F
+TABLE = np.arange(24.0).reshape(4, 6) ** 2
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "words"),
+    [
+        (np.full(8, np.nan), np.arange(8.0), "each of them is NaN (not a number)"),
+        (np.full(8, np.inf), np.arange(8.0), "each of them is infinite"),
+        (np.zeros(8), np.arange(1.0, 9.0), "each of them is 0"),
+        (np.full(8, 2.5), np.arange(8.0), "each of them is 2.5"),
+        (np.full(8, 2**31 - 1, np.int32), np.arange(8), "each of them is the highest int32 number"),
+        (-F, F, "each of them has the wrong sign, and is right otherwise"),
+        (2 * X, X, "each of them is twice what is expected"),
+        (X, 4 * X, "each of them is a quarter of what is expected"),
+        (32 * F, F, "each of them is 32 times what is expected"),
+        (X + 7, X, "each of them is too large by 7"),
+        (F - 3, F, "each of them is too small by 3"),
+        (X[::-1], X, "the order is reversed"),
+        (np.roll(X, 100), X, "the right values are there, but in other places"),
+        (np.trunc(SUMS).astype(np.float32), SUMS, "each of them is a whole number"),
+        (F.astype(np.float16).astype(np.float32), F, "each of them is a number that a 16-bit float can hold"),
+        (
+            (X * 99).astype(np.int16).astype(np.int32),
+            X * 99,
+            "each of them is what 16 bits hold of the expected number",
+        ),
+        (X.astype(np.int8).astype(np.int32), X, "each of them is what 8 bits hold of the expected number"),
+        (
+            F * np.linspace(0.997, 0.999, N, dtype=np.float32),
+            F,
+            "each of them is nearly right: the largest error is 0.3 %",
+        ),
+        (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
+    ],
+)
+def test_values(actual: Any, expected: Any, words: str) -> None:
+    assert said(actual, expected, 1e-6 * np.abs(expected) if actual.dtype.kind == "f" else 0) == words
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "words"),
+    [
+        (SUMS, BEFORE, "each of them but the last holds what its right neighbour should"),
+        (BEFORE, SUMS, "each of them but the first holds what its left neighbour should"),
+        (SUMS[:1], BEFORE[:1], "it is too large by its own element of `in`"),
+        (
+            BEFORE[:2] + np.array([5, 0]),
+            SUMS[:2] + np.array([5, 0]),
+            "each of them is too small by its own element of `in`",
+        ),
+        (F, SUMS, "each of them is its own element of `in`, unchanged"),
+        (SUMS - F[0], SUMS, "each of them is too small by the first element of `in`"),
+        (
+            SUMS - (SUMS - F)[INDEX // 128 * 128],
+            SUMS,
+            "each of them lacks all of `in` that lies in the blocks before its own",
+        ),
+        (SUMS + (INDEX // 128) ** 2 * 7.0, SUMS, "within a block each is off by the same amount"),
+        (SUMS[INDEX % 128], SUMS, "each block repeats what the first one should hold"),
+    ],
+)
+def test_values_that_come_from_an_input(actual: Any, expected: Any, words: str) -> None:
+    n = actual.size
+    around = {"plan": plan(n, -(-n // 128), 128, np.float32), "inputs": {"in": F[:n]}}
+    assert said(actual.astype(np.float32), expected, 1e-6 * np.maximum(SUMS[:n], 1), **around) == words
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_unrelated_values_nothing_is_said(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    expected = rng.uniform(0.5, 1.5, N)
+    assert said(rng.uniform(0.5, 1.5, N).astype(np.float32), expected, 1e-3) == ""
+    assert said(rng.integers(-1000, 1001, N), rng.integers(-1000, 1001, N)) == ""
+
+
+def test_what_holds_of_all_but_one_wrong_element_is_not_said() -> None:
+    actual = 2 * X
+    actual[500] += 1
+    assert said(actual, X) == ""
+
+
+def test_what_a_generous_tolerance_would_explain_is_not_said() -> None:
+    expected = np.linspace(10, 20, N)
+    noisy = expected + 0.6 + 0.2 * np.sin(np.arange(N))
+    assert said(noisy.astype(np.float32), expected, 0.3) == ""
+
+
+def omitted(actual: Any, expected: Any, x: Any = X, tolerance: float = 0, threads: int = 128, blocks: int = 8) -> str:
+    around = {"plan": plan(x.size, blocks, threads, x.dtype, size=1), "inputs": {"in": x}}
+    pattern = omission(mistake(np.array([actual], x.dtype), np.array([expected]), tolerance, **around))
+    return pattern.what if pattern else ""
+
+
+WITHOUT = "it is what comes out of `in` without "
+
+
+@pytest.mark.parametrize(
+    ("counted", "words"),
+    [
+        (INDEX < 999, "the last element (index 999)"),
+        (INDEX > 0, "the first element"),
+        (INDEX < 896, "the last block's elements (block 7, 896 to 999)"),
+        (INDEX >= 128, "the first block's elements (0 to 127)"),
+        (INDEX < 128, "all elements but the first block's (128 to 999)"),
+        (INDEX < 992, "the last 8 elements (from index 992 on)"),
+        (INDEX % 128 < 32, "what all warps but the first of each block take"),
+        (INDEX % 128 < 64, "the second half of every block's elements"),
+        (INDEX % 2 == 0, "the elements with an odd index"),
+        (INDEX % 2 == 1, "the elements with an even index"),
+    ],
+)
+def test_what_a_sum_or_a_product_leaves_out(counted: Any, words: str) -> None:
+    assert omitted(X[counted].sum(), X.sum()) == WITHOUT + words
+    odd = 2 * X + 1
+    product, whole = (np.multiply.reduce(x, dtype=np.int32) for x in (odd[counted], odd))
+    assert omitted(product, whole, odd) == WITHOUT + words
+    assert omitted(F[counted].sum(), SUMS[-1], F, 0.01) == WITHOUT + words
+
+
+def test_what_each_thread_takes_after_its_first_element() -> None:
+    taken = X[INDEX % 256 < 128].sum()
+    around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
+    pattern = omission(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
+    assert pattern is not None and pattern.what == WITHOUT + "what each thread takes after its first element"
+
+
+def test_what_is_counted_twice() -> None:
+    assert (
+        omitted(X.sum() + X[-1], X.sum())
+        == "it is what comes out of `in` with the last element (index 999) counted twice"
+    )
+
+
+def test_the_result_of_another_operation_or_of_one_element() -> None:
+    assert omitted(X.min(), X.max()) == "it is the smallest element of `in`"
+    assert omitted(X.sum(), X.max()) == "it is the sum of `in`"
+    x = np.array([5, 3, 8, 1], np.int32)
+    assert omitted(5, 17, x, blocks=1) == "it is the first element of `in`"
+    assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""
+
+
+def test_a_maximum_that_is_no_element() -> None:
+    assert omitted(0, -5, np.array([-7, -5, -9], np.int32), blocks=1) == "it is 0, which is no element of `in`"
+    assert omitted(-(2**31), -5, np.array([-7, -5, -9], np.int32), blocks=1) == ""
+
+
+def test_equal_elements_are_counted_and_a_single_one_is_named() -> None:
+    equal, needle = np.full(N, -7, np.int32), np.where(INDEX == 997, 2049, 0).astype(np.int32)
+    assert (
+        omitted(-7 * 992, -7 * N, equal) == "all elements of `in` are equal, and it is the sum of 992 of them, not 1000"
+    )
+    assert omitted(0, 2049, needle) == "it misses the only element of `in` that is not 0, at index 997"
+
+
+def test_where_two_parts_would_explain_a_sum_none_is_named() -> None:
+    x = X.copy()
+    x[-1] = x[0] = 77
+    assert omitted(x.sum() - 77, x.sum(), x) == ""
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_an_unrelated_sum_nothing_is_said(seed: int) -> None:
+    assert omitted(X.sum() + 12345 + 1777 * seed, X.sum()) == ""
+
+
+@pytest.mark.parametrize(
+    ("n", "blocks", "threads", "tunables", "tile"),
+    [
+        (1000, 8, 128, {}, 128),
+        (1000, 4, 128, {"ITEMS_PER_THREAD": 2}, 256),
+        (1000, 1, 128, {}, None),
+        (100, 1, 128, {}, 100),
+        (1000, 4, 128, {}, None),  # nobody knows who takes what
+        (300, 2, 64, {"A": 3, "B": 4}, None),  # 192 and 256 elements a block would both do
+    ],
+)
+def test_what_a_block_has_of_an_array(
+    n: int, blocks: int, threads: int, tunables: dict[str, int], tile: int | None
+) -> None:
+    assert tiling_of(plan(n, blocks, threads), "out", tunables) == (tile,)
+
+
+def test_what_a_block_has_of_a_plane() -> None:
+    out = Buffer("out", "output", np.float32, (30, 70))
+    assert tiling_of(Plan((out,), (Launch("field", (5, 4), (16, 8), ("out",)),)), "out", {}) == (8, 16)
+    assert tiling_of(Plan((out,), (Launch("field", (9,), (256,), ("out",)),)), "out", {}) == (None, None)
+    assert tiling_of(Plan((out,), ()), "out", {}) == (None, None)
