@@ -6,13 +6,16 @@ be looked up on a real GPU. `docs/counters.md` says what each counter counts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+
+import numpy as np
 
 from pytest_gpulab.exercise import Bound, Usage
 
-CONSTANT_REQUESTS = "idc__requests.sum"
+CONSTANT_REQUESTS = "gpulab__constant_requests.sum"
 CONSTANT_WORDS = "gpulab__constant_words.sum"
-SHARED_REQUESTS = ("smsp__inst_executed_op_shared_ld.sum", "smsp__inst_executed_op_shared_st.sum")
+SHARED_REQUESTS = ("gpulab__shared_requests_op_ld.sum", "gpulab__shared_requests_op_st.sum")
 BANK_CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
@@ -87,7 +90,7 @@ def additions(at_most: float) -> Bound:
     """Floating-point additions for each element, all threads together: a work-efficient algorithm needs a few."""
 
     def measure(usage: Usage) -> float:
-        return _ratio(usage.counters[ADDITIONS], float(usage.problem.size))
+        return _ratio(usage.counters[ADDITIONS], math.prod(np.atleast_1d(usage.problem.size)))
 
     hint = "How many additions does a step take, and how many steps are there? Can later steps do with fewer?"
     return Bound("additions an element", measure, at_most=at_most, hint=hint)

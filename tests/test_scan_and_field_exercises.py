@@ -111,6 +111,19 @@ def test_half_precision_and_the_unchanged_input_fail_the_scan(inclusive: int) ->
         assert np.any(np.abs(nonsense - right) > tolerance)
 
 
+@pytest.mark.parametrize("name", CATALOGUE.names)
+def test_the_readme_states_what_uses_checks_ask_and_earn(name: str) -> None:
+    loaded = CATALOGUE.load(name)
+    rows = (loaded.folder / "README.md").read_text(encoding="utf-8").splitlines()
+    for uses in loaded.exercise.uses:
+        (row,) = (row for row in rows if row.startswith("|") and f"`uses[{uses.name}]`" in row)
+        assert row.endswith(" |") and f"{uses.points:g}" in row.split("|")[-2]
+        assert ("required" if uses.required else "bonus") in row
+        for bound in uses.bounds:
+            figure = bound.at_most if bound.at_most is not None else bound.at_least
+            assert f"{figure:g} " in row or name == "constant_memory"  # whose row says it in words
+
+
 @pytest.mark.parametrize("name", ["scan", "constant_memory"])
 def test_the_readme_states_the_points_and_tunables_that_count(name: str) -> None:
     loaded = CATALOGUE.load(name)

@@ -139,9 +139,17 @@ def test_the_naive_kernel_earns_all_correctness_points_and_no_speed_points(
 ) -> None:
     graded, submissions = naive_kernels
     grade = graded.grades[submissions / name / "naive.cu"]
-    for check in grade["checks"]:
+    for check in (check for check in grade["checks"] if check["kind"] != "uses"):
         earned_all = check["points"] == check["max_points"] and check["verdict"] == "passed"
         assert not earned_all if check["kind"] == "speedup" else earned_all, "\n".join(problems(grade))
+
+
+def test_a_kernel_can_be_fast_without_the_idea_and_then_fails_only_the_check_of_the_idea(wrong_kernels: Graded) -> None:
+    (path,) = (path for path in WRONG if path.name == "fast_without_constant_memory.cu")
+    checks = {check["name"]: check["verdict"] for check in wrong_kernels.grades[path]["checks"]}
+    assert checks.pop("uses[constant-memory]") == "failed"
+    assert checks.pop("speedup[2x]") == "passed"
+    assert {verdict for name, verdict in checks.items() if not name.startswith("speedup")} == {"passed"}
 
 
 def test_the_corpus_of_wrong_kernels_is_large_enough() -> None:

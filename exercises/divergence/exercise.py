@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from pytest_gpulab import numerics
+from pytest_gpulab import concepts, numerics
 from pytest_gpulab.exercise import (
     Array,
+    Bound,
     Buffer,
     Case,
     Exercise,
@@ -22,6 +23,7 @@ from pytest_gpulab.exercise import (
     SafeCheck,
     SpeedTier,
     Tunable,
+    UsesCheck,
     Variant,
 )
 
@@ -113,6 +115,10 @@ def tier(variant: Variant, threshold: float, points: float, required: bool = Fal
     return SpeedTier(threshold, points, 2**24, required=required, simulated_size=2**18, variant=variant)
 
 
+def uses(name: str, bound: Bound, points: float, variant: Variant) -> UsesCheck:
+    return UsesCheck(name, (bound,), points, 2**16, required=False, variant=variant)
+
+
 exercise = Exercise(
     title="divergence: element i takes path i % 2 or i % 8",
     plan=plan,
@@ -122,12 +128,17 @@ exercise = Exercise(
         *cases(TWO_WAY, 2.5, (1, 2, 31, 32, 33, 1024, 2053)),
         *cases(EIGHT_WAY, 3, (1, 7, 31, 33, 1023, 1025, 2053)),
     ),
-    safe=(SafeCheck("memory", 3), SafeCheck("barrier", 2)),
+    safe=(SafeCheck("memory", 2), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
+    uses=(
+        uses("full warps two-way", concepts.working_lanes(28, "paths.cuh"), 2, TWO_WAY),
+        uses("full warps eight-way", concepts.working_lanes(28, "paths.cuh"), 3, EIGHT_WAY),
+        uses("coalesced eight-way", concepts.global_traffic(1.5), 3, EIGHT_WAY),
+    ),
     speed=(
-        tier(TWO_WAY, 1.5, 15, required=True),
-        tier(TWO_WAY, 1.65, 5),
-        tier(EIGHT_WAY, 3, 10),
-        tier(EIGHT_WAY, 5.5, 10),
+        tier(TWO_WAY, 1.5, 12, required=True),
+        tier(TWO_WAY, 1.65, 4),
+        tier(EIGHT_WAY, 3, 8),
+        tier(EIGHT_WAY, 5.5, 8),
     ),
     tunables=(
         Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),

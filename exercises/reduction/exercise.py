@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from pytest_gpulab import numerics
+from pytest_gpulab import concepts, numerics
 from pytest_gpulab.exercise import (
     DEFAULT_VARIANT,
     Array,
@@ -18,6 +18,7 @@ from pytest_gpulab.exercise import (
     SafeCheck,
     SpeedTier,
     Tunable,
+    UsesCheck,
     Variant,
 )
 
@@ -188,6 +189,9 @@ def other(dtype: str, operation: str, size: int | SizeOf, patterns: tuple[str, .
     return Case(f"{dtype}-{operation}", size, 3, patterns, variant(dtype, operation))
 
 
+COUNTED_SIZE = 2**20
+
+
 def tier(threshold: float, points: float, required: bool = False) -> SpeedTier:
     return SpeedTier(threshold, points, 2**26, required=required, simulated_size=2**23)
 
@@ -207,8 +211,13 @@ exercise = Exercise(
         other("float32", "min", two_levels, ("random", "equal", "cancellation")),
         other("float32", "product", two_levels, ("random", "equal", "alternating")),
     ),
-    safe=(SafeCheck("memory", 2), SafeCheck("barrier", 2)),
-    speed=(tier(1.4, 10, required=True), tier(1.8, 8), tier(2.4, 10), tier(4.3, 12)),
+    safe=(SafeCheck("memory", 1), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
+    uses=(
+        UsesCheck("coalesced", (concepts.global_traffic(1.1),), 3, COUNTED_SIZE, required=False),
+        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 3, COUNTED_SIZE, required=False),
+        UsesCheck("few-barriers", (concepts.barriers(4),), 3, COUNTED_SIZE, required=False),
+    ),
+    speed=(tier(1.4, 8, required=True), tier(1.8, 6), tier(2.4, 8), tier(4.3, 9)),
     tunables=(
         Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),
         Tunable("ITEMS_PER_THREAD", range(1, 65), default=1),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pytest_gpulab import concepts
 from pytest_gpulab.exercise import (
     Array,
     Buffer,
@@ -22,6 +23,7 @@ from pytest_gpulab.exercise import (
     SafeCheck,
     SpeedTier,
     Tunable,
+    UsesCheck,
 )
 from pytest_gpulab.numerics import fill, recursive_depth, scan_tolerance
 
@@ -30,6 +32,7 @@ MAX_CHECKED = 1 << 17
 
 # Above this a pattern repeats: 2**25 fresh random numbers would take longer than everything else.
 FRESH_VALUES = 2**20 - 3
+COUNTED_SIZE = 1 << 18
 
 
 def elements_per_block(tunables: Mapping[str, int]) -> int:
@@ -159,14 +162,18 @@ exercise = Exercise(
         fixed(10007, 5, "integers", "cancellation"),
         Case("every level partial", every_level_partial, 10, ("integers",)),
     ),
-    safe=(SafeCheck("memory", 5), SafeCheck("barrier", 5)),
+    safe=(SafeCheck("memory", 3), SafeCheck("barrier", 2), SafeCheck("race", 3), SafeCheck("uninitialised", 2)),
+    uses=(
+        UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 3, COUNTED_SIZE, required=False),
+        UsesCheck("work-efficient", (concepts.additions(6),), 4, COUNTED_SIZE, required=False),
+    ),
     # Measured on an H200. Over naive.cu (0.188 ms at 2^22): Blelloch 3.2x, Hillis-Steele 4.1x, with padding 4.3x, warp
     # shuffles 8.4x, single pass 8.2x and 10.6x. Over blelloch.cu (0.432 ms at 2^25): Hillis-Steele 1.4x, the same with
     # two buffers and Blelloch with padding 1.5x, warp shuffles 3.0x, single pass 3.3x and 4.3x.
     speed=(
-        SpeedTier(2, 20, size=1 << 22, required=True, simulated_size=1 << 21),
-        SpeedTier(1.1, 8, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 21),
-        SpeedTier(2, 7, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 21),
+        SpeedTier(2, 17, size=1 << 22, required=True, simulated_size=1 << 21),
+        SpeedTier(1.1, 6, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 21),
+        SpeedTier(2, 5, size=1 << 25, baseline="blelloch.cu", simulated_size=1 << 21),
     ),
     min_bytes=lambda problem: 8 * problem.size,  # every element is read once and written once
     # Two correct runs of a look-back may differ in the last bits: a block adds up whatever its predecessors

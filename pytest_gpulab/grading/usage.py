@@ -54,8 +54,9 @@ class Usages:
         key = (size, variant_key(variant))
         if key not in self._usages:
             problem = Problem(size, self._builds.of(variant).tunables, variant)
-            run, least = self._run(problem), min_bytes(self._loaded, problem)
-            self._usages[key] = _summed(run.profiles, problem, least), _by_line(run.profiles, problem, least)
+            profiles = self._run(problem).profiles
+            whole = _summed(profiles, problem, min_bytes(self._loaded, problem))
+            self._usages[key] = whole, _by_line(profiles, whole)
         return self._usages[key]
 
     def _run(self, problem: Problem) -> Run:
@@ -115,15 +116,18 @@ def _summed(profiles: Iterable[LaunchProfile], problem: Problem, least: float | 
         _add(counters, profile.counters)
         for line in profile.lines:
             _add(files[PurePath(line.where.file).name], line.counters)
-    return Usage(counters, files, problem, least)
+    return Usage(dict(counters), {name: dict(of_file) for name, of_file in files.items()}, problem, least)
 
 
-def _by_line(profiles: Iterable[LaunchProfile], problem: Problem, least: float | None) -> dict[str, Usage]:
-    lines: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+def _by_line(profiles: Iterable[LaunchProfile], whole: Usage) -> dict[str, Usage]:
+    """Return the usage of each source line; what belongs to no line, such as the number of warps, is the whole's."""
+    split: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for profile in profiles:
         for line in profile.lines:
-            _add(lines[str(line.where)], line.counters)
-    return {place: Usage(counters, {}, problem, least) for place, counters in lines.items()}
+            _add(split[str(line.where)], line.counters)
+    in_lines = {name for counters in split.values() for name in counters}
+    common = {name: 0.0 if name in in_lines else value for name, value in whole.counters.items()}
+    return {place: replace(whole, counters=common | counters, files={}) for place, counters in split.items()}
 
 
 def _add(total: dict[str, float], counters: Mapping[str, float]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from block_sums import EXERCISE, INTS, TREE, changed, graded
+from block_sums import EXERCISE, INTS, TREE, changed, graded, line_of
 
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
@@ -39,6 +39,15 @@ def test_a_broken_bound_says_figure_and_bound(gpu: Device, tmp_path: Path) -> No
     (found,) = result.findings
     assert (result.verdict, result.points, found.code) == ("failed", 0, "concept")
     assert found.what.endswith("barriers a warp, at most 2 asked.") and "Which barriers" in found.hint
+
+
+def test_a_broken_upper_bound_names_the_lines_that_break_it_by_themselves(gpu: Device, tmp_path: Path) -> None:
+    useless = "min(in[i * 8 % n], GPULAB_T(0))"  # all inputs are positive
+    strided = changed(TREE, "? in[i]", f"? in[i] +\n        {useless}")
+    exercise = asking(concepts.global_traffic(2))
+    (found,) = graded(tmp_path, gpu, strided, exercise)["uses[idea]"].findings
+    assert found.where == line_of(strided, useless)
+    assert found.evidence[0].startswith(f"{found.where}: ")
 
 
 def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
