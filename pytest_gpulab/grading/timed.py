@@ -97,14 +97,14 @@ class TimedCosts:
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return what is wrong with the timed work: an impossible time, or outputs of timed runs that are wrong.
+        """Return what is wrong with the timed work: outputs of timed runs that are wrong, an impossible time, or both.
 
         Raises:
             Blocked, InstructorsMistake: as in `measure`.
         """
         key, raced = _key(tier), self._race(tier)
         if key not in self._wrong:
-            found = self._impossible(raced) or self._wrong_outputs(key, raced)
+            found = (*self._wrong_outputs(key, raced), *self._impossible(raced))  # the first may explain the second
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]

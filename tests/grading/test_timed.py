@@ -214,6 +214,12 @@ def test_outputs_of_timed_runs_are_checked(clocked: ClockedBench) -> None:
     assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are never written."
 
 
+def test_work_left_out_is_named_before_the_impossible_time_that_it_takes(clocked: ClockedBench) -> None:
+    clocked.watch.peak_bandwidth_gb_s = 0.001
+    findings = tier(clocked, cheating_after(2)).findings
+    assert [finding.code for finding in findings] == ["not-written", "impossible-time"]
+
+
 def replaying(costs_ms: float) -> Program:
     """Hand out the first result at the timed size for ever."""
     first: list[Any] = []
