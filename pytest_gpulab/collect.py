@@ -111,7 +111,7 @@ class Workbench:
         if info.kind == "cuda" and self.settings.sanitize and not sanitizer.is_there():
             raise SettingsError("--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH")
         if self.settings.count and info.kind == "simulated":
-            self.device_lines += ("--gpulab-ncu has no effect: the simulated GPU counts for itself",)
+            self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
         elif self.settings.count and not ncu.is_there():
             self.device_lines += ("--gpulab-ncu has no effect: ncu, of Nsight Compute, is not on the PATH",)
         elif self.settings.count:

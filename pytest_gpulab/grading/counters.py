@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pytest_gpulab.devices import metrics
+from pytest_gpulab.devices.protocol import LaunchProfile
+
+METRICS = (
+    "gpu__time_duration.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "sm__warps_active.avg.per_cycle_elapsed",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+    "smsp__sass_branch_targets.sum",
+    "smsp__sass_branch_targets_threads_divergent.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+)
+"""What is asked of Nsight Compute; the simulated GPU counts some of it."""
+_UNITS = {metric.name: metric.unit for metric in metrics.METRICS}
 
 
 @dataclass(frozen=True)
@@ -40,3 +58,25 @@ class KernelCounters:
         """Build it from its attributes made of builtins."""
         counters = tuple(Counter(**{key: item[key] for key in ("name", "value", "unit")}) for item in data["counters"])
         return cls(data["kernel"], tuple(data["grid"]), tuple(data["block"]), counters)
+
+
+def counted(profiles: Iterable[LaunchProfile]) -> tuple[KernelCounters, ...]:
+    """Return what a device that counts found of `METRICS` in each different launch; nothing of one that does not."""
+    launches = (KernelCounters(profile.kernel, profile.grid, profile.block, _counters(profile)) for profile in profiles)
+    return first_of_each(launch for launch in launches if launch.counters)
+
+
+def first_of_each(launches: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
+    """Return the launches that differ in kernel, grid or block, of equal ones the first."""
+    found: dict[tuple[object, ...], KernelCounters] = {}
+    for launch in launches:
+        found.setdefault((launch.kernel, launch.grid, launch.block), launch)
+    return tuple(found.values())
+
+
+def _counters(profile: LaunchProfile) -> tuple[Counter, ...]:
+    return tuple(
+        Counter(name, float(profile.counters[name]), _UNITS[name])
+        for name in METRICS
+        if name in profile.counters and name in _UNITS
+    )

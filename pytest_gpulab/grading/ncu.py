@@ -15,24 +15,12 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Problem, SpeedTier
 from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.counters import Counter, KernelCounters
+from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters, first_of_each
 from pytest_gpulab.grading.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.replay import FIRST, replay
 from pytest_gpulab.grading.speed import pattern_of
 
 PROGRAM = "ncu"
-METRICS = (
-    "gpu__time_duration.sum",
-    "sm__warps_active.avg.pct_of_peak_sustained_active",
-    "sm__warps_active.avg.per_cycle_elapsed",
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__bytes_read.sum",
-    "dram__bytes_write.sum",
-    "smsp__sass_branch_targets.sum",
-    "smsp__sass_branch_targets_threads_divergent.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-)
 NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"
 NOT_ENDED = "ncu: the kernels had not ended after {limit_s:g} s"
 NOTHING = "ncu: it ended without any counters"
@@ -112,9 +100,7 @@ def read(text: str) -> tuple[KernelCounters, ...]:
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("Metric Name")]
-    launches = (_launch(list(group)) for _, group in groupby(rows, key=lambda row: row["ID"]))
-    first = {(launch.kernel, launch.grid, launch.block): launch for launch in reversed(list(launches))}
-    return tuple(reversed(first.values()))
+    return first_of_each(_launch(list(group)) for _, group in groupby(rows, key=lambda row: row["ID"]))
 
 
 def refusal(text: str) -> str:

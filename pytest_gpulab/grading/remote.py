@@ -23,7 +23,7 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Verdict
 from pytest_gpulab.grading.grader import provenance_of
-from pytest_gpulab.grading.process import Crashed, Hung, Worker, answered_under
+from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -201,6 +201,8 @@ class RemoteGrader:
                 return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
             except DeviceUnavailable as missing:
                 said = f"==ERROR== {missing}"
+            except WorkerError as mistake:  # under ncu, a call that CUDA refuses is ncu's matter
+                said = f"==ERROR== {mistake.traceback_end}"
             except Crashed as crash:
                 said = f"==ERROR== the process that it watched {crash}"
             profile = ncu.profile(log, said)

@@ -21,6 +21,7 @@ from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, case
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare
+from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, prepare, rng_for
@@ -53,6 +54,7 @@ class Timing:
         slowest: the launch that takes longest.
         moved_bytes: of global memory, read or written, where the device counts them.
         kernels: of the different launches, in their order.
+        counters: of the different launches, in their order.
     """
 
     elapsed_ms: float
@@ -60,6 +62,7 @@ class Timing:
     slowest: LaunchProfile
     moved_bytes: float | None = None
     kernels: tuple[KernelOccupancy, ...] = ()
+    counters: tuple[KernelCounters, ...] = ()
 
 
 class Costs:
@@ -102,6 +105,7 @@ class Costs:
             baseline=tier.baseline,
             kernels=own.kernels,
             peak_bandwidth_gb_s=self._device.info.peak_bandwidth_gb_s,
+            counters=own.counters,
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -263,7 +267,7 @@ def _estimated(run: Run) -> Timing:
     sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
     moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
     slowest = run.profiles[int(np.argmax(known))]
-    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels_of(run.profiles))
+    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels_of(run.profiles), counted(run.profiles))
 
 
 def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:

@@ -70,13 +70,18 @@ def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
     return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES] if rows else []
 
 
-def counter_lines(grades: Sequence[Grade]) -> list[str]:
-    """Return a table of what Nsight Compute counted in one exercise's timed launches; empty where it did not."""
+def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
+    """Return a table of what was counted in one exercise's timed launches; empty where nothing was.
+
+    Args:
+        grades: see above.
+        with_simulated: whether to show what the simulated GPU counts, too, which it does unasked.
+    """
     names = short_names([grade.submission for grade in grades])
     rows = [
         (name if is_first else "", *_counted(launch))
         for name, grade in zip(names, grades, strict=True)
-        for is_first, launch in _numbered(_launches(grade))
+        for is_first, launch in _numbered(_launches(grade, with_simulated))
     ]
     legend = [f"{column}: {' + '.join(counters)}" for column, counters in _COUNTERS.items()]
     return [*laid_out(("submission", "kernel", "blocks", *_COUNTERS), rows), *legend] if rows else []
@@ -87,8 +92,9 @@ def counter_notes(grades: Iterable[Grade]) -> list[str]:
     return sorted({m.counters_note for grade in grades for m in timings(grade).values() if m.counters_note})
 
 
-def _launches(grade: Grade) -> list[KernelCounters]:
-    return list(dict.fromkeys(launch for measured in timings(grade).values() for launch in measured.counters))
+def _launches(grade: Grade, with_simulated: bool) -> list[KernelCounters]:
+    shown = (measured for measured in timings(grade).values() if with_simulated or not measured.estimated)
+    return list(dict.fromkeys(launch for measured in shown for launch in measured.counters))
 
 
 def _counted(launch: KernelCounters) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
         kernels = occupancy_lines(members) if verbosity > 0 else []
         if kernels:
             yield f"gpulab: {exercise}, occupancy", kernels
-        counted = counter_lines(members)
+        counted = counter_lines(members, with_simulated=verbosity > 0)
         if counted:
             yield f"gpulab: {exercise}, counters", counted
     timing = list(_timing(grades)) if verbosity > 0 else []

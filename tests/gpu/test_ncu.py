@@ -9,6 +9,7 @@ import pytest
 from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.counters import METRICS
 from pytest_gpulab.grading.remote import RemoteGrader
 
 pytestmark = [
@@ -38,7 +39,7 @@ def test_the_best_solution_is_counted(opened_device):
     measurement = measured("solutions/reduction/10_shuffle_unroll8.cu", opened_device.info)
     first = measurement.counters[0]
     assert first.kernel.startswith("reduce") and first.block[1:] == (1, 1)
-    assert {counter.name for counter in first.counters} == set(ncu.METRICS)
+    assert {counter.name for counter in first.counters} == set(METRICS)
     units = {counter.name: counter.unit for counter in first.counters}
     assert units["gpu__time_duration.sum"] == "ns" and units["dram__bytes_read.sum"] == "byte"
     assert 20 < first.value("sm__warps_active.avg.pct_of_peak_sustained_active") <= 100

@@ -164,6 +164,11 @@ def test_an_ncu_that_talks_in_between_is_a_note(bench: Class) -> None:
     assert said == "ncu: the process that it watched could not be heard: hello"
 
 
+def test_a_cuda_that_refuses_to_start_under_ncu_is_a_note(bench: Class) -> None:
+    script = "read task; printf '%s\\n' '{\"error\": \"Traceback\\nLogicError: cuInit failed\"}'"
+    assert note(counted(bench, script)) == "ncu: LogicError: cuInit failed"
+
+
 def test_a_run_that_does_not_end_is_a_note(bench: Class) -> None:
     script = '"$@" | head -n 1; sleep 1000'  # the first line says that the process is ready
     assert note(counted(bench, script, timeout_s=6.0)) == "ncu: the kernels had not ended after 6 s"

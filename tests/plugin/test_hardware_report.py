@@ -135,3 +135,14 @@ def test_why_there_are_no_counters_is_said_once() -> None:
         noted = replace(check, measurement=replace(check.measurement, counters_note=NO_PERMISSION))
         gradebook.add(result_properties(replace(timed(name), checks=(noted,)), 0))
     assert [line for line in footnotes(gradebook) if "ncu" in line] == [f"! {NO_PERMISSION}."]
+
+
+def test_what_the_simulated_gpu_counts_is_for_verbose_reports() -> None:
+    launch = KernelCounters("reduce", (4,), (256,), (Counter("smsp__sass_branch_targets.sum", 12.0, "instructions"),))
+    grade = timed("a.cu")
+    (check, _) = grade.checks
+    assert check.measurement is not None
+    simulated = replace(check, measurement=replace(check.measurement, estimated=True, counters=(launch,)))
+    tables = shown(replace(grade, checks=(simulated,)))
+    assert tables["gpulab: sum, counters"][2].split() == ["a", "reduce", "4", *["n/a"] * 5, "12", "n/a", "n/a"]
+    assert "gpulab: sum, counters" not in shown(replace(grade, checks=(simulated,)), verbosity=0)

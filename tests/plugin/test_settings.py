@@ -117,7 +117,9 @@ def test_the_simulated_gpu_needs_no_ncu(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     result = course.grade("--gpulab-ncu", "-k", "compile", "twice.cu")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["gpulab: --gpulab-ncu has no effect: the simulated GPU counts for itself"])
+    result.stdout.fnmatch_lines(
+        ["gpulab: --gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it"]
+    )
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", "cuda:-1", "SIM"])

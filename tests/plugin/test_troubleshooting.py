@@ -231,7 +231,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "nothing is known of the architecture": unknown_arch,
     "compute-sanitizer": no_sanitizer,
     "--gpulab-ncu has no effect: ncu": no_ncu,
-    "--gpulab-ncu has no effect: the simulated": ncu_simulated,
+    "--gpulab-ncu needs a GPU": ncu_simulated,
     "ncu: no permission": ncu_denied,
     "ncu: it ended": ncu_silent,
     "other processes used": others,
