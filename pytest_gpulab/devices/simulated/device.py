@@ -85,6 +85,18 @@ class SimulatedMemory:
         if values.shape != self.shape:
             raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
         self._contents()[...] = values
+        assert self.allocation is not None
+        self.allocation.written = None
+
+    def mark_unwritten(self) -> None:
+        """Count the contents as undefined: a launch with `check` reports who reads them before they are written.
+
+        Raises:
+            LaunchError: it was freed.
+        """
+        if self.allocation is None:
+            raise LaunchError("this array was freed")
+        self.allocation.mark_unwritten()
 
     def damage(self) -> str | None:
         """Return None: the simulated GPU stops at a write outside an array."""
@@ -316,6 +328,7 @@ class SimulatedDevice:
         """Allocate an array with undefined contents."""
         extents = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         memory = SimulatedMemory(self, tuple(int(extent) for extent in extents), np.dtype(dtype))
+        memory.mark_unwritten()
         self._arrays.append(memory)
         return memory
 

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.execution.group import Group, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Union, Value, from_warps
 from pytest_gpulab.devices.simulated.execution.memory import lane_at
+from pytest_gpulab.devices.simulated.execution.watch import Watch
 from pytest_gpulab.devices.simulated.execution.wave import Wave
 from pytest_gpulab.devices.simulated.translation.program import Step
 
@@ -68,11 +69,15 @@ class Barriers:
         number, threads, predicate = value
         if step.barrier is not None and "arrive" in step.barrier.op:
             self._count_early(group.lanes, int(number.flat[0]))
+            if self.wave.watch is not None:
+                self.wave.watch.named_barrier(group.lanes, int(number.flat[0]), leaving=False)
             return group
         limit = None if threads is None else int(threads.item(0))
         entry = _Waiting(group, block, step, int(number.item(0)), limit, predicate)
         if group.lanes.full and entry.threads in (None, self.wave.shape.threads):
             self._reduce([entry], group)
+            if self.wave.watch is not None:
+                self.wave.watch.barrier(None)
             return group
         self.waiting.append(entry)
         return None
@@ -100,6 +105,8 @@ class Barriers:
             entries = [entry for entry in self.waiting if entry.number == number]
             done = self._complete(entries, alive, number)
             self._judge(entries, done)
+            if self.wave.watch is not None and done.any():
+                self._tell(self.wave.watch, entries, done)
             released += self._let_go(entries, done, kept)
         self.waiting = kept
         if not released and stuck is not None:
@@ -129,6 +136,20 @@ class Barriers:
                 column = int(np.flatnonzero(short)[0])
                 there = next(entry for entry in here if column in entry.group.lanes.columns)
                 self._report(there, column, entries, int(arrived[short].sum()))
+
+    def _tell(self, watch: Watch, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
+        """Let who looks for races know whom a barrier has put in order."""
+        number, threads = entries[0].number, entries[0].threads
+        if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):
+            watch.barrier(done)
+            return
+        going = []
+        for entry in entries:
+            mine = done[entry.group.lanes.column]
+            if mine.any():
+                going.append(entry.group.lanes if mine.all() else entry.group.lanes.subset(mine).lanes)
+        if going:
+            watch.named_barrier(Union(going).lanes, number, leaving=True)
 
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})

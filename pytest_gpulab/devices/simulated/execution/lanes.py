@@ -98,6 +98,11 @@ class Lanes:
         return self._of_threads(self.threads // WARP)
 
     @cached_property
+    def threads_key(self) -> bytes:
+        """Tells the rows of one rectangle from those of another."""
+        return self.threads.tobytes()
+
+    @cached_property
     def column(self) -> IndexArray:
         """The wave's column of each lane, broadcastable to the shape."""
         return self.columns.reshape((-1, 1) if self.flat else (1, -1))

@@ -107,6 +107,8 @@ def run_blocks(launch: Launch, sms: int) -> int:
     try:
         with np.errstate(all="ignore"):
             _run_waves(launch, waves, sms * max(1, 2048 // threads))
+            if launch.watch is not None:
+                launch.watch.end()
     except KernelFault as fault:
         raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
     return len(chosen)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, Lane
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Union, Value
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _ARENA_BASE = 0x0010_0000_0000
@@ -27,7 +27,12 @@ def lane_at(lanes: Lanes, flat_index: int) -> Lane:
     row, column = divmod(flat_index, lanes.shape[1])
     thread = int(lanes.threads[row])
     block = int(lanes.wave.block_ids[lanes.columns[row if lanes.flat else column]])
-    return Lane(_unflatten(block, lanes.wave.grid), _unflatten(thread, lanes.wave.block))
+    return lane_of(lanes.wave, block, thread)
+
+
+def lane_of(wave: Shape, block: int, thread: int) -> Lane:
+    """Return a thread's identity from the linear indices of its block and of itself in it."""
+    return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
 
 
 def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -53,13 +58,36 @@ def misaligned(lanes: Lanes, site: Site, address: Value) -> NoReturn:
     raise KernelFault("misaligned", what, site.where, _first_lane(lanes, bad))
 
 
+class Watcher(Protocol):
+    """Who wants to know of accesses to global memory."""
+
+    def access_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value, values: list[Value]) -> None:
+        """A group reads (no values), writes or atomically changes an allocation, at byte offsets."""
+
+
 class Allocation:
-    """A range of addresses and its bytes."""
+    """A range of addresses and its bytes.
+
+    Attributes:
+        written: for each byte 1 if it was written, or None if all count as written.
+    """
 
     def __init__(self, base: int, nbytes: int) -> None:
         self.base, self.nbytes = base, nbytes
         self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
+        self.written: npt.NDArray[np.uint8] | None = None
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
+
+    def mark_unwritten(self) -> None:
+        """Count everything here as not written yet, whatever it holds."""
+        self.written = np.zeros(len(self.data), np.uint8)
+
+    def note(self, lanes: Lanes, site: Site, offset: Value, values: list[Value], watch: Watcher | None) -> None:
+        """Tell who watches of an access; if nobody does, nothing can be said about what was written."""
+        if watch is not None:
+            watch.access_global(lanes, site, self, offset, values)
+        elif site.modifies:
+            self.written = None
 
     def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return the bytes as an array of `dtype`."""
@@ -165,11 +193,21 @@ class Arena:
             nearest.append((gap, f"{gap} bytes before the start of an array of {size} bytes"))
         return min(nearest)[1] if nearest else "no memory is allocated"
 
-    def load(self, lanes: Lanes, site: Site, address: Value, dtype: np.dtype[Any], count: int = 1) -> list[Value]:
+    def load(
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        dtype: np.dtype[Any],
+        count: int = 1,
+        watch: Watcher | None = None,
+    ) -> list[Value]:
         """Read `count` consecutive elements of `dtype` a lane."""
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
+            if watch is not None and site.space != "const":
+                allocation.note(subset.lanes if subset else lanes, site, offset, [], watch)
             index = (offset >> shift).view(np.intp)
             view = allocation.typed(dtype)
             values = [view.take(index + k if k else index) for k in range(count)]
@@ -180,15 +218,19 @@ class Arena:
         union = Union([subset.lanes for subset in subsets], lanes)
         return [union.join(values) for values in zip(*found, strict=True)]
 
-    def store(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+    def store(
+        self, lanes: Lanes, site: Site, address: Value, values: list[Value], watch: Watcher | None = None
+    ) -> None:
         """Write consecutive elements a lane; where lanes meet at one address, the last thread wins."""
         dtype = values[0].dtype
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         for subset, allocation, offset in self.locate(lanes, site, address):
             view = allocation.typed(dtype)
             index = (offset >> shift).view(np.intp)
-            for k, value in enumerate(values):
-                _scatter(view, index + k if k else index, value if subset is None else subset.take(value))
+            mine = values if subset is None else [subset.take(value) for value in values]
+            allocation.note(subset.lanes if subset else lanes, site, offset, mine, watch)
+            for k, value in enumerate(mine):
+                _scatter(view, index + k if k else index, value)
 
 
 def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:

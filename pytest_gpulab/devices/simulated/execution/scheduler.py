@@ -60,6 +60,8 @@ class Scheduler:
                 return False
             if not self._release_barriers() and not self._release_partial():
                 self.barriers.check_all_left()
+                if self.wave.watch is not None:
+                    self.wave.watch.end()
                 return True
 
     # --- the ready groups -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Union, Value
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
@@ -35,6 +36,7 @@ class Launch:
         unwritten: what registers hold at the start.
         hazards: by kind, sentence and place.
         budget: basic blocks that a wave may still run before it counts as endless.
+        watch: what looks for races and uninitialised reads, if anything does.
     """
 
     program: Program
@@ -49,6 +51,10 @@ class Launch:
     budget: int
     unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
+    watch: LaunchWatch | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.watch = LaunchWatch(self.program, self.hazards) if self.options.check else None
 
 
 class Wave:
@@ -64,6 +70,9 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked(launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked(launch.program.local, self.shape.columns * self.shape.threads, fill)
+        self.watch: Watch | None = None
+        if launch.watch is not None:
+            self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
         self.nwarpid = np.uint32(self.shape.warps)
@@ -101,7 +110,7 @@ class Wave:
         """Read `count` elements a lane from global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
-        return self.arena.load(lanes, site, address, dtype, count)
+        return self.arena.load(lanes, site, address, dtype, count, self.watch)
 
     load_const = load_global
 
@@ -109,13 +118,15 @@ class Wave:
         """Write elements to global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
-        self.arena.store(lanes, site, address, values)
+        self.arena.store(lanes, site, address, values, self.watch)
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from shared memory."""
         self.shared.check(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
+        if self.watch is not None:
+            self.watch.access_shared(lanes, site, address, [])
         return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
@@ -123,16 +134,22 @@ class Wave:
         self.shared.check(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
+        if self.watch is not None:
+            self.watch.access_shared(lanes, site, address, values)
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from local memory."""
         self.local.check(lanes, site, address)
+        if self.watch is not None:
+            self.watch.access_local(lanes, site, address)
         return self._load_banked(self.local, lanes.position, lanes, address, dtype, count)
 
     def store_local(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to local memory."""
         self.local.check(lanes, site, address)
+        if self.watch is not None:
+            self.watch.access_local(lanes, site, address)
         self._store_banked(self.local, lanes.position, lanes, address, values)
 
     @staticmethod
@@ -218,6 +235,8 @@ class Wave:
             self.shared.check(lanes, site, address)
             if self.counters is not None:
                 self.counters.shared(lanes, site, address)
+            if self.watch is not None:
+                self.watch.access_shared(lanes, site, address, [])
             return self._atomic_shared(lanes, operation, address, dtype, values, wanted)
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
@@ -226,6 +245,7 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
+            allocation.note(group, site, offset, [], self.watch)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
 
 CODES = {
     "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "b32": "u4",
@@ -87,6 +87,7 @@ class Names:
         self.addresses = addresses
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
+        self.fences = False
         self._constants: dict[tuple[str, int], str] = {}
 
     @staticmethod
@@ -107,8 +108,10 @@ class Names:
 
     def site(self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False) -> str:
         """Return a name for a memory instruction."""
+        order, releases = ordering(access, getattr(instruction, "op", ()))
+        self.fences |= releases
         site = Site(
-            space, access, nbytes, instruction.where, len(self.sites), number=instruction.number, returns=returns
+            space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns
         )
         self.sites.append(site)
         name = f"s{site.index}"

@@ -98,12 +98,19 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
         b.lines.append(call)
 
 
-_IDLE = ("membar", "fence", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+@emits("membar", "fence", modifiers=None)
+def _fence(b: BlockWriter, i: Instruction) -> None:
+    """Memory is sequentially consistent here: only who looks for races needs to know."""
+    b.names.fences = True
+    b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
+
+
+_IDLE = ("nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
 
 
 @emits(*_IDLE, modifiers=None)
 def _nothing(b: BlockWriter, i: Instruction) -> None:
-    """Memory is sequentially consistent here and time does not pass: nothing to do."""
+    """Time does not pass here, and there are no caches: nothing to do."""
 
 
 @emits("createpolicy", modifiers=None)

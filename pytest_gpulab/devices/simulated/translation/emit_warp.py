@@ -70,3 +70,4 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
 @emits("bar", "barrier", modifiers="warp sync")
 def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
     """`bar.warp.sync`: the scheduler has brought the lanes together before this block began."""
+    b.lines.append(f"if w.watch is not None: w.watch.warp_sync(L, {b.read(i.operands[-1], 'u4')})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
@@ -53,6 +53,8 @@ class Program:
         parameters: (byte offset, size) of each kernel parameter.
         static_shared, local: bytes a block and a thread.
         sites: memory instructions by index.
+        fences: whether it has fences or accesses that release.
+        clean: what the race check found to be free of races, to be known again.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Program:
     local: int
     sites: list[Site]
     source: str
+    fences: bool = False
+    clean: set[object] = field(default_factory=set)
 
 
 def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]) -> Program:
@@ -86,7 +90,9 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = [names.codes[name] for name in flat.registers]
-    return Program(kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source)
+    return Program(
+        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, names.fences
+    )
 
 
 class _Layout:

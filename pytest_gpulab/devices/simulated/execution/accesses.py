@@ -1,0 +1,128 @@
+"""What the hazard checks remember of a run: who accessed what, and what put threads of a block in order.
+
+Arrays in these records are values of the running kernel, which never change, so that remembering costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+WORD_BYTES = 4
+
+
+class Access(NamedTuple):
+    """One memory instruction of a group of lanes.
+
+    Attributes:
+        address: bytes from the start of shared memory or of the allocation.
+        values: what is written; empty for reads and atomics.
+        memory: the allocation; None for shared memory.
+        time: grows from one record of a launch to the next.
+    """
+
+    site: Site
+    lanes: Lanes
+    address: Value
+    values: Sequence[Value]
+    memory: Allocation | None
+    time: int
+
+    @property
+    def same_in_all_blocks(self) -> bool:
+        """Whether every block of the wave does the same."""
+        return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
+
+
+class WarpSync(NamedTuple):
+    """`bar.warp.sync`: for each lane, the lanes of its warp that it waited for, as bits."""
+
+    lanes: Lanes
+    mask: Value
+    time: int
+
+    @property
+    def same_in_all_blocks(self) -> bool:
+        """Whether every block of the wave does the same."""
+        return self.lanes.all_columns and (self.mask.ndim == 0 or self.mask.shape[1] == 1)
+
+
+class Arrival(NamedTuple):
+    """Threads at a named barrier that is not for the whole block; `leaving` when they go on, all at once."""
+
+    lanes: Lanes
+    number: int
+    leaving: bool
+    time: int
+    same_in_all_blocks: bool = False
+
+
+Event = Access | WarpSync | Arrival
+
+
+@dataclass(frozen=True)
+class Part:
+    """One unit (1, 2 or 4 bytes) of every lane's access, lane by lane.
+
+    Attributes:
+        position: of the access in its list.
+        unit: address in units.
+        thread, column: of the lane, in its block and in the wave.
+        lane: its index in the flattened group.
+        nth: which unit of the lane's access.
+    """
+
+    position: int
+    access: Access
+    nth: int
+    unit: IndexArray
+    thread: IndexArray
+    column: IndexArray
+    lane: IndexArray
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Part:
+        """Return the part's lanes at which a mask holds."""
+        return Part(
+            self.position, self.access, self.nth, self.unit[chosen], self.thread[chosen], self.column[chosen],
+            self.lane[chosen],
+        )  # fmt: skip
+
+    def values(self, unit_bytes: int) -> npt.NDArray[np.uint32] | None:
+        """Return the bits that each lane writes, or None where they are not known (atomics)."""
+        if not self.access.values:
+            return None
+        size = self.access.values[0].dtype.itemsize
+        which, inner = divmod(self.nth * unit_bytes, size)
+        value = np.broadcast_to(self.access.values[which], self.access.lanes.shape).ravel()[self.lane]
+        bits = np.ascontiguousarray(value).view(np.uint8).reshape(-1, size)[:, inner : inner + unit_bytes]
+        wide = np.zeros((len(bits), WORD_BYTES), np.uint8)
+        wide[:, :unit_bytes] = bits
+        return wide.view(np.uint32)[:, 0]
+
+
+def unit_of(accesses: Sequence[Access]) -> int:
+    """Return the largest unit in bytes, at most a word, that every one of the accesses is made of."""
+    return min(WORD_BYTES, min(access.site.nbytes for access in accesses))
+
+
+def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block: bool) -> Iterator[Part]:
+    """Yield the units of accesses, given with their positions; of the wave's first block only, if `one_block`."""
+    for position, access in accesses:
+        lanes = access.lanes
+        shift = access.address.dtype.type(unit_bytes.bit_length() - 1)
+        first = (access.address >> shift).astype(np.intp)
+        shape = (lanes.shape[0], 1) if one_block else lanes.shape
+        unit = np.broadcast_to(first, shape).ravel()
+        thread = np.broadcast_to(lanes.threads.reshape(-1, 1), shape).ravel()
+        column = np.broadcast_to(lanes.column[:, :1] if one_block else lanes.column, shape).ravel()
+        lane = np.arange(len(unit)) * (lanes.shape[1] if one_block else 1)
+        for nth in range(access.site.nbytes // unit_bytes):
+            yield Part(position, access, nth, unit + nth if nth else unit, thread, column, lane)

@@ -1,0 +1,190 @@
+"""Races between blocks: accesses of one launch to the same bytes of global memory by different blocks.
+
+Nothing but fences orders blocks within a launch, so that the order of accesses does not matter for finding candidates.
+An allocation that nobody changes is never looked at; one of which every block changes a stretch of its own, which no
+other block touches, is looked at only so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Part, parts_of, unit_of
+from pytest_gpulab.devices.simulated.execution.lanes import IndexArray
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.reporting import Others, Reporter
+from pytest_gpulab.devices.simulated.execution.sweep import Mask
+from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, thinned
+
+_WEAK, _CHANGED = np.uint8(1), np.uint8(2)
+
+
+class Crossing:
+    """The accesses of one launch to global memory."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._accesses: dict[Allocation, list[Access]] = {}
+        self._lanes: dict[Allocation, tuple[int, int]] = {}
+        self._changed: set[Allocation] = set()
+
+    def add(self, access: Access) -> None:
+        """Remember an access."""
+        assert access.memory is not None
+        accesses = self._accesses.setdefault(access.memory, [])
+        accesses.append(access)
+        lanes, limit = self._lanes.get(access.memory, (0, MAX_LANES))
+        lanes += access.address.size
+        if lanes > limit:
+            accesses[:] = thinned(accesses, by_block=True)
+            lanes = sum(kept.address.size for kept in accesses)
+            limit = max(MAX_LANES, 4 * lanes)
+        self._lanes[access.memory] = lanes, limit
+        if access.site.modifies:
+            self._changed.add(access.memory)
+
+    def judge(self) -> None:
+        """Report what there is."""
+        for memory in self._changed:
+            accesses = self._accesses[memory]
+            if _blocks(accesses) > 1 and not _apart(accesses):
+                self._judge(accesses)
+
+    def _judge(self, accesses: list[Access]) -> None:
+        unit = unit_of(accesses)
+        parts = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
+        if not parts:
+            return
+        words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
+        sweep = _Sweep(accesses, len(words), unit)
+        ends = np.cumsum([len(part.unit) for part in parts])
+        for part, end in zip(parts, ends, strict=True):
+            for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
+                others = Others(accesses, at[bad], blocks[bad], threads[bad])
+                self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
+
+
+def _blocks(accesses: Sequence[Access]) -> int:
+    return len(np.unique(np.concatenate([a.lanes.wave.block_ids[np.unique(a.lanes.columns)] for a in accesses])))
+
+
+def _block_of(part: Part) -> IndexArray:
+    blocks: IndexArray = part.access.lanes.wave.block_ids[part.column]
+    return blocks
+
+
+def _apart(accesses: Sequence[Access]) -> bool:
+    """Whether no block comes near what another one changes: by the lowest and highest address of each block."""
+    touched: list[npt.NDArray[np.int64]] = []
+    for access in accesses:
+        touched.append(_stretches(access))
+    every = np.concatenate(touched)
+    every = every[np.lexsort((every[:, 1], every[:, 0]))]
+    starts = np.flatnonzero(np.concatenate(([True], every[1:, 0] != every[:-1, 0])))
+    low, high = np.minimum.reduceat(every[:, 1], starts), np.maximum.reduceat(every[:, 2], starts)
+    order = np.argsort(low, kind="stable")
+    return bool((low[order][1:] >= np.maximum.accumulate(high[order])[:-1]).all())
+
+
+def _stretches(access: Access) -> npt.NDArray[np.int64]:
+    """Return block, lowest address and end of what each block accesses: (blocks, 3)."""
+    lanes, nbytes = access.lanes, access.site.nbytes
+    blocks = lanes.wave.block_ids[lanes.columns]
+    address = np.broadcast_to(access.address, (lanes.shape[0], 1) if lanes.flat else access.address.shape)
+    if lanes.flat:
+        low = high = address[:, 0].astype(np.int64)
+    else:
+        table = address.reshape(1, 1) if address.ndim == 0 else address
+        low, high = (np.broadcast_to(f(axis=0).astype(np.int64), blocks.shape) for f in (table.min, table.max))
+    return np.stack([blocks, low, high + nbytes], axis=1)
+
+
+def _contested(parts: list[Part]) -> list[Part]:
+    """Return what touches a word that several blocks use and one changes, not all of them strongly."""
+    size = max(int(part.unit.max()) for part in parts) + 1
+    owner, flags, met = np.empty(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+    for part in parts:
+        owner[part.unit] = _block_of(part)
+    for part in parts:
+        met[part.unit[owner[part.unit] != _block_of(part)]] = True
+    if not met.any():
+        return []
+    for part in parts:
+        site = part.access.site
+        flags[part.unit] |= _WEAK * (site.order == "weak") | _CHANGED * site.modifies
+    hot = met & (flags == _WEAK | _CHANGED)
+    return [part.where(mask) for part in parts if (mask := hot[part.unit]).any()]
+
+
+class _Slot:
+    """For each word, an access that is remembered: its position, block and thread."""
+
+    def __init__(self, words: int) -> None:
+        self.at, self.block = np.full(words, -1, np.intp), np.zeros(words, np.intp)
+        self.thread, self.value = np.zeros(words, np.intp), np.zeros(words, np.int64)
+
+    def set(self, words: IndexArray, at: IndexArray | int, block: IndexArray, thread: IndexArray) -> None:
+        self.at[words], self.block[words], self.thread[words] = at, block, thread
+
+
+Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
+
+
+class _Sweep:
+    """Goes through accesses in order; holds the last write and the last readers of two different blocks."""
+
+    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
+        self.weak = np.array([access.site.order == "weak" for access in accesses])
+        self.unit_bytes = unit_bytes
+        self.write, self.reads = _Slot(words), (_Slot(words), _Slot(words))
+
+    def access(self, part: Part, words: IndexArray) -> Iterator[Met]:
+        """Yield kind, mask of lanes, and what each lane met: position, block, thread, whether harmless."""
+        modifies = part.access.site.modifies
+        values = part.values(self.unit_bytes) if modifies else None
+        bits = np.full(len(words), -1, np.int64) if values is None else values.astype(np.int64)
+        same = (self.write.value[words] == bits) & (bits >= 0)
+        yield from self._against(self.write, "WAW" if modifies else "RAW", part, words, same)
+        if not modifies:
+            self._read(part, words)
+            return
+        never = np.zeros(len(words), np.bool_)
+        for slot in self.reads:
+            yield from self._against(slot, "WAR", part, words, never)
+        self.write.set(words, part.position, _block_of(part), part.thread)
+        self.write.value[words] = bits
+        yield from self._among(part, words, bits)
+
+    def _against(self, slot: _Slot, kind: str, part: Part, words: IndexArray, same: Mask) -> Iterator[Met]:
+        at, block = slot.at[words], slot.block[words]
+        bad = (at >= 0) & (block != _block_of(part))
+        if part.access.site.order != "weak":
+            bad &= self.weak[at]
+        if bad.any():
+            yield kind, bad, at, block, slot.thread[words], same
+
+    def _among(self, part: Part, words: IndexArray, bits: npt.NDArray[np.int64]) -> Iterator[Met]:
+        """Lanes of several blocks that write the same word by the same instruction."""
+        block = self.write.block[words]
+        bad = block != _block_of(part)
+        if part.access.site.order == "weak" and bad.any():
+            at = np.full(len(words), part.position)
+            yield "WAW", bad, at, block, self.write.thread[words], self.write.value[words] == bits
+
+    def _read(self, part: Part, words: IndexArray) -> None:
+        """Weak readers stay remembered: they race with more than strong ones do."""
+        last, other = self.reads
+        block = _block_of(part)
+        if part.access.site.order != "weak":
+            free = (last.at[words] < 0) | ~self.weak[last.at[words]]
+            words, block, thread = words[free], block[free], part.thread[free]
+        else:
+            thread = part.thread
+        moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
+        other.set(moved, last.at[moved], last.block[moved], last.thread[moved])
+        last.set(words, part.position, block, thread)
+        lost = last.block[words] != block  # another block reads the same by the same instruction
+        other.set(words[lost], part.position, block[lost], thread[lost])

@@ -1,0 +1,176 @@
+"""What fences put in order, across blocks and within: a record of a launch, replayed only where two accesses look racy.
+
+A fence publishes all that its thread did and knows. Whoever reads what that thread then writes with a volatile, atomic
+or otherwise strong access learns what it had published; threads that meet at a barrier share what they know and have
+published. A fence on the reader's side is not asked for: the last-block reduction of textbooks has none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+
+MAX_RECORDS = 100_000
+
+
+class Question(NamedTuple):
+    """Does `later`, by a thread, know what another thread did `earlier`? Threads by (block, number in it)."""
+
+    first: tuple[int, int]
+    earlier: int
+    second: tuple[int, int]
+    later: int
+
+
+class _Record(NamedTuple):
+    """What some lanes did; `address` and `memory` (None: shared) say where, for strong accesses.
+
+    `what` is `fence`, `block fence` (for the own block only), `read`, `write` or `exchange`; `warps` or `meet`, a warp
+    sync or a barrier of these threads; or `blocks`, a barrier of all threads of the blocks that have lanes here.
+    """
+
+    time: int
+    what: str
+    lanes: Lanes
+    address: Value
+    memory: Allocation | None
+
+    def places(self) -> list[Any]:
+        """Return each lane's place in memory."""
+        offsets = np.broadcast_to(self.address, self.lanes.shape).ravel().tolist()
+        if self.memory is not None:
+            return [(self.memory.base, offset) for offset in offsets]
+        return list(zip((-1 - threads_of(self.lanes)[:, 0]).tolist(), offsets, strict=True))
+
+
+class Fences:
+    """The record of one launch."""
+
+    def __init__(self) -> None:
+        self._records: list[_Record] = []
+        self._overflown = False
+
+    def add(self, time: int, what: str, lanes: Lanes, address: Value = None, memory: Allocation | None = None) -> None:
+        """Remember what some lanes did; see `_Record`."""
+        if len(self._records) == MAX_RECORDS:
+            self._overflown = True
+            return
+        self._records.append(_Record(time, what, lanes, address, memory))
+
+    def answers(self, questions: list[Question]) -> list[bool]:
+        """Return for each question whether the answer is yes; always yes where too much happened to remember it."""
+        if self._overflown:
+            return [True] * len(questions)
+        sources = sorted({(question.earlier, question.first) for question in questions})
+        bit = {source: 1 << number for number, source in enumerate(sources)}
+        asked = sorted(range(len(questions)), key=lambda number: questions[number].later)
+        replay = _Replay()
+        result = [False] * len(questions)
+        started = at = 0
+        for number in asked:
+            question = questions[number]
+            while True:
+                due = self._records[at].time if at < len(self._records) else question.later
+                while started < len(sources) and sources[started][0] < min(due, question.later):
+                    replay.learn(sources[started][1], bit[sources[started]])
+                    started += 1
+                if at >= len(self._records) or due >= question.later:
+                    break
+                replay.step(self._records[at])
+                at += 1
+            wanted = bit[question.earlier, question.first]
+            result[number] = bool(replay.knows(question.second) & wanted)
+        return result
+
+
+class _Replay:
+    """Who knows of which sources, as bit sets; what a whole block knows is held once, under the block's number."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, int] = defaultdict(int)
+        self._public: dict[Any, int] = defaultdict(int)
+        self._inside: dict[Any, int] = defaultdict(int)  # published for the own block only
+        self._places: dict[Any, int] = defaultdict(int)
+
+    def learn(self, thread: tuple[int, int], bits: int) -> None:
+        """Let a thread know of sources."""
+        self._known[thread] |= bits
+
+    def knows(self, thread: tuple[int, int]) -> int:
+        """Return the sources that a thread knows of."""
+        return _of(self._known, thread)
+
+    def step(self, record: _Record) -> None:
+        """Let what some lanes did spread what they know."""
+        threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
+        if record.what == "blocks":
+            for block in {block for block, _ in threads}:
+                self._meet_block(block)
+        elif record.what in ("meet", "warps"):
+            for together in _groups(record, threads):
+                self._meet(together)
+        elif "fence" in record.what:
+            table = self._public if record.what == "fence" else self._inside
+            for thread in threads:
+                if self.knows(thread):
+                    table[thread] |= self.knows(thread)
+        else:
+            for thread, place in zip(threads, record.places(), strict=True):
+                self._at(record.what, thread, place)
+
+    def _at(self, what: str, thread: tuple[int, int], place: Any) -> None:
+        block = thread[0]
+        if what != "write":
+            found, nearby = self._places.get(place, 0), self._places.get((place, block), 0)
+            if found or nearby:
+                self._known[thread] |= found | nearby
+                self._public[thread] |= found
+        if what == "read":
+            return
+        public = _of(self._public, thread)
+        inside = public | _of(self._inside, thread)
+        kept = what == "exchange"  # others' announcements survive an atomic, but not a plain write
+        self._places[place] = public | (self._places.get(place, 0) if kept else 0)
+        self._places[place, block] = inside | (self._places.get((place, block), 0) if kept else 0)
+
+    def _meet_block(self, block: int) -> None:
+        for table in (self._known, self._public, self._inside):
+            for key in [key for key in table if isinstance(key, tuple) and key[0] == block]:
+                table[block] |= table.pop(key)
+
+    def _meet(self, threads: list[tuple[int, int]]) -> None:
+        for table in (self._known, self._public, self._inside):
+            together = 0
+            for thread in threads:
+                together |= table.get(thread, 0)
+            if together:
+                for thread in threads:
+                    table[thread] |= together
+
+
+def _groups(record: _Record, threads: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Who meets whom: the threads of a block, or those of a warp that wait with the same mask (in `address`)."""
+    groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    masks = np.broadcast_to(0 if record.what == "meet" else record.address, record.lanes.shape).ravel().tolist()
+    for (block, thread), mask in zip(threads, masks, strict=True):
+        warp = 0 if record.what == "meet" else thread // WARP
+        groups[block, warp, mask].append((block, thread))
+    return list(groups.values())
+
+
+def _of(table: dict[Any, int], thread: tuple[int, int]) -> int:
+    return table.get(thread, 0) | table.get(thread[0], 0)
+
+
+def threads_of(lanes: Lanes) -> npt.NDArray[np.int64]:
+    """Return (block, thread in it) of each lane."""
+    shape = lanes.shape
+    block = np.broadcast_to(lanes.wave.block_ids[lanes.column], shape).ravel()
+    thread = np.broadcast_to(lanes.threads.reshape(-1, 1), shape).ravel()
+    return np.stack([block, thread], axis=1).astype(np.int64)

@@ -1,0 +1,106 @@
+"""Reads of memory that nobody has written: which bytes of shared, local and global memory hold something.
+
+Shared and local memory start empty with each block. An array of global memory starts empty where its owner says so
+(`Allocation.mark_unwritten`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.sweep import Mask
+
+_ALL_BYTES = np.uint8(0xF)
+
+
+class Written:
+    """The written bytes of shared or local memory, four bits a word: (words, columns), one column while all agree.
+
+    Args:
+        nbytes: of each column.
+        columns: blocks of the wave for shared memory, lanes for local memory.
+    """
+
+    def __init__(self, nbytes: int, columns: int) -> None:
+        self._columns = columns
+        self._bits = np.zeros((-(-nbytes // 4), 1), np.uint8)
+        self._complete = not nbytes
+
+    def write(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:
+        """Note a write; `alike` if all columns are written alike."""
+        if self._complete:
+            return
+        if alike and self._bits.shape[1] == 1:
+            column = np.zeros((1, 1), np.intp)
+        elif self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        word, bits = _words(address, nbytes)
+        flat = self._bits.reshape(-1)
+        for k in range(max(nbytes // 4, 1)):
+            index = (word + k) * self._bits.shape[1] + column
+            if nbytes >= 4:
+                flat[index] = _ALL_BYTES
+            else:
+                np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
+
+    def missing(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask | None:
+        """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
+        if self._complete:
+            return None
+        if self._bits.shape[1] == 1:
+            column = np.zeros((1, 1), np.intp)
+        word, bits = _words(address, nbytes)
+        flat, bad = self._bits.reshape(-1), None
+        for k in range(max(nbytes // 4, 1)):
+            here = flat[(word + k) * self._bits.shape[1] + column] & bits != bits
+            bad = here if bad is None else bad | here
+        assert bad is not None
+        return np.broadcast_to(bad, lanes.shape) if bad.any() else None
+
+    def look(self) -> None:
+        """Stop looking once everything is written."""
+        self._complete = self._complete or bool((self._bits == _ALL_BYTES).all())
+
+
+def _words(address: Value, nbytes: int) -> tuple[IndexArray, npt.NDArray[np.uint8]]:
+    """Return the (first) word and the bits of the bytes in it that are accessed."""
+    word = np.atleast_2d((address >> address.dtype.type(2)).astype(np.intp))
+    if nbytes >= 4:
+        return word, np.atleast_2d(_ALL_BYTES)
+    inner = np.atleast_2d((address & address.dtype.type(3)).astype(np.uint8))
+    return word, np.left_shift(np.uint8((1 << nbytes) - 1), inner)
+
+
+def write_global(memory: Allocation, offset: Value, nbytes: int) -> None:
+    """Note a write to an array that is not all written."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, view = _index(offset, size), memory.written.view(f"u{size}")
+    for k in range(nbytes // size):
+        view[index + k] = _ones(size)
+
+
+def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask | None:
+    """Return which lanes read a byte of an array that was never written, as a mask of their shape, or None."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, bad = _index(offset, size), None
+    view = memory.written.view(f"u{size}")
+    for k in range(nbytes // size):
+        here = view[index + k] != _ones(size)
+        bad = here if bad is None else bad | here
+    assert bad is not None
+    return np.broadcast_to(np.atleast_2d(bad), lanes.shape) if np.any(bad) else None
+
+
+def _index(offset: Value, nbytes: int) -> IndexArray:
+    index: IndexArray = (offset >> np.uint64(nbytes.bit_length() - 1)).astype(np.intp)
+    return index
+
+
+def _ones(nbytes: int) -> int:
+    """The bytes of so many that are written: each is 1."""
+    return int.from_bytes(b"\1" * nbytes, "little")

@@ -1,0 +1,201 @@
+"""Race detection in one wave: what the threads of a block did since their last barrier, judged at the next one.
+
+A quick look first: if no word is used by two threads, one of which writes, there is no race. What fails it goes through
+`sweep`, which knows what `__syncwarp` and named barriers put in order, and what fails that through `fences`. Shuffles,
+votes and matches order nothing: CUDA promises memory ordering for `__syncwarp` only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.accesses import (
+    Access,
+    Arrival,
+    Event,
+    Part,
+    WarpSync,
+    parts_of,
+    unit_of,
+)
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Shape
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.reporting import Reporter
+from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, Race, races
+from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, thinned
+
+MAX_MEMO = 4096
+_WEAK, _CHANGED = np.uint8(1), np.uint8(2)
+
+
+class Racecheck:
+    """The accesses of one wave since the last barrier.
+
+    Args:
+        clean: stretches that were found free of races before, shared by all launches of a program.
+    """
+
+    def __init__(self, shape: Shape, reporter: Reporter, clean: set[object]) -> None:
+        self.shape, self.reporter, self.clean = shape, reporter, clean
+        self.events: list[Event] = []
+        self.lanes, self._limit = 0, MAX_LANES
+        self._scratch: dict[int, npt.NDArray[np.int32]] = {}
+
+    def add(self, event: Event) -> None:
+        """Remember an event."""
+        self.events.append(event)
+        self.lanes += event.address.size if isinstance(event, Access) else 1
+        if self.lanes > self._limit:
+            self._thin()
+
+    def barrier(self, columns: Mask | None) -> None:
+        """All threads of some blocks (None: of all) have met: judge what they did, and forget it."""
+        events = self.events
+        self.events, self.lanes, self._limit = [], 0, MAX_LANES
+        if columns is None or columns.all():
+            self._judge(events)
+            return
+        self._judge([part for event in events if (part := _of_columns(event, columns)) is not None])
+        for event in events:
+            rest = _of_columns(event, ~columns)
+            if rest is not None:
+                self.add(rest)
+
+    # --- judging ------------------------------------------------------------------------------------------------
+
+    def _judge(self, events: list[Event]) -> None:
+        by_memory: dict[Allocation | None, list[tuple[int, Access]]] = defaultdict(list)
+        changed: set[Allocation | None] = set()
+        for position, event in enumerate(events):
+            if isinstance(event, Access):
+                by_memory[event.memory].append((position, event))
+                if event.site.modifies:
+                    changed.add(event.memory)
+        for memory in by_memory:
+            if memory in changed:
+                self._judge_memory(memory, by_memory[memory], events)
+
+    def _judge_memory(self, memory: Allocation | None, accesses: list[tuple[int, Access]], events: list[Event]) -> None:
+        mine = [event for event in events if not isinstance(event, Access) or event.memory is memory]
+        one_block = memory is None and all(event.same_in_all_blocks for event in mine)
+        key = _signature(mine) if one_block else None
+        if key is not None and key in self.clean:
+            return
+        if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
+            return
+        unit = unit_of([access for _, access in accesses])
+        parts = list(parts_of(accesses, unit, one_block))
+        suspects = self._suspects(parts, shared=memory is None, one_block=one_block)
+        found: list[Race] = []
+        if suspects:
+            found = list(races(events, suspects, _Strong(events, memory is not None), unit, one_block))
+        for race in found:
+            self.reporter.race(race, events, self.shape.columns if one_block else 1)
+        if key is not None and not found and len(self.clean) < MAX_MEMO:
+            self.clean.add(key)
+
+    def _suspects(self, parts: list[Part], shared: bool, one_block: bool) -> list[Part]:
+        """Return what touches a word that two threads use and one changes."""
+        wide = shared and not one_block
+        keys = [part.unit * self.shape.columns + part.column if wide else part.unit for part in parts]
+        whos = [part.thread if shared else part.thread + part.column * self.shape.threads for part in parts]
+        size = max(int(key.max()) for key in keys) + 1
+        owner = self._scratch_of(size)
+        for key, who in zip(keys, whos, strict=True):
+            owner[key] = who
+        met = [key[owner[key] != who] for key, who in zip(keys, whos, strict=True)]
+        if not any(len(some) for some in met):
+            return []
+        return _contested(parts, keys, met, size)
+
+    def _scratch_of(self, size: int) -> npt.NDArray[np.int32]:
+        known = self._scratch.get(0)
+        if known is None or len(known) < size:
+            known = self._scratch[0] = np.empty(size, np.int32)
+        return known
+
+    def _thin(self) -> None:
+        """Judge what there is, and keep what stands for it; only the future, where threads of warps met meanwhile."""
+        self._judge(self.events)
+        accesses = [event for event in self.events if isinstance(event, Access)]
+        kept = thinned(accesses, by_block=False) if len(accesses) == len(self.events) else []
+        self.events = list(kept)
+        self.lanes = sum(access.address.size for access in kept)
+        self._limit = max(MAX_LANES, 4 * self.lanes)
+
+
+def _contested(parts: list[Part], keys: list[IndexArray], met: list[IndexArray], size: int) -> list[Part]:
+    flags = np.zeros(size, np.uint8)
+    shared = np.zeros(size, np.bool_)
+    for some in met:
+        shared[some] = True
+    for part, key in zip(parts, keys, strict=True):
+        site = part.access.site
+        flags[key] |= _WEAK * (not site.is_strong) | _CHANGED * site.modifies
+    hot = shared & (flags == _WEAK | _CHANGED)
+    if not hot.any():
+        return []
+    chosen = [(part, hot[key]) for part, key in zip(parts, keys, strict=True)]
+    return [part.where(mask) for part, mask in chosen if mask.any()]
+
+
+class _Strong:
+    """Which pairs of accesses the memory model allows without an order: those of which neither is weak.
+
+    Volatile accesses of different warps to global memory are such, as flags need; inside a warp and in shared memory
+    `volatile` orders nothing, whatever kernels from before Volta relied on.
+    """
+
+    def __init__(self, events: Sequence[Event], is_global: bool) -> None:
+        sites = [event.site if isinstance(event, Access) else None for event in events]
+        self._strong = np.array([site is not None and site.is_strong for site in sites])
+        self._volatile = np.array([site is not None and site.is_volatile for site in sites])
+        self._global = is_global
+
+    def __call__(self, at: Positions, thread: IndexArray, part: Part) -> Mask:
+        site = part.access.site
+        both: Mask = self._strong[at] & site.is_strong
+        if self._global and site.order != "weak":
+            apart = thread // WARP != part.thread // WARP
+            both = both | (apart & (self._strong[at] | self._volatile[at]))
+        return both
+
+
+def _signature(events: Iterable[Event]) -> object:
+    """What tells one stretch from another, if all blocks do the same in both."""
+    return tuple(
+        (event.site.index, event.lanes.threads_key, event.address.tobytes())
+        if isinstance(event, Access)
+        else (-1, event.lanes.threads_key, event.mask.tobytes() if isinstance(event, WarpSync) else b"")
+        for event in events
+    )
+
+
+def _ascending(access: Access) -> bool:
+    """Whether every thread of every block accesses a place of its own behind the last one's."""
+    address = access.address
+    if address.shape != access.lanes.shape or access.lanes.flat:
+        return False
+    size = address.dtype.type(access.site.nbytes)
+    return bool((address[1:] >= address[:-1] + size).all() and (address[0, 1:] >= address[-1, :-1] + size).all())
+
+
+def _of_columns(event: Event, columns: Mask) -> Event | None:
+    """Return an event as the lanes of some blocks see it."""
+    mine = columns[event.lanes.column]
+    if mine.all():
+        return event
+    if not mine.any():
+        return None
+    subset = event.lanes.subset(mine)
+    if isinstance(event, Access):
+        values = [subset.take(value) for value in event.values]
+        return event._replace(lanes=subset.lanes, address=subset.take(event.address), values=values)
+    if isinstance(event, WarpSync):
+        return event._replace(lanes=subset.lanes, mask=subset.take(event.mask))
+    assert isinstance(event, Arrival)
+    return event._replace(lanes=subset.lanes)

@@ -1,0 +1,128 @@
+"""Hazards of a launch as they are found: the same thing at the same lines once, with how many threads did it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Access as Party
+from pytest_gpulab.devices.protocol import Hazard, Lane
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, Part
+from pytest_gpulab.devices.simulated.execution.fences import Fences, Question
+from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes
+from pytest_gpulab.devices.simulated.execution.memory import lane_of
+from pytest_gpulab.devices.simulated.execution.sweep import Race
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+MAX_QUESTIONS = 4096  # of one pair of instructions, to what fences put in order
+_HAZARDS = {
+    "RAW": "read-after-write (RAW)",
+    "WAR": "write-after-read (WAR)",
+    "WAW": "write-after-write (WAW)",
+}
+
+
+class Reporter:
+    """Collects the hazards of one launch.
+
+    Args:
+        hazards: where they go, by kind, sentence and place.
+        fences: the launch's record, None if its program has no fences.
+    """
+
+    def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None) -> None:
+        self.hazards, self.fences = hazards, fences
+
+    def race(self, race: Race, events: Sequence[Event], blocks_alike: int) -> None:
+        """Report races within blocks, apart from those that fences put in order."""
+        shape = race.part.access.lanes.wave
+        blocks = shape.block_ids[race.part.column]
+        self.races(race.kind, race.part, blocks, Others(events, race.other, blocks, race.thread), race.harmless,
+                   blocks_alike)  # fmt: skip
+
+    def races(
+        self,
+        kind: str,
+        part: Part,
+        blocks: IndexArray,
+        others: Others,
+        harmless: npt.NDArray[np.bool_],
+        blocks_alike: int = 1,
+    ) -> None:
+        """Report that lanes of an access race with others, one hazard for each pair of lines."""
+        for at in np.unique(others.at):
+            for mild in (False, True):
+                mine = np.flatnonzero((others.at == at) & (harmless == mild))
+                if len(mine) and self.fences is not None:
+                    mine = self._in_no_order(part, blocks, others, mine)
+                if len(mine):
+                    first = mine[np.lexsort((part.thread[mine], blocks[mine]))[0]]
+                    self._report(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild)
+
+    def _in_no_order(self, part: Part, blocks: IndexArray, others: Others, mine: IndexArray) -> IndexArray:
+        assert self.fences is not None
+        mine = mine[:MAX_QUESTIONS]
+        questions = [
+            Question(
+                (int(others.blocks[i]), int(others.threads[i])), others.access(i).time,
+                (int(blocks[i]), int(part.thread[i])), part.access.time,
+            )
+            for i in mine
+        ]  # fmt: skip
+        answers = np.array(self.fences.answers(questions), np.bool_)
+        return mine[~answers]
+
+    def _report(
+        self, kind: str, part: Part, blocks: IndexArray, others: Others, i: int, count: int, harmless: bool
+    ) -> None:
+        site, other = part.access.site, others.access(i)
+        shape = part.access.lanes.wave
+        space = "__shared__" if part.access.memory is None else "__global__"
+        what = f"race: potential {_HAZARDS[kind]} hazard on {space} memory, a {said(site)} and a {said(other.site)}"
+        what += " in no order" if not harmless else " of the same value"
+        met = Party(said(other.site), other.site.where, lane_of(shape, int(others.blocks[i]), int(others.threads[i])))
+        lane = lane_of(shape, int(blocks[i]), int(part.thread[i]))
+        self.add(("race", kind, site.where, other.site.where, harmless),
+                 Hazard("race", what, site.where, lane, count, met, harmless))  # fmt: skip
+
+    def uninitialised(self, site: Site, space: str, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
+        """Report that lanes of an access (mask of their shape) read what nobody wrote."""
+        what = f"uninitialized __{space}__ memory read of size {site.nbytes} bytes"
+        self.add(("uninitialised", space, site.where),
+                 Hazard("uninitialised", what, site.where, first_of(lanes, bad), int(bad.sum())))  # fmt: skip
+
+    def add(self, key: Any, hazard: Hazard) -> None:
+        """Note a hazard, or count further threads of one that is known."""
+        known = self.hazards.get(key)
+        self.hazards[key] = hazard if known is None else replace(known, count=known.count + hazard.count)
+
+
+class Others:
+    """The other parties of races: accesses by position, their blocks and threads."""
+
+    def __init__(self, events: Sequence[Event], at: npt.NDArray[Any], blocks: IndexArray, threads: IndexArray) -> None:
+        self._events, self.at, self.blocks, self.threads = events, at, blocks, threads
+
+    def access(self, i: int) -> Access:
+        """Return the access that the i-th race met."""
+        event = self._events[int(self.at[i])]
+        assert isinstance(event, Access)
+        return event
+
+
+def said(site: Site) -> str:
+    """Return what an instruction does, as in `write of 4 bytes`."""
+    what = "atomic operation" if site.access == "atomic" else site.access
+    return f"{what} of {site.nbytes} byte" + ("s" if site.nbytes > 1 else "")
+
+
+def first_of(lanes: Lanes, bad: npt.NDArray[np.bool_]) -> Lane:
+    """Return the lane of lowest block, then lowest thread, at which a mask of the lanes' shape holds."""
+    rows, columns = np.nonzero(bad)
+    blocks = lanes.wave.block_ids[lanes.columns[rows if lanes.flat else columns]]
+    i = np.lexsort((lanes.threads[rows], blocks))[0]
+    return lane_of(lanes.wave, int(blocks[i]), int(lanes.threads[rows[i]]))

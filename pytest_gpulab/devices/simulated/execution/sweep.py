@@ -1,0 +1,265 @@
+"""Races within a block, exactly: goes through the accesses of some words in order and compares each with those before.
+
+Two accesses of different threads to the same bytes, one of them a write, race unless the later thread knows that the
+earlier access is over. It knows of accesses of its warp before the last `__syncwarp` of both, of those before a named
+barrier of both, and of all that those threads knew. (Barriers of whole blocks order everything; what they part is
+never given here together.) For each word the last write and the readers since then are held: whoever is ordered after
+the last write is ordered after all before it, or a race was found already (FastTrack, Flanagan and Freund, 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.accesses import Arrival, Event, Part, WarpSync
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, to_warps
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int32]
+
+
+class Race(NamedTuple):
+    """What an access of some lanes met: for each of them, which access (by position) of which thread of its block.
+
+    Attributes:
+        part: the later access, at the lanes that race only.
+        kind: `RAW`, `WAR` or `WAW`: the later access first.
+        harmless: for each lane, whether both wrote the same value.
+    """
+
+    part: Part
+    kind: str
+    other: Positions
+    thread: IndexArray
+    harmless: Mask
+
+
+class Known:
+    """For each thread, the position up to which it knows the accesses of others to be over.
+
+    Args:
+        columns: blocks.
+        warps: in a block.
+        across_warps: whether threads may know of other warps; else only of their own.
+    """
+
+    def __init__(self, columns: int, warps: int, across_warps: bool) -> None:
+        self._warps, self._across = warps, across_warps
+        width = WARP * warps if across_warps else WARP
+        self._table = np.full((columns, warps, WARP, width), -1, np.int32)
+        self._arrived: dict[int, npt.NDArray[np.int32]] = {}
+
+    def of(self, column: IndexArray, thread: IndexArray, warp: IndexArray) -> npt.NDArray[np.int32]:
+        """Return what each thread knows of the 32 lanes of a warp: (threads, 32)."""
+        rows = self._table[column, thread // WARP, thread % WARP]
+        if self._across:
+            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows)), warp]
+        return np.where((warp == thread // WARP)[:, None], rows, np.int32(-1))
+
+    def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
+        """Lanes have waited for each other: `bits` (columns, warps, 32) says for whom, 0 where a lane did not."""
+        for value in np.unique(bits[bits != 0]):
+            members = bits == value
+            joined = np.where(members[..., None], self._table, -1).max(axis=2)
+            self._learn(members, joined, position)
+
+    def barrier(self, members: Mask, number: int, leaving: bool, position: int) -> None:
+        """Threads arrive at a named barrier, or leave it knowing all that those who arrived knew."""
+        before = self._arrived.pop(number, np.int32(-1))
+        joined = np.maximum(np.where(members[..., None], self._table, -1).max(axis=(1, 2)), before)
+        joined[members.reshape(len(members), -1)] = position
+        if not leaving:
+            self._arrived[number] = joined
+            return
+        spread = np.broadcast_to(joined[:, None, None], self._table.shape)
+        self._table[members] = np.maximum(self._table, spread)[members]
+
+    def _learn(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
+        """Give the members of each warp what they know together: (columns, warps, width)."""
+        if self._across:
+            own = joined.reshape(*joined.shape[:2], self._warps, WARP)
+            diagonal = np.arange(self._warps)
+            own[:, diagonal, diagonal] = np.where(members, position, own[:, diagonal, diagonal])
+        else:
+            joined[members] = position
+        spread = np.broadcast_to(joined[:, :, None], self._table.shape)
+        self._table[members] = spread[members]
+
+
+class Sweep:
+    """The words of one memory that more than one thread of a block uses, and what happened to them so far.
+
+    Args:
+        words: how many there are.
+        strong: (positions and threads of earlier accesses, later access) to where the memory model lets both be.
+    """
+
+    def __init__(
+        self, known: Known, words: int, unit_bytes: int, strong: Callable[[Positions, IndexArray, Part], Mask]
+    ) -> None:
+        self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
+        self.write_at = np.full(words, -1, np.int32)
+        self.write_thread = np.zeros(words, np.intp)
+        self.write_value = np.zeros(words, np.uint32)
+        self.write_has_value = np.zeros(words, np.bool_)
+        self.reads = np.full((words, WARP), -1, np.int32)  # of one warp, by lane
+        self.read_warp = np.full(words, -1, np.intp)
+        self.other_at = np.full(words, -1, np.int32)  # of another warp, the last reader
+        self.other_thread = np.zeros(words, np.intp)
+
+    def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
+        """Compare an access with those before, then note it; words and columns are numbered from 0."""
+        values = part.values(self.unit_bytes) if part.access.site.modifies else None
+        yield from self._against_writes(part, words, columns, values)
+        if part.access.site.modifies:
+            yield from self._among_its_lanes(part, words, values)
+            yield from self._against_reads(part, words, columns)
+            yield from self._against_other_reads(part, words, columns)
+            self._write(part, words, values)
+        else:
+            self._read(part, words)
+
+    # --- comparing ---------------------------------------------------------------------------------------
+
+    def _unordered(self, columns: IndexArray, part: Part, at: Positions, thread: IndexArray) -> Mask:
+        there: Mask = (at >= 0) & (thread != part.thread)
+        if not there.any():
+            return there
+        known = self.known.of(columns, part.thread, thread // WARP)[np.arange(len(at)), thread % WARP]
+        there &= (known < at) & ~self.strong(at, thread, part)
+        return there
+
+    def _against_writes(
+        self, part: Part, words: IndexArray, columns: IndexArray, values: npt.NDArray[np.uint32] | None
+    ) -> Iterator[Race]:
+        at, thread = self.write_at[words], self.write_thread[words]
+        bad = self._unordered(columns, part, at, thread)
+        if bad.any():
+            same = np.zeros(len(bad), np.bool_)
+            if values is not None:
+                same = self.write_has_value[words] & (self.write_value[words] == values)
+            kind = "WAW" if part.access.site.modifies else "RAW"
+            yield Race(part.where(bad), kind, at[bad], thread[bad], same[bad])
+
+    def _among_its_lanes(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> Iterator[Race]:
+        """Lanes that write the same word in the same instruction."""
+        if part.access.site.is_strong:
+            return
+        order = np.arange(len(words))
+        last = np.zeros(len(self.write_at), np.intp)
+        last[words] = order
+        bad = last[words] != order
+        if bad.any():
+            winner = last[words][bad]
+            same = np.zeros(len(winner), np.bool_) if values is None else values[winner] == values[bad]
+            at = np.full(len(winner), part.position, np.int32)
+            yield Race(part.where(bad), "WAW", at, part.thread[winner], same)
+
+    def _against_reads(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
+        warp = self.read_warp[words]
+        there = warp >= 0
+        if not there.any():
+            return
+        at = self.reads[words]
+        thread = warp[:, None] * WARP + np.arange(WARP)
+        bad = (at >= 0) & (thread != part.thread[:, None])
+        bad &= at > self.known.of(columns, part.thread, np.maximum(warp, 0))
+        for lane in range(WARP):
+            if bad[:, lane].any():
+                bad[:, lane] &= ~self.strong(at[:, lane], thread[:, lane], part)
+        any_bad = bad.any(axis=1)
+        if any_bad.any():
+            which = np.where(bad, at, -1).argmax(axis=1)
+            rows = np.flatnonzero(any_bad)
+            other, who = at[rows, which[rows]], thread[rows, which[rows]]
+            yield Race(part.where(any_bad), "WAR", other, who, np.zeros(len(rows), np.bool_))
+
+    def _against_other_reads(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
+        at, thread = self.other_at[words], self.other_thread[words]
+        bad = self._unordered(columns, part, at, thread)
+        if bad.any():
+            yield Race(part.where(bad), "WAR", at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
+
+    # --- noting -----------------------------------------------------------------------------------------------
+
+    def _write(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+        self.write_at[words] = part.position
+        self.write_thread[words] = part.thread
+        self.write_has_value[words] = values is not None
+        if values is not None:
+            self.write_value[words] = values
+        self.reads[words] = -1
+        self.read_warp[words] = self.other_at[words] = -1
+
+    def _read(self, part: Part, words: IndexArray) -> None:
+        warps = part.thread // WARP
+        for warp in np.unique(warps):
+            mine = warps == warp
+            here, lane = words[mine], part.thread[mine] % WARP
+            moved = np.unique(here[(self.read_warp[here] >= 0) & (self.read_warp[here] != warp)])
+            self.other_at[moved] = self.reads[moved].max(axis=1)
+            self.other_thread[moved] = self.read_warp[moved] * WARP + self.reads[moved].argmax(axis=1)
+            self.reads[moved] = -1
+            self.read_warp[here] = warp
+            self.reads[here, lane] = part.position
+
+
+def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
+    """Return a warp sync's masks as (columns, warps, 32), 0 for lanes that are not there."""
+    bits = to_warps(event.lanes, np.asarray(event.mask, np.uint32), np.uint32(0))
+    if bits.shape[2] > 1:
+        return np.ascontiguousarray(bits[:, :, columns].transpose(2, 0, 1))
+    here = np.isin(columns, event.lanes.columns) | one_block
+    return np.where(here[:, None, None], bits[None, :, :, 0], np.uint32(0))
+
+
+def members(event: Arrival, columns: IndexArray) -> Mask:
+    """Return which threads are at a named barrier, as (columns, warps, 32)."""
+    wave = event.lanes.wave
+    there = np.zeros((wave.warps * WARP, wave.columns), np.bool_)
+    if event.lanes.flat:
+        there[event.lanes.threads, event.lanes.columns] = True
+    else:
+        there[np.ix_(event.lanes.threads, event.lanes.columns)] = True
+    return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
+
+
+def races(
+    events: Sequence[Event],
+    parts: Sequence[Part],
+    strong: Callable[[Positions, IndexArray, Part], Mask],
+    unit_bytes: int,
+    one_block: bool,
+) -> Iterator[Race]:
+    """Yield the races among some accesses of one memory within blocks.
+
+    Args:
+        events: all since the last barrier of the whole block, in order.
+        parts: the accesses to look at, in order.
+        strong: see `Sweep`.
+        unit_bytes: what a part is made of.
+        one_block: whether the parts are those of one block that stands for all.
+    """
+    wave = parts[0].access.lanes.wave
+    columns, numbered = np.unique(np.concatenate([part.column for part in parts]), return_inverse=True)
+    keys = np.concatenate([part.unit for part in parts]) * len(columns) + numbered
+    words, index = np.unique(keys, return_inverse=True)
+    across = any(isinstance(event, Arrival) for event in events)
+    known = Known(len(columns), wave.warps, across)
+    sweep = Sweep(known, len(words), unit_bytes, strong)
+    ends = np.cumsum([len(part.unit) for part in parts])
+    at = 0
+    for position, event in enumerate(events):
+        if isinstance(event, WarpSync):
+            known.warp_sync(sync_bits(event, columns, one_block), position)
+        elif isinstance(event, Arrival):
+            known.barrier(members(event, columns), event.number, event.leaving, position)
+        while at < len(parts) and parts[at].position == position:
+            span = slice(ends[at] - len(parts[at].unit), ends[at])
+            if len(parts[at].unit):
+                yield from sweep.access(parts[at], index[span], numbered[span])
+            at += 1

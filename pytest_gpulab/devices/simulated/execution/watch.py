@@ -1,0 +1,138 @@
+"""What looks for races and uninitialised reads while a launch runs: the one that waves, barriers and code speak to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.devices.simulated.execution import initcheck
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Arrival, WarpSync
+from pytest_gpulab.devices.simulated.execution.crossing import Crossing
+from pytest_gpulab.devices.simulated.execution.fences import Fences
+from pytest_gpulab.devices.simulated.execution.initcheck import Written
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.racecheck import Racecheck
+from pytest_gpulab.devices.simulated.execution.reporting import Reporter
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+
+class LaunchWatch:
+    """What the waves of one launch have in common: the order of all they did, and what blocks do to each other.
+
+    Attributes:
+        time: ticks at everything that is remembered.
+    """
+
+    def __init__(self, program: Program, hazards: dict[Any, Hazard]) -> None:
+        self.time = 0
+        self.program = program
+        self.fences = Fences() if program.fences else None
+        self.reporter = Reporter(hazards, self.fences)
+        self.crossing = Crossing(self.reporter)
+
+    def tick(self) -> int:
+        """Return the next moment."""
+        self.time += 1
+        return self.time
+
+    def end(self) -> None:
+        """The launch is over: judge what only the whole of it can tell."""
+        self.crossing.judge()
+
+
+class Watch:
+    """Watches one wave."""
+
+    def __init__(self, launch: LaunchWatch, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
+        self.launch, self.shape = launch, shape
+        self.races = Racecheck(shape, launch.reporter, launch.program.clean)
+        self.shared = Written(shared_bytes, shape.columns)
+        self.local = Written(local_bytes, shape.columns * shape.threads)
+
+    # --- accesses -----------------------------------------------------------------------------------------
+
+    def access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """A group reads (no values), writes or atomically changes shared memory."""
+        access = Access(site, lanes, address, values, None, self.launch.tick())
+        self.races.add(access)
+        self._strong(access)
+        if site.access != "write":
+            bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
+            if bad is not None:
+                self.launch.reporter.uninitialised(site, "shared", lanes, bad)
+        if site.modifies:
+            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+
+    def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group reads or writes local memory."""
+        if site.access != "write":
+            bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
+            if bad is not None:
+                self.launch.reporter.uninitialised(site, "local", lanes, bad)
+        if site.modifies:
+            alike = lanes.full and address.ndim == 0
+            self.local.write(lanes, lanes.position, address, site.nbytes, alike)
+
+    def access_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value, values: list[Value]) -> None:
+        """A group reads (no values), writes or atomically changes one allocation of global memory."""
+        access = Access(site, lanes, offset, values, memory, self.launch.tick())
+        self.races.add(access)
+        self.launch.crossing.add(access)
+        self._strong(access)
+        if memory.written is None:
+            return
+        if site.access != "write":
+            bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
+            if bad is not None:
+                self.launch.reporter.uninitialised(site, "global", lanes, bad)
+        if site.modifies:
+            initcheck.write_global(memory, offset, site.nbytes)
+
+    def _strong(self, access: Access) -> None:
+        """Tell the fences of accesses by which threads learn from each other."""
+        fences, site = self.launch.fences, access.site
+        if fences is None or site.order == "weak":
+            return
+        if site.releases:
+            fences.add(access.time, "fence", access.lanes)
+        what = {"atomic": "exchange"}.get(site.access, site.access)
+        fences.add(access.time, what, access.lanes, access.address, access.memory)
+
+    # --- what orders ----------------------------------------------------------------------------------------
+
+    def warp_sync(self, lanes: Lanes, mask: Value) -> None:
+        """Lanes have waited for those of their warp that the mask names."""
+        time = self.launch.tick()
+        self.races.add(WarpSync(lanes, mask, time))
+        if self.launch.fences is not None:
+            self.launch.fences.add(time, "warps", lanes, mask)
+
+    def fence(self, lanes: Lanes, whole_device: bool) -> None:
+        """Lanes have made known what they did, to everybody or to their block."""
+        if self.launch.fences is not None:
+            self.launch.fences.add(self.launch.tick(), "fence" if whole_device else "block fence", lanes)
+
+    def barrier(self, columns: npt.NDArray[np.bool_] | None) -> None:
+        """All threads of some blocks (None: of all) have met."""
+        self.races.barrier(columns)
+        self.shared.look()
+        if self.launch.fences is not None:
+            which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
+            one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)
+            self.launch.fences.add(self.launch.tick(), "blocks", one_each)
+
+    def named_barrier(self, lanes: Lanes, number: int, leaving: bool) -> None:
+        """Some threads of blocks arrive at a barrier that is not for all, or leave it."""
+        time = self.launch.tick()
+        self.races.add(Arrival(lanes, number, leaving, time))
+        if leaving and self.launch.fences is not None:
+            self.launch.fences.add(time, "meet", lanes)
+
+    def end(self) -> None:
+        """The wave has ended."""
+        self.races.barrier(None)

@@ -1,0 +1,126 @@
+"""Reads of memory that nobody has written are found, byte by byte; what is written first is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from places import Run, marked
+
+from pytest_gpulab.devices.protocol import Hazard, Lane, LaunchOptions, LaunchProfile
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+CHECKED = LaunchOptions(check=True)
+KERNEL = (
+    "__global__ void f(int *out, int n) {{\n __shared__ __align__(16) int tile[64];\n"
+    " int t = threadIdx.x, i = blockIdx.x * 64 + t;\n {body}\n}}\n"
+)
+
+UNWRITTEN = {
+    "nobody writes": "out[i] = tile[t]; // HERE\n if (n > 9) tile[t] = 0;",
+    "half is written": "if (t < 32) tile[t] = t; __syncthreads();\n out[i] = tile[t]; // HERE",
+    "one word is not": "if (t != 40) tile[t] = t; __syncthreads();\n out[i] = tile[63 - t]; // HERE",
+    "one byte is not": "char *c = (char *)tile; for (int k = 0; k < 4; k++) if (4 * t + k != 161) c[4 * t + k] = k;\n"
+    " __syncthreads(); out[i] = tile[t]; // HERE",
+    "one byte is read": "short *h = (short *)tile; h[2 * t] = t;\n out[i] = ((char *)tile)[4 * t + 3]; // HERE",
+    "vectors": "if (t < 15) ((int4 *)tile)[t] = make_int4(1, 2, 3, n); __syncthreads();\n"
+    " if (t < 16) out[i] = ((int4 *)tile)[t].w; // HERE",
+    "64-bit words": "if (t != 7) tile[t] = t; __syncthreads();\n if (t < 32) out[i] = ((double *)tile)[t] > 0; // HERE",
+    "an atomic": "if (t > 3) tile[t] = 0; __syncthreads();\n atomicAdd(&tile[t], 1); // HERE",
+    "other blocks only write": "if (blockIdx.x == 1) tile[t] = t;\n out[i] = tile[t]; // HERE",
+    "data-dependent": "tile[(t * 3 + n) % 63] = t; __syncthreads();\n"
+    " out[i] = tile[(t * 5 + blockIdx.x) % 64]; // HERE",
+    "local": "int own[8]; for (int k = 0; k < n; k++) own[k] = t;\n out[i] = own[t % 8]; // HERE",
+    "local of some threads": "int own[8]; if (t > 9) for (int k = 0; k < 8; k++) own[k] = n + k;\n"
+    " out[i] = own[(t + n) % 8]; // HERE",
+}
+
+
+def check(run: Run, source: str) -> LaunchProfile:
+    return run(source, np.zeros(128, np.int32), np.int32(5), grid=(2,), block=(64,), options=CHECKED)
+
+
+def uninitialised(profile: LaunchProfile) -> list[Hazard]:
+    return [hazard for hazard in profile.hazards if hazard.kind == "uninitialised"]
+
+
+@pytest.mark.parametrize("body", UNWRITTEN.values(), ids=UNWRITTEN.keys())
+def test_read_of_what_nobody_wrote(run: Run, body: str) -> None:
+    source = KERNEL.format(body=body)
+    (hazard,) = uninitialised(check(run, source))
+    assert hazard.where == marked(source)
+
+
+WRITTEN = {
+    "by all": "tile[t] = t; __syncthreads(); out[i] = tile[63 - t];",
+    "byte by byte": "char *c = (char *)tile; for (int k = 0; k < 4; k++) c[4 * t + k] = k; out[i] = tile[t];",
+    "in halves, read whole": "((short *)tile)[2 * t] = 1; ((short *)tile)[2 * t + 1] = 2; out[i] = tile[t];",
+    "in vectors": "if (t < 16) ((int4 *)tile)[t] = make_int4(t, n, t, n); __syncthreads(); out[i] = tile[t];",
+    "only what is read": "if (t < 9) tile[t] = t; __syncthreads(); out[i] = tile[t % 9];",
+    "by an exchange": "if (t < 9) tile[t] = t; __syncthreads(); if (t < 9) out[i] = atomicExch(&tile[t], 3);",
+    "local": "int own[8]; for (int k = 0; k < 8; k++) own[k] = t * k; out[i] = own[(t + n) % 8];",
+    "local of some threads": "int own[8]; if (t > 9) { for (int k = 0; k < 8; k++) own[k] = t * k;\n"
+    " out[i] = own[t % 8]; }",
+    "in divergent branches": "if (t & 1) tile[t] = t; else tile[t] = -t; __syncthreads(); out[i] = tile[t ^ 1];",
+}
+
+
+@pytest.mark.parametrize("body", WRITTEN.values(), ids=WRITTEN.keys())
+def test_read_of_what_was_written(run: Run, body: str) -> None:
+    assert check(run, KERNEL.format(body=body)).hazards == ()
+
+
+def test_the_finding_names_memory_size_and_threads(run: Run) -> None:
+    source = KERNEL.format(body="if (t < 60) tile[t] = t; __syncthreads();\n out[i] = tile[t]; // HERE")
+    (hazard,) = uninitialised(check(run, source))
+    assert hazard.what == "uninitialized __shared__ memory read of size 4 bytes"
+    assert (hazard.lane, hazard.count) == (Lane((0, 0, 0), (60, 0, 0)), 8)
+
+
+SUM = "__global__ void f(const int *a, int *b, int n) { for (int i = threadIdx.x; i < n; i += 32) b[i] += a[i]; }"
+
+
+def launch(device: SimulatedDevice, *args: object, source: str = SUM, options: LaunchOptions = CHECKED) -> list[Hazard]:
+    profile = device.compile(source).launch("f", (1,), (32,), args, options=options)  # type: ignore[arg-type]
+    return uninitialised(profile)
+
+
+def test_global_memory_counts_as_written_once_it_was_set(device: SimulatedDevice) -> None:
+    a, b = device.array(np.arange(50, dtype=np.int32)), device.empty(50, np.int32)
+    (hazard,) = launch(device, a, b, np.int32(50))
+    assert hazard.what == "uninitialized __global__ memory read of size 4 bytes" and hazard.count == 50
+    b.set(np.zeros(50, np.int32))
+    assert launch(device, a, b, np.int32(50)) == []
+
+
+def test_memory_can_be_marked_as_unwritten_whatever_it_holds(device: SimulatedDevice) -> None:
+    a, b = device.array(np.arange(50, dtype=np.int32)), device.array(np.zeros(50, np.int32))
+    b.mark_unwritten()
+    assert len(launch(device, a, b, np.int32(50))) == 1
+    assert launch(device, a, b, np.int32(50)) == [], "the first launch has written it"
+
+
+def test_what_one_launch_writes_the_next_may_read(device: SimulatedDevice) -> None:
+    fill = "__global__ void f(int *b, int n) { for (int i = threadIdx.x; i < n; i += 32) b[i] = i; }"
+    a, b = device.array(np.arange(50, dtype=np.int32)), device.empty(50, np.int32)
+    assert launch(device, b, np.int32(49), source=fill) == []
+    (hazard,) = launch(device, a, b, np.int32(50))
+    assert (hazard.count, hazard.lane) == (1, Lane((0, 0, 0), (17, 0, 0)))
+
+
+def test_a_launch_that_does_not_look_counts_as_writing_everything(device: SimulatedDevice) -> None:
+    a, b = device.array(np.arange(50, dtype=np.int32)), device.empty(50, np.int32)
+    assert launch(device, a, b, np.int32(3), options=LaunchOptions()) == []
+    assert launch(device, a, b, np.int32(50)) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
+def test_global_memory_is_looked_at_byte_by_byte(device: SimulatedDevice, size: int) -> None:
+    kind = {1: "char", 2: "short", 4: "int", 8: "long long", 16: "int4"}[size]
+    fill = "__global__ void f(char *b, int n) { for (int i = threadIdx.x; i < n; i += 32) b[i] = i; }"
+    read = f"__global__ void f(const {kind} *b, {kind} *c, int at) {{ c[0] = b[at]; }}"
+    b, c = device.empty(64, np.uint8), device.empty(16, np.uint8)
+    launch(device, b, np.int32(31), source=fill)
+    last = 31 // size
+    assert launch(device, b, c, np.int32(last - 1), source=read) == []
+    (hazard,) = launch(device, b, c, np.int32(last), source=read)
+    assert f"size {size} byte" in hazard.what

@@ -1,0 +1,252 @@
+"""Threads that use the same memory in no order are found, whatever the results; those in order are left alone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from places import Run, marked
+
+from pytest_gpulab.devices.protocol import Hazard, Lane, LaunchOptions, LaunchProfile, Schedule
+
+CHECKED = LaunchOptions(check=True)
+
+RACES = {
+    "RAW, no barrier": "tile[t] = t;\n out[i] = tile[63 - t]; // HERE",
+    "RAW, the value happens to be right": "tile[t] = 5;\n out[i] = tile[63 - t]; // HERE",
+    "RAW within a warp": "tile[t] = t;\n out[i] = tile[t ^ 1]; // HERE",
+    "RAW across warps despite a warp sync": "tile[t] = t; __syncwarp();\n out[i] = tile[t ^ 32]; // HERE",
+    "RAW despite a shuffle": "tile[t] = t; int x = __shfl_xor_sync(~0u, t, 1);\n out[i] = x + tile[t ^ 1]; // HERE",
+    "RAW despite a vote": "tile[t] = t; int x = __any_sync(~0u, t);\n out[i] = x + tile[t ^ 1]; // HERE",
+    "RAW, volatile, within a warp": "volatile int *v = tile; v[t] = t;\n out[i] = v[t ^ 1]; // HERE",
+    "RAW, warp sync of the other half": (
+        "if (t < 16) { tile[t] = t; __syncwarp(0xFFFF); }\n if (t >= 16 && t < 32) out[i] = tile[t - 16]; // HERE"
+    ),
+    "RAW after a barrier for half the block": (
+        'tile[t] = t; if (t < 32) asm volatile("bar.sync 1, 32;" ::: "memory");\n'
+        " if (t < 32) out[i] = tile[t + 32]; // HERE"
+    ),
+    "WAR": "tile[t] = t; __syncthreads(); int x = tile[63 - t];\n tile[t] = x; // HERE\n"
+    " __syncthreads(); out[i] = tile[t];",
+    "WAR after many readers": "tile[t] = t; __syncthreads(); int x = tile[40];\n if (t == 40) tile[40] = 1; // HERE\n"
+    " out[i] = x;",
+    "WAW of one instruction": "tile[t / 2] = t; // HERE\n __syncthreads(); out[i] = tile[t];",
+    "WAW of two instructions": "tile[t] = t;\n if (t < 32) tile[t + 32] = 0; // HERE\n"
+    " __syncthreads(); out[i] = tile[t];",
+    "in a loop that lacks its second barrier": (
+        "tile[t] = t; __syncthreads(); int x;\n for (int d = 1; d < 64; d *= 2) { x = tile[(t + d) % 64];\n"
+        " tile[t] += x; // HERE\n __syncthreads(); } out[i] = tile[t];"
+    ),
+    "plain read of what others count": "if (t < 9) tile[t] = 0; __syncthreads(); atomicAdd(&tile[t % 8], 1);\n"
+    " out[i] = tile[t % 4]; // HERE",
+    "bytes that overlap": "char *c = (char *)tile; tile[t] = t;\n out[i] = c[(4 * t + 5) % 256]; // HERE",
+    "vectors that overlap": "int4 *v = (int4 *)tile; if (t < 16) v[t] = make_int4(t, t, t, t);\n"
+    " out[i] = tile[t]; // HERE",
+    "64-bit words that overlap": "double *d = (double *)tile; if (t < 32) d[t] = t;\n out[i] = tile[t]; // HERE",
+    "data-dependent addresses": "tile[(t * 5 + i / 64) % 64] = t;\n out[i] = tile[(t * 5 + i / 64 + 1) % 64]; // HERE",
+    "in one block only": "if (blockIdx.x == 1) tile[t] = t;\n out[i] = blockIdx.x == 1 ? tile[63 - t] : 0; // HERE",
+    "global memory within a block": "out[i] = t;\n out[i] += out[i ^ 5]; // HERE",
+    "global memory, volatile within a warp": "volatile int *v = out; v[i] = t;\n v[i] += v[i ^ 5]; // HERE",
+    "global memory across blocks": "out[i] = t; __syncthreads();\n out[i] = out[(i + 64) % 128]; // HERE",
+    "global memory across blocks, after a fence but without a flag": (
+        "out[i] = t; __threadfence(); __syncthreads();\n out[i] = out[(i + 64) % 128]; // HERE"
+    ),
+    "WAW across blocks": "out[t] = i; // HERE",
+    "a volatile flag within a warp": "volatile int *v = out; if (t == 3) v[i] = 1;\n"
+    " if (t == 4) v[i] = v[i - 1]; // HERE",
+}
+KERNEL = (
+    "__global__ void f(int *out) {{\n __shared__ __align__(16) int tile[64];\n"
+    " int t = threadIdx.x, i = blockIdx.x * 64 + t;\n {body}\n}}\n"
+)
+
+
+def check(run: Run, source: str, schedule: Schedule = "lockstep", grid: int = 2) -> LaunchProfile:
+    options = LaunchOptions(schedule, check=True)
+    return run(source, np.zeros(256, np.int32), grid=(grid,), block=(64,), options=options)
+
+
+def races(profile: LaunchProfile) -> list[Hazard]:
+    return [hazard for hazard in profile.hazards if hazard.kind == "race" and not hazard.harmless]
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES.keys())
+def test_race_is_found_at_its_line(run: Run, body: str, schedule: Schedule) -> None:
+    source = KERNEL.format(body=body)
+    found = races(check(run, source, schedule))
+    assert found
+    parties = {hazard.where for hazard in found} | {hazard.other.where for hazard in found if hazard.other}
+    assert marked(source) in parties
+    if schedule == "lockstep":
+        assert marked(source) in {hazard.where for hazard in found}
+
+
+ORDERED = {
+    "a barrier": "tile[t] = t; __syncthreads(); out[i] = tile[63 - t];",
+    "a warp sync": "tile[t] = t; __syncwarp(); out[i] = tile[t ^ 1];",
+    "a warp sync of a few lanes": (
+        "int x = 0; if (t % 32 < 8) { tile[t] = t; __syncwarp(0xFF); x = tile[t ^ 7]; } out[i] = x;"
+    ),
+    "warp syncs, one after the other": (
+        "if (t < 4) { if (t < 2) { tile[t] = t; __syncwarp(3); } __syncwarp(15);"
+        " out[i] = tile[3 - t < 2 ? 3 - t : 0]; }"
+    ),
+    "own words only": "tile[t] = t; for (int k = 0; k < 9; k++) tile[t] += k; out[i] = tile[t];",
+    "reads only": "tile[t] = t; __syncthreads(); out[i] = tile[5] + tile[63 - t] + tile[t / 2];",
+    "atomics": "tile[t] = 0; __syncthreads(); atomicAdd(&tile[t % 4], t); atomicMax(&tile[t % 3], t);"
+    " __syncthreads(); out[i] = tile[t];",
+    "atomics across blocks": "atomicAdd(&out[t], 1);",
+    "a counting barrier": "tile[t] = t; int n = __syncthreads_count(t); out[i] = n + tile[63 - t];",
+    "a named barrier of all": 'tile[t] = t; asm volatile("bar.sync 3, 64;" ::: "memory"); out[i] = tile[63 - t];',
+    "a named barrier of one warp": (
+        'if (t < 32) { tile[t] = t; asm volatile("bar.sync 1, 32;" ::: "memory"); out[i] = tile[31 - t]; }'
+    ),
+    "producers that arrive, consumers that wait": (
+        'if (t < 32) { tile[t] = t; asm volatile("bar.arrive 1, 64;" ::: "memory"); }\n'
+        ' else { asm volatile("bar.sync 1, 64;" ::: "memory"); out[i] = tile[t - 32]; }'
+    ),
+    "neighbouring bytes": "char *c = (char *)tile; c[t] = t; c[64 + t] = t; out[i] = c[t] + c[t + 64];",
+    "neighbouring halves of vectors": "double *d = (double *)tile; if (t < 32) d[t] = t; out[i] = t < 32 ? d[t] : 0;",
+    "the own block's part of global memory": (
+        "out[i] = t; for (int d = 32; d; d /= 2) { __syncthreads(); if (t < d) out[i] += out[i + d]; }"
+    ),
+    "blocks that stop at different rounds": (
+        "tile[t] = t; for (int k = 0; k <= blockIdx.x; k++) { __syncthreads(); int x = tile[63 - t]; __syncthreads();"
+        " tile[t] = x; } out[i] = tile[t];"
+    ),
+    "strides of the grid": "for (int k = i; k < 256; k += 128) out[k] = out[k] + t;",
+    "local memory": "int own[8]; for (int k = 0; k < 8; k++) own[k] = t; out[i] = own[t % 8];",
+    "relaxed accesses": (
+        'int x; if (t == 3) asm volatile("st.relaxed.gpu.global.u32 [%0], 1;" :: "l"(out) : "memory");'
+        ' asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(out) : "memory"); if (x > 5) out[i] = x;'
+    ),
+}
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
+@pytest.mark.parametrize("body", ORDERED.values(), ids=ORDERED.keys())
+def test_no_race_where_something_orders(run: Run, body: str, schedule: Schedule) -> None:
+    assert check(run, KERNEL.format(body=body), schedule).hazards == ()
+
+
+def test_nothing_is_looked_for_unless_asked(run: Run) -> None:
+    source = KERNEL.format(body=RACES["RAW, no barrier"])
+    assert run(source, np.zeros(256, np.int32), grid=(2,), block=(64,)).hazards == ()
+
+
+def test_a_race_names_both_parties(run: Run) -> None:
+    source = KERNEL.format(body="if (t == 40) tile[7] = t; // OTHER\n if (t == 3) out[i] = tile[7]; // HERE")
+    (hazard,) = races(check(run, source))
+    assert hazard.where == marked(source) and hazard.lane == Lane((0, 0, 0), (3, 0, 0)) and hazard.count == 2
+    assert hazard.other is not None
+    assert hazard.other.where == marked(source, "// OTHER") and hazard.other.lane == Lane((0, 0, 0), (40, 0, 0))
+    assert re.search(
+        r"read-after-write \(RAW\) hazard on __shared__ memory.* first by block 0 thread 3 \(2 threads\), "
+        r"against a write of 4 bytes by block 0 thread 40 at kernel.cu:\d+$", str(hazard)
+    )  # fmt: skip
+
+
+SAME_VALUE = {
+    "in one instruction": "if (t < 9) tile[0] = gridDim.x; __syncthreads(); out[i] = tile[0];",
+    "in two": "if (t < 9) tile[0] = gridDim.x; if (t > 60) tile[0] = gridDim.x; __syncthreads(); out[i] = tile[0];",
+    "in global memory": "if (t < 9) out[0] = 5;",
+    "in bytes": "if (t < 9) ((char *)tile)[2] = 5; __syncthreads(); out[i] = ((char *)tile)[2];",
+    "in halves of 64 bits": "if (t < 9) *(double *)tile = 5; __syncthreads(); out[i] = *(double *)tile;",
+}
+
+
+@pytest.mark.parametrize("body", SAME_VALUE.values(), ids=SAME_VALUE.keys())
+def test_writes_of_the_same_value_are_harmless(run: Run, body: str) -> None:
+    found = check(run, KERNEL.format(body=body)).hazards
+    assert found and {(hazard.kind, hazard.harmless) for hazard in found} == {("race", True)}
+    assert all("of the same value" in hazard.what for hazard in found)
+
+
+LAST_BLOCK = """
+__device__ unsigned count;
+__global__ void f(int *out) {{
+    __shared__ bool last;
+    unsigned t = threadIdx.x;
+    {write}
+    if (t == 0) {{
+        {fence}
+        last = atomicAdd(&count, 1) == gridDim.x - 1;
+    }}
+    __syncthreads();
+    if (last && t < gridDim.x) out[128 + t] = out[t]; // HERE
+}}
+"""
+ONE = "if (t == 0) out[blockIdx.x] = blockIdx.x;"
+ALL_OF_A_BLOCK = "if (t == 9) out[blockIdx.x] = blockIdx.x; __syncthreads();"
+
+
+@pytest.mark.parametrize(
+    ("write", "fence", "clean"),
+    [
+        (ONE, "__threadfence();", True),
+        (ALL_OF_A_BLOCK, "__threadfence();", True),
+        (ONE + " __threadfence(); __syncthreads();", "", True),
+        (ONE, "", False),
+        (ONE, "__threadfence_block();", False),
+        ("if (t == 9) out[blockIdx.x] = blockIdx.x;", "__threadfence();", False),
+    ],
+)
+def test_the_last_block_needs_a_fence_between_results_and_counter(
+    run: Run, write: str, fence: str, clean: bool
+) -> None:
+    source = LAST_BLOCK.format(write=write, fence=fence)
+    found = races(check(run, source, grid=40))
+    assert (not found) == clean
+    assert clean or {hazard.where for hazard in found} == {marked(source)}
+
+
+FLAG = """
+__global__ void f(int *out) {{
+    volatile int *flag = out + 128;
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {{ out[0] = 7; {fence} flag[0] = 1; }}
+    else {{ while (!flag[0]); __threadfence(); out[blockIdx.x] = out[0]; }} // HERE
+}}
+"""
+
+
+@pytest.mark.parametrize(("fence", "clean"), [("__threadfence();", True), ("", False)])
+def test_a_flag_announces_what_a_fence_has_made_known(run: Run, fence: str, clean: bool) -> None:
+    source = FLAG.format(fence=fence)
+    assert {hazard.where for hazard in races(check(run, source))} == (set() if clean else {marked(source)})
+
+
+def test_release_and_acquire_need_no_fence(run: Run) -> None:
+    source = """
+    __global__ void f(int *out) {
+        int *flag = out + 128, seen = 0;
+        if (threadIdx.x) return;
+        if (blockIdx.x == 0) {
+            out[0] = 7;
+            asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(flag) : "memory");
+        } else {
+            while (!seen) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+            out[blockIdx.x] = out[0];
+        }
+    }"""
+    assert check(run, source).hazards == ()
+
+
+def test_a_long_stretch_without_a_barrier_is_remembered(run: Run) -> None:
+    source = """
+    __global__ void f(int *out, int rounds) {
+        __shared__ int tile[256];
+        int t = threadIdx.x, x = 0;
+        tile[t] = t;                                  // OTHER
+        __syncwarp(1 << (t % 32));
+        for (int k = 0; k < rounds; k++) x += out[(t * k + blockIdx.x * 7) % 4096];
+        x += tile[t ^ 128];                           // HERE
+        if (x == -1) out[t] = 0;
+    }"""
+    source = source.replace("__syncwarp(1 << (t % 32));", "")
+    out = np.zeros(4096, np.int32)
+    found = run(source, out, np.int32(160), grid=(128,), block=(256,), options=CHECKED).hazards
+    (hazard,) = found
+    assert (hazard.where, hazard.other and hazard.other.where) == (marked(source), marked(source, "// OTHER"))
