@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 from doc_pages import blocks, commands, first_difference
 
+from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.expected import Expectation, Expectations
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.grading.ladder import reached_tiers
 
 ROOT = Path(__file__).resolve().parent.parent
 EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/exercise.py"))
@@ -126,6 +129,16 @@ def test_the_readme_shows_this_report(solutions: Graded) -> None:
 @pytest.mark.parametrize("path", SOLUTIONS, ids=named)
 def test_a_solution_earns_its_stated_points(solutions: Graded, path: Path) -> None:
     assert_points(solutions.grades[path], path)
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=named)
+def test_a_solutions_points_settle_which_speed_tiers_it_must_reach(solutions: Graded, path: Path) -> None:
+    """A calibration rests on that."""
+    exercise = Catalogue(ROOT / "exercises").load(path.parent.name).exercise
+    grade = Grade.from_dict(solutions.grades[path])
+    reached = [check.name for check in grade.checks if check.kind == "speedup" and check.verdict == "passed"]
+    tiers = reached_tiers(exercise, expectation_of(path), grade)
+    assert tiers is not None and {f"speedup[{tier}]" for tier in tiers} == set(reached)
 
 
 @pytest.mark.parametrize("path", WRONG, ids=named)

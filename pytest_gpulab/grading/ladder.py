@@ -119,20 +119,24 @@ def ladders(
     return tuple(found)
 
 
-def reached_tiers(exercise: Exercise, expectation: Expectation) -> frozenset[str] | None:
+def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | None = None) -> frozenset[str] | None:
     """Return the names of the tiers that a solution must reach by what is expected of it.
 
-    A tier that `fails` names is not reached, any other that is required is; `points` tell which bonuses are.
+    A tier that `fails` names is not reached, any other that is required is; `points` tell which bonuses are. Bonuses
+    that have nothing to do with speed earn what they earned in the grade, if they were graded.
 
     Returns:
-        None where the expectation leaves that open: the solution then is no step of the ladder.
+        None where that leaves it open: the solution then is no step of the ladder.
     """
     checks = checks_of(exercise)
     fails = [check for check in checks if check.name in expectation.fails]
     if any(check.kind not in ("speedup", "uses") for check in fails):
         return None
+    known = {done.name: done.verdict for done in grade.checks if done.kind == "uses"} if grade else {}
     settled = [check for check in checks if check.required and check not in fails]
     bonuses = [check for check in checks if not check.required and check not in fails]
+    settled += [check for check in bonuses if known.get(check.name) == "passed"]
+    bonuses = [check for check in bonuses if known.get(check.name) not in ("passed", "missed")]
     certain = sum(check.max_points for check in settled)
     possible = {
         _tiers([*settled, *reached])
@@ -170,9 +174,9 @@ def step_of(exercise: Exercise, grade: Grade, expectation: Expectation | None) -
     """Return a graded solution as a step of the ladder, or why it is none."""
     if expectation is None:
         return "nothing is expected of it"
-    reaches = reached_tiers(exercise, expectation)
+    reaches = reached_tiers(exercise, expectation, grade)
     if reaches is None:
-        return "its expected verdicts do not settle which speed tiers it must reach"
+        return "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
     by_check = {check.name: check for check in grade.checks}
     measured = {}
     for tier in exercise.speed:

@@ -11,7 +11,7 @@ from clocked_device import ClockedBench
 from doubling import EXERCISE, Bench, right
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.exercise import Exercise, SpeedTier, Variant
+from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.calibration import DeviceThresholds
 from pytest_gpulab.grading.calibration_file import CalibrationError, document, read, text
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
@@ -65,15 +65,16 @@ class TestWhatASolutionMustReach:
         fails = ExpectedFailures({"correct[n=4]": "wrong-result"})
         assert reached_tiers(TWO, Expectation(fails, 100)) is None
 
-    def test_the_four_exercises_settle_every_solution(self) -> None:
-        from pytest_gpulab.grading.expected import Expectations
-
-        root = Path(__file__).parents[2]
-        catalogue, found = Catalogue(root / "exercises"), Expectations.load(root.glob("solutions/*/expected.toml"))
-        for path in root.glob("solutions/*/*.cu"):
-            expectation = found.for_path(path)
-            assert expectation is not None
-            assert reached_tiers(catalogue.load(path.parent.name).exercise, expectation) is not None, path
+    def test_what_other_bonuses_earned_is_taken_from_the_grade(self) -> None:
+        uses = UsesCheck("coalesced", (), 10, 1024, required=False)
+        exercise = replace(TWO, cases=(replace(TWO.cases[0], points=15), *TWO.cases[1:]), uses=(uses,))
+        exercise = replace(exercise, speed=(TWO.speed[0], replace(TWO.speed[1], points=10), SpeedTier(9, 20, 1024)))
+        assert reached_tiers(exercise, expecting(70)) is None, "either of two bonuses"
+        for verdict, tiers in (("passed", {"1.4x"}), ("missed", {"1.4x", "4.3x"})):
+            check = CheckResult("uses[coalesced]", "uses", verdict, 0, 10)
+            assert reached_tiers(exercise, expecting(70), graded("a.cu", check)) == tiers
+        unknown = CheckResult("uses[coalesced]", "uses", "not gradable", 0, 10)
+        assert reached_tiers(exercise, expecting(70), graded("a.cu", unknown)) is None
 
 
 def measured(speedup: float, spread: float = 0.01, **more: Any) -> Measurement:
@@ -152,6 +153,7 @@ class TestWhereATierLies:
         assert (found["1.4x"].threshold, found["4.3x"].threshold) == (0.671, 3.39)
 
 
+UNSETTLED = "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
 TOO_SLOW = Finding("too-slow", "A speedup of 1.60x over naive.cu.")
 
 
@@ -174,7 +176,7 @@ class TestWhichFilesAreSteps:
         ("check", "expectation", "why"),
         [
             (speedup("1.4x"), None, "nothing is expected of it"),
-            (speedup("1.4x"), expecting(), "its expected verdicts do not settle which speed tiers it must reach"),
+            (speedup("1.4x"), expecting(), UNSETTLED),
             (speedup("1.4x"), expecting(70), "speedup[1.4x] was not measured"),
             (
                 speedup("1.4x", "not gradable", Finding("not-timed", "The GPU was busy.")),
