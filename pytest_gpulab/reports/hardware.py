@@ -28,6 +28,7 @@ _COUNTERS = {
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
     ),
 }
+_UNKNOWN = "n/a"
 _PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
 _Kernel = TypeVar("_Kernel", KernelOccupancy, KernelCounters)
 _NOTES = (
@@ -78,13 +79,26 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
         with_simulated: whether to show what the simulated GPU counts, too, which it does unasked.
     """
     names = short_names([grade.submission for grade in grades])
-    rows = [
-        (name if is_first else "", *_counted(launch))
+    launches = [
+        (name if is_first else "", launch)
         for name, grade in zip(names, grades, strict=True)
         for is_first, launch in _numbered(_launches(grade, with_simulated))
     ]
-    legend = [f"{column}: {' + '.join(counters)}" for column, counters in _COUNTERS.items()]
-    return [*laid_out(("submission", "kernel", "blocks", *_COUNTERS), rows), *legend] if rows else []
+    columns = {
+        column: counters
+        for column, counters in _COUNTERS.items()
+        if any(_sum(launch, counters) != _UNKNOWN for _, launch in launches)
+    }
+    rows = [
+        (name, _abridged(launch.kernel), str(prod(launch.grid)), *(_sum(launch, names) for names in columns.values()))
+        for name, launch in launches
+    ]
+    legend = [
+        line
+        for column, counters in columns.items()
+        for line in textwrap.wrap(f"{column}: {' + '.join(counters)}", WIDTH, subsequent_indent="  ")
+    ]
+    return [*laid_out(("submission", "kernel", "blocks", *columns), rows), *legend] if columns else []
 
 
 def counter_notes(grades: Iterable[Grade]) -> list[str]:
@@ -97,16 +111,11 @@ def _launches(grade: Grade, with_simulated: bool) -> list[KernelCounters]:
     return list(dict.fromkeys(launch for measured in shown for launch in measured.counters))
 
 
-def _counted(launch: KernelCounters) -> tuple[str, ...]:
-    figures = (_sum(launch, names) for names in _COUNTERS.values())
-    return _abridged(launch.kernel), str(prod(launch.grid)), *figures
-
-
 def _sum(launch: KernelCounters, names: Sequence[str]) -> str:
     """Return the sum of counters in a few characters, with its unit where that is per cent."""
     found = [counter for counter in launch.counters if counter.name in names]
     if len(found) < len(names):
-        return "n/a"
+        return _UNKNOWN
     total = sum(counter.value for counter in found)
     if found[0].unit == "%":
         return f"{total:.1f}%"

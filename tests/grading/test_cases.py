@@ -93,7 +93,9 @@ def test_an_output_that_is_not_written(bench: Bench) -> None:
     results = only_correct(bench, program(twice))
     assert codes(results) == {"correct[n=70]": "not-written"}
     (finding,) = results["correct[n=70]"].findings
-    assert finding.what == "`out`: 6 of 70 elements are never written: only the last block (block 2, elements 64 to 69)."
+    assert (
+        finding.what == "`out`: 6 of 70 elements are never written: only the last block (block 2, elements 64 to 69)."
+    )
 
 
 def test_an_input_that_is_overwritten_is_named_before_the_result(bench: Bench) -> None:

@@ -120,11 +120,15 @@ def test_what_the_hardware_counted_is_a_table_that_names_its_counters() -> None:
     )  # fmt: skip
     table = shown(replace(grade, checks=checks), timed("class/b.cu"), verbosity=0)["gpulab: sum, counters"]
     assert table[0].split() == [
-        "submission", "kernel", "blocks", "ns", "occup.", "warps", "DRAM", "bytes", "branches", "divergent", "conflicts"
+        "submission", "kernel", "blocks", "ns", "occup.", "warps", "bytes", "branches", "divergent", "conflicts"
     ]  # fmt: skip
-    assert table[2].split() == ["a", "reduce", "264", "66.3k", "91.2%", "55.4", "n/a", "270M", "18.43k", "0", "12"]
-    assert len(table) == 3 + 8 and table[3] == "ns: gpu__time_duration.sum"
-    assert max(map(len, table[:3])) <= WIDTH
+    assert table[2].split() == ["a", "reduce", "264", "66.3k", "91.2%", "55.4", "270M", "18.43k", "0", "12"]
+    assert table[3] == "ns: gpu__time_duration.sum"
+    assert table[-2:] == [
+        "conflicts: l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum +",
+        "  l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ]
+    assert max(map(len, table)) <= WIDTH
 
 
 def test_why_there_are_no_counters_is_said_once() -> None:
@@ -144,5 +148,17 @@ def test_what_the_simulated_gpu_counts_is_for_verbose_reports() -> None:
     assert check.measurement is not None
     simulated = replace(check, measurement=replace(check.measurement, estimated=True, counters=(launch,)))
     tables = shown(replace(grade, checks=(simulated,)))
-    assert tables["gpulab: sum, counters"][2].split() == ["a", "reduce", "4", *["n/a"] * 5, "12", "n/a", "n/a"]
+    header, _, row, legend = tables["gpulab: sum, counters"]
+    assert header.split() == ["submission", "kernel", "blocks", "branches"]
+    assert (row.split(), legend) == (["a", "reduce", "4", "12"], "branches: smsp__sass_branch_targets.sum")
     assert "gpulab: sum, counters" not in shown(replace(grade, checks=(simulated,)), verbosity=0)
+
+
+def test_a_counter_that_only_some_launches_have_is_not_known_of_the_others() -> None:
+    branches = Counter("smsp__sass_branch_targets.sum", 12.0, "")
+    launches = [KernelCounters(name, (4,), (256,), counters) for name, counters in (("a", (branches,)), ("b", ()))]
+    (check, _) = timed("a.cu").checks
+    assert check.measurement is not None
+    measured = replace(check, measurement=replace(check.measurement, counters=tuple(launches)))
+    table = shown(replace(timed("a.cu"), checks=(measured,)))["gpulab: sum, counters"]
+    assert [row.split()[-1] for row in table[2:4]] == ["12", "n/a"]
