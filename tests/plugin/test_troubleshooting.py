@@ -213,6 +213,15 @@ def gpu_full(machine: Machine) -> str:
     return str(caught.value)
 
 
+def no_calibration(machine: Machine) -> str:
+    machine.gpu_to_look_at()
+    return machine.graded("--gpulab-device=cuda", "-k", "nothing")
+
+
+def calibrated_simulated(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-calibrate")
+
+
 def too_close(machine: Machine) -> str:
     return inconclusive(MEASURED).what
 
@@ -242,6 +251,8 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "The process that ran": crash,
     "The compiler did not": compiler_limit,
     "the GPU has no room": gpu_full,
+    "thresholds: the exercises": no_calibration,
+    "--gpulab-calibrate measures": calibrated_simulated,
     "too close to": too_close,
 }
 ON_A_GPU = {"the GPU has no room"}
