@@ -247,11 +247,13 @@ class ConditionsReader:
 def other_processes(running: Sequence[int], own: int, name: Callable[[int], str | None]) -> tuple[str, ...]:
     """Return the processes on a GPU that are neither one's own nor other graders', in words.
 
+    The process that started this one waits for it, and is no stranger either.
+
     In a container NVML may give the host's numbers, among which one's own cannot be told; then it is one of them, and
     those that are too many are only counted.
     """
     if own in running or not running:
-        strangers = (pid for pid in running if pid != own and not processes.is_grader(pid))
+        strangers = (pid for pid in running if pid not in (own, os.getppid()) and not processes.is_grader(pid))
         return tuple(f"{_program(name(pid))} (process {pid})" for pid in strangers)
     too_many = len(running) - len(processes.graders_using() | {own}) if len(running) > 1 else 0
     return (f"{too_many} unknown",) if too_many > 0 else ()
