@@ -62,7 +62,7 @@ def mixed(contents: Sequence[Inputs], mix: Mix) -> Inputs:
 
 
 def _mixed(contents: Sequence[Inputs], mix: Mix, name: str) -> Array:
-    values = contents[mix.base][name].copy()
+    values: Array = contents[mix.base][name].copy()
     for stretch in mix.stretches(values.size):
         values.reshape(-1)[stretch] = contents[mix.other(len(contents))][name].reshape(-1)[stretch]
     values.setflags(write=False)

@@ -8,7 +8,8 @@ to more rounds and at last to *inconclusive*, not to a wrong verdict.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, sqrt
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -22,8 +23,6 @@ MAX_ROUNDS = 2048
 # Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
 # looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
 NOMINAL_COVERAGE = 0.99
-# So few stretches also say too little of how much stretches differ.
-WIDENING = 2
 RESAMPLES = 1000
 # A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
 INTERRUPTED = 1.5
@@ -61,7 +60,7 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     logs = np.log(np.median(baseline_ms[drawn], axis=1) / np.median(own_ms[drawn], axis=1))
     value = float(np.median(baseline_ms) / np.median(own_ms))
     tail = (1 - NOMINAL_COVERAGE) / 2
-    wider = 1 + WIDENING / (rounds / _stretch_length(rounds))
+    wider = _widening(rounds // _stretch_length(rounds))
     low, high = value * np.exp(wider * (np.quantile(logs, (tail, 1 - tail)) - np.log(value)))
     return Ratio(value, min(float(low), value), max(float(high), value))
 
@@ -76,6 +75,18 @@ def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
 
 def _stretch_length(rounds: int) -> int:
     return 2 * max(1, isqrt(rounds) // 2)
+
+
+def _widening(stretches: int) -> float:
+    """Return how much wider an interval must be because so few stretches may happen to be alike.
+
+    A bootstrap takes the spread of its sample for the true one, as the normal quantile does. Student's quantile, and
+    n - 1 instead of n, make up for that. Source of the expansion: Abramowitz and Stegun, 26.7.5.
+    """
+    z, freedom = NormalDist().inv_cdf((1 + NOMINAL_COVERAGE) / 2), max(stretches - 1, 1)
+    student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    student += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    return student / z * sqrt((freedom + 1) / freedom)
 
 
 def decide(ratio: Ratio, threshold: float) -> Decision:

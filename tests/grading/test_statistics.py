@@ -114,14 +114,14 @@ def outcomes(noise: Callable[[Rng], Pair], offset: float) -> list[tuple[str, Rat
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_threshold_half_a_percent_away_is_hardly_ever_judged_wrongly(noise: Callable[[Rng], Pair]) -> None:
-    """At most one wrong verdict in 100; they and what stays undecided are printed."""
+    """Not one wrong verdict in 100; they and what stays undecided are printed."""
     above = [decision for decision, _ in outcomes(noise, 0.005)]
     below = [decision for decision, _ in outcomes(noise, -0.005)]
     wrong = above.count("passed") + below.count("failed")
     undecided = above.count("undecided") + below.count("undecided")
     print(f"{noise.__name__}: {wrong} wrong and {undecided} undecided of {2 * TRIALS}")
-    assert wrong <= 1
-    assert undecided <= (0.3 if noise is two_clocks else 0.1) * 2 * TRIALS
+    assert wrong == 0
+    assert undecided <= 0.05 * 2 * TRIALS
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -157,6 +157,17 @@ def test_a_clear_case_takes_the_first_rounds_only() -> None:
     _, ratio = measured(quiet(np.random.default_rng(4)), TRUE_RATIO / 2)
     baseline_ms, own_ms = quiet(np.random.default_rng(4))
     assert ratio == ratio_of_medians(baseline_ms[:FIRST_ROUNDS], own_ms[:FIRST_ROUNDS])
+
+
+def test_few_places_that_happen_to_be_alike_decide_nothing() -> None:
+    """Four places of four rounds each, all by chance 0.6 % or so to one side: thresholds 0.5 % away stay open."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(400):
+        baseline_ms, own_ms = (samples_ms[:FIRST_ROUNDS] for samples_ms in misplaced(rng))
+        ratio = ratio_of_medians(baseline_ms, own_ms)
+        wrong += decide(ratio, 0.995 * TRUE_RATIO) == "failed" or decide(ratio, 1.005 * TRUE_RATIO) == "passed"
+    assert wrong == 0
 
 
 def test_the_same_samples_give_the_same_interval_and_another_seed_a_similar_one() -> None:
