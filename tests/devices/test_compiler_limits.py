@@ -57,6 +57,16 @@ def test_a_program_that_talks_without_end_is_ended_and_its_first_words_are_kept(
     assert said.removeprefix("File size limit exceeded\n") == "warning\n" * 125  # 1000 bytes; the shell may say why
 
 
+def test_a_lower_limit_of_the_users_own_stays(tmp_path: Path) -> None:
+    """Root may raise limits again, so what is looked at is that nothing is said of it, and that the rest goes on."""
+    (tmp_path / "nvcc").write_text("#!/bin/sh\necho compiled\n")
+    (tmp_path / "nvcc").chmod(0o700)
+    script = limited(str(tmp_path / "nvcc"), tmp_path, Limits())
+    command = ["sh", "-c", f"ulimit -v 1000000; exec '{script}'"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("compiled\n", "", 0)
+
+
 def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # as on a file system that is mounted noexec
     with pytest.raises(
