@@ -134,9 +134,9 @@ def _foreign(mistake: Mistake, name: str, values: Array) -> Pattern | None:
 
 
 def _is_expected(mistake: Mistake, operation: Any, values: Array) -> bool:
-    kind = mistake.wanted.dtype
-    error = np.abs(operation.reduce(values, dtype=kind) - mistake.wanted[0])
-    return bool(error <= mistake.allowed[0])
+    with np.errstate(all="ignore"):
+        result = operation.reduce(values, dtype=mistake.wanted.dtype).item()
+    return bool(abs(result - mistake.wanted[0].item()) <= mistake.allowed[0])  # Python's integers do not wrap around
 
 
 def _is(mistake: Mistake, operation: Any, *parts: Array) -> bool:

@@ -335,3 +335,15 @@ def test_what_a_block_has_of_a_plane() -> None:
     assert tiling_of(Plan((out,), (Launch("field", (5, 4), (16, 8), ("out",)),)), "out", {}) == (8, 16)
     assert tiling_of(Plan((out,), (Launch("field", (9,), (256,), ("out",)),)), "out", {}) == (None, None)
     assert tiling_of(Plan((out,), ()), "out", {}) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "got"),
+    [
+        (np.array([2**30, 2**30 - 1], np.int32), np.array([-(2**31) + 5], np.int32), np.array([7], np.int32)),
+        (np.array([1e308, 1e308, 3e307]), np.array([5.0]), np.array([2.0])),
+    ],
+)
+def test_sums_and_differences_that_overflow_are_not_what_was_expected(values: Any, wanted: Any, got: Any) -> None:
+    around = {"plan": plan(values.size, 1, 32, values.dtype, size=1), "inputs": {"in": values}}
+    assert omission(mistake(got, wanted, **around)) is None
