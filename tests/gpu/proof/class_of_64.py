@@ -98,6 +98,7 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
         "--gpulab",
         f"--gpulab-device={DEVICE}",
         "--gpulab-seed=1",
+        f"--gpulab-exercises={ROOT / 'exercises'}",
         f"--gpulab-report=json:{report}",
         str(folder),
     ]
