@@ -152,6 +152,7 @@ _SIMULATED: dict[str, Any] = {
     "launch_limit_s": LAUNCH_LIMIT_S,
     "known": {},
     "beside_a_gpu": True,
+    "annotate": False,
 }
 
 
