@@ -34,6 +34,7 @@ SIMULATED_MAY_KNOW: dict[str, set[str]] = {
     "arithmetic": set(),
     "translation": {"ptx"},
     "execution": {"translation", "arithmetic"},
+    "machine": {"ptx"},
 }
 
 

@@ -1,9 +1,10 @@
-"""Compile CUDA C++ with NVRTC, in process: to PTX, or for a resource report. Needs no GPU, driver or toolkit."""
+"""Compile CUDA C++ with NVRTC, in process: to PTX, or to machine code. Needs no GPU, driver or toolkit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -127,23 +128,33 @@ def compile_ptx(
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def resource_usage(
+@dataclass(frozen=True)
+class MachineBinary:
+    """Machine code of a module (a cubin with line information), and what each kernel needs, by symbol."""
+
+    cubin: bytes
+    resources: Mapping[str, KernelResources]
+
+
+def compile_machine_code(
     source: str,
     filename: str,
     architecture: str,
     defines: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
-) -> dict[str, KernelResources]:
-    """Compile to machine code for an architecture such as `sm_90` and return what each kernel needs, by symbol.
+) -> MachineBinary:
+    """Compile to machine code for an architecture such as `sm_90`; see `compile_ptx` for the rest.
 
     Raises:
         CompileError: with the compiler's messages.
     """
-    options = [f"--gpu-architecture={architecture}", "--ptxas-options=-v"]
+    options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
     program = _compile(source, filename, options, defines, headers)
-    log = _log(program)
-    _nvrtc().nvrtcDestroyProgram(program)
-    return _parse_usage(log)
+    nvrtc = _nvrtc()
+    try:
+        return MachineBinary(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), _parse_usage(_log(program)))
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -208,10 +219,13 @@ def _log(program: Any) -> str:
 
 
 def _text(size_of: Any, get: Any, program: Any) -> str:
+    return _bytes(size_of, get, program).rstrip(b"\0").decode(errors="replace").strip()
+
+
+def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
     _, size = size_of(program)
-    if size <= 1:  # nothing but the terminator; Python shares byte strings of one character, so never write into one
-        return ""
-    buffer = b" " * size
+    if size <= 1:  # nothing but a terminator; Python shares byte strings of one character, so never write into one
+        return b""
+    buffer: bytes = b" " * int(size)
     get(program, buffer)
-    text: str = buffer.rstrip(b"\0").decode(errors="replace")
-    return text.strip()
+    return buffer

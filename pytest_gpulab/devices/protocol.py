@@ -167,6 +167,9 @@ class LineCounters:
     counters: Mapping[str, float]
 
 
+InstructionSource = Literal["machine code", "rules", ""]
+
+
 @dataclass(frozen=True)
 class LaunchProfile:
     """What one launch did.
@@ -182,6 +185,8 @@ class LaunchProfile:
         hazards: see `Hazard`.
         output: what the kernel printed (capped).
         kernel_occupancy: the theoretical occupancy in full, where known.
+        instruction_source: what counts of issued instructions are made from: the compiler's machine code or, where it
+            cannot be read, rules; empty where nothing was counted.
     """
 
     kernel: str
@@ -196,6 +201,7 @@ class LaunchProfile:
     hazards: tuple[Hazard, ...] = ()
     output: str = ""
     kernel_occupancy: KernelOccupancy | None = None
+    instruction_source: InstructionSource = ""
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]

@@ -34,6 +34,7 @@ from pytest_gpulab.devices.simulated.execution.launching import check_extents, p
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.simulated.machine.code import MachineBlock, kernel_blocks
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation.inline import function_address
@@ -115,7 +116,8 @@ class SimulatedModule:
     def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
         self._device, self.log, self._source = device, log, source
         self._bounds = launch_bounds(ptx)
-        self._usages: dict[str, dict[str, KernelResources]] = {}
+        self._binaries: dict[str, nvrtc.MachineBinary] = {}
+        self._machine_code: dict[str, list[MachineBlock]] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
@@ -199,10 +201,21 @@ class SimulatedModule:
         return self._resources_on(self._device.occupancy_architecture, kernel)
 
     def _resources_on(self, architecture: str, kernel: str) -> KernelResources:
-        if architecture not in self._usages:
+        return self._binary(architecture).resources.get(self._entry(kernel).name, KernelResources())
+
+    def _binary(self, architecture: str) -> nvrtc.MachineBinary:
+        if architecture not in self._binaries:
             source, filename, defines, headers = self._source
-            self._usages[architecture] = nvrtc.resource_usage(source, filename, architecture, defines, headers)
-        return self._usages[architecture].get(self._entry(kernel).name, KernelResources())
+            self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, defines, headers)
+        return self._binaries[architecture]
+
+    def _blocks(self, kernel: str) -> list[MachineBlock]:
+        """A kernel's machine code for the described GPU; nothing where it cannot be read."""
+        if kernel not in self._machine_code:
+            architecture = "sm_" + self._device.gpu.architecture.removeprefix("sm_")
+            cubin = self._binary(architecture).cubin
+            self._machine_code[kernel] = kernel_blocks(cubin, architecture, self._module, self._entry(kernel).name)
+        return self._machine_code[kernel]
 
     def _occupancy(self, kernel: str, threads: int, shared_bytes: int) -> KernelOccupancy:
         key = (kernel, threads, shared_bytes)
@@ -255,7 +268,7 @@ class SimulatedModule:
     def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
         threads = profile.block[0] * profile.block[1] * profile.block[2]
-        accounts = Accounts(counters)
+        accounts = Accounts(counters, self._blocks(profile.kernel), ran * threads)
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
@@ -264,7 +277,7 @@ class SimulatedModule:
         return replace(
             profile, counters=totals, lines=accounts.lines(blocks / ran), estimated_ms=cost.elapsed_ms,
             bottleneck=cost.bottleneck, occupancy=found.occupancy, resources=self.resources(profile.kernel),
-            kernel_occupancy=found,
+            kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
 
 

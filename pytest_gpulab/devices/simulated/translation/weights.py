@@ -1,4 +1,4 @@
-"""How many machine instructions a PTX instruction becomes, for the modelled instruction count.
+"""How many machine instructions a PTX instruction becomes, for counts by rules.
 
 PTX is not machine code: some instructions vanish (address space conversions, moves that only name a value), some expand
 to a sequence. The figures are those of the sequences that `ptxas` emits for compute capability 9.0 on the fast path.
@@ -6,26 +6,45 @@ to a sequence. The figures are those of the sequences that `ptxas` emits for com
 
 from __future__ import annotations
 
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Statement, Sym
 
 _EXPANDED = {
     ("rem", "32"): 18.0, ("div", "32"): 16.0, ("rem", "64"): 70.0, ("div", "64"): 70.0,
-    ("div", "f32"): 9.0, ("div", "f64"): 20.0, ("sqrt", "f32"): 8.0, ("sqrt", "f64"): 20.0,
-    ("rcp", "f32"): 6.0, ("rcp", "f64"): 14.0, ("mul", "64"): 3.0, ("mad", "64"): 3.0, ("popc", "64"): 3.0,
+    ("div", "f32"): 10.0, ("div", "f64"): 18.0, ("sqrt", "f32"): 8.0, ("sqrt", "f64"): 18.0,
+    ("rcp", "f32"): 6.0, ("rcp", "f64"): 12.0, ("mul", "64"): 4.0, ("mad", "64"): 4.0, ("popc", "64"): 3.0,
+    ("add", "64"): 2.0, ("sub", "64"): 2.0, ("setp", "64"): 2.0, ("selp", "64"): 2.0, ("and", "64"): 2.0,
+    ("or", "64"): 2.0, ("xor", "64"): 2.0, ("min", "64"): 4.0, ("max", "64"): 4.0,
 }  # fmt: skip
-_VANISH = {"cvta", "mov"}
+_EXPANDED |= {(op, "64"): 3.0 for op in ("shl", "shr")}
+PROLOGUE = 2.0  # of each kernel: the stack pointer, and what describes global memory
+_DRIVER_CALL = 20.0  # the driver's printf or assert
 
 
 def weight(statement: Statement) -> float:
     """Return the expected number of machine instructions."""
     if not isinstance(statement, Instruction):
-        return 20.0  # a call of the driver's printf or assert
+        return _DRIVER_CALL
     op = statement.op
-    if op[0] in _VANISH or op[:2] == ("ld", "param"):
+    if op[0] == "cvta" or (op[0] == "mov" and not _reads_special_register(statement)):
         return 0.0
-    if "approx" in op:
+    if "approx" in op or "wide" in op:
         return 1.0
     kind = op[-1] if op[-1][0] == "f" else op[-1].lstrip("bsu")
-    if op[0] == "mul" and "wide" in op:
+    if kind == "64" and statement.number >= 0 and _is_address(statement):
         return 1.0
     return _EXPANDED.get((op[0], kind), 1.0)
+
+
+def _reads_special_register(statement: Instruction) -> bool:
+    source = statement.operands[-1]
+    return isinstance(source, Sym) and source.name.startswith("%")
+
+
+def _is_address(statement: Instruction) -> bool:
+    """Whether it adds an offset to a pointer: one instruction together with the multiplication before it."""
+    return statement.op == ("add", "s64")
+
+
+def is_corrected(statement: Instruction | Call) -> bool:
+    """Whether machine code computes a first result and corrects it, which is seldom needed: an integer division."""
+    return isinstance(statement, Instruction) and statement.op[0] in ("div", "rem")

@@ -1,0 +1,88 @@
+"""Sections, symbols and relocations of an ELF-64 file such as a cubin (System V gABI, "Sections" to "Relocation")."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQ")
+_SYMBOL_TABLE, _NO_BITS, _RELA, _REL = 2, 8, 4, 9  # sh_type
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section's name, type, place in the file, and the sections that it refers to."""
+
+    name: str
+    kind: int
+    offset: int
+    nbytes: int
+    link: int
+    info: int
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A symbol: type (low half of `st_info`), `st_other`, its section's name, its place and size there."""
+
+    name: str
+    kind: int
+    other: int
+    section: str
+    value: int
+    nbytes: int
+
+
+class Elf:
+    """An ELF-64 file, little endian.
+
+    Attributes:
+        sections: in the file's order.
+        symbols: of the symbol table; those that are defined elsewhere have an empty section.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.sections = list(self._sections())
+        self.symbols = list(self._symbols())
+
+    def contents(self, name: str) -> bytes:
+        """Return a section's bytes; empty where there is no such section."""
+        for section in self.sections:
+            if section.name == name and section.kind != _NO_BITS:
+                return self.data[section.offset : section.offset + section.nbytes]
+        return b""
+
+    def relocations(self, name: str) -> dict[int, Symbol]:
+        """Return the symbols whose addresses belong into a section, by byte offset."""
+        found = {}
+        for section in self.sections:
+            if section.kind not in (_RELA, _REL) or self.sections[section.info].name != name:
+                continue
+            step = 24 if section.kind == _RELA else 16
+            for start in range(section.offset, section.offset + section.nbytes, step):
+                offset, info = _RELOCATION.unpack_from(self.data, start)
+                found[offset] = self.symbols[info >> 32]
+        return found
+
+    def _sections(self) -> Iterator[Section]:
+        (table,) = struct.unpack_from("<Q", self.data, 0x28)
+        entry_bytes, count, names_index = struct.unpack_from("<HHH", self.data, 0x3A)
+        headers = [_SECTION.unpack_from(self.data, table + index * entry_bytes) for index in range(count)]
+        names_offset = headers[names_index][4]
+        for name, kind, _, _, offset, nbytes, link, info, _, _ in headers:
+            yield Section(self._text(names_offset + name), kind, offset, nbytes, link, info)
+
+    def _symbols(self) -> Iterator[Symbol]:
+        table = next(section for section in self.sections if section.kind == _SYMBOL_TABLE)
+        strings = self.sections[table.link].offset
+        entries = self.data[table.offset : table.offset + table.nbytes]
+        for name, info, other, index, value, nbytes in _SYMBOL.iter_unpack(entries):
+            section = self.sections[index].name if 0 < index < len(self.sections) else ""
+            yield Symbol(self._text(strings + name), info & 0xF, other, section, value, nbytes)
+
+    def _text(self, start: int) -> str:
+        return self.data[start : self.data.index(b"\0", start)].decode()

@@ -1,0 +1,160 @@
+"""Machine code is read as `nvdisasm` reads it, carried over to the PTX, and its counts follow from a flow of lanes."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.elf import Elf
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.machine import sass
+from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks
+from pytest_gpulab.devices.simulated.machine.flow import Executed, solve
+from pytest_gpulab.devices.simulated.machine.linear import minimise
+from pytest_gpulab.devices.simulated.ptx.reader import parse
+
+KERNELS = Path(__file__).parents[1] / "h200" / "counter_kernels.cu"
+ARCHITECTURES = ("sm_75", "sm_86", "sm_90")
+
+
+def disassembler() -> str | None:
+    """NVIDIA's disassembler, from a toolkit or from its wheel (`nvidia-cuda-nvdisasm`)."""
+    wheel = importlib.util.find_spec("nvidia")
+    places = [Path(root) for root in (wheel.submodule_search_locations or [])] if wheel else []
+    found = [path for place in places for path in place.glob("*/bin/nvdisasm")]
+    return str(found[0]) if found else shutil.which("nvdisasm")
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def binary(request: pytest.FixtureRequest) -> tuple[str, bytes]:
+    """An architecture, and the machine code of kernels of many shapes for it."""
+    return request.param, nvrtc.compile_machine_code(KERNELS.read_text(), KERNELS.name, request.param).cubin
+
+
+def test_guards_jumps_and_lines_are_those_that_nvdisasm_shows(binary: tuple[str, bytes], tmp_path: Path) -> None:
+    tool = disassembler()
+    if tool is None:
+        pytest.skip("nvdisasm is not installed (python -m pip install nvidia-cuda-nvdisasm)")
+    architecture, cubin = binary
+    (tmp_path / "kernels.cubin").write_bytes(cubin)
+    listing = subprocess.run(
+        [tool, "-gp", str(tmp_path / "kernels.cubin")], capture_output=True, text=True, check=True
+    ).stdout
+    compared = 0
+    for section in listing.split("\n\t.section\t.text.")[1:]:
+        labels, shown = read_listing(section)
+        code = sass.decode(Elf(cubin).contents(".text." + section.split(",")[0]))
+        for instruction in code:
+            guard, name, operands = shown[instruction.address]
+            assert instruction.guarded == bool(guard)
+            assert instruction.conditional >= bool(guard)
+            label = re.search(r"`\((\S+)\)", operands) if name in ("BRA", "CALL") else None
+            if label:
+                assert instruction.target(int(architecture[3:])) == labels[label[1]]
+                compared += 1
+    assert compared > 500
+
+
+def read_listing(section: str) -> tuple[dict[str, int], dict[int, tuple[str, str, str]]]:
+    """Return a listing's labels, and guard, name and operands of each instruction by address."""
+    labels: dict[str, int] = {}
+    shown = {}
+    waiting: list[str] = []
+    for line in section.splitlines():
+        if match := re.match(r"(\S+):$", line):
+            waiting.append(match[1])
+        elif match := re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\d+ )?\s*([A-Z][A-Z0-9_]*)([^;]*);", line):
+            labels |= dict.fromkeys(waiting, int(match[1], 16))
+            waiting = []
+            shown[int(match[1], 16)] = (match[2] or "", match[3], match[4])
+    return labels, shown
+
+
+def test_every_instruction_knows_its_ptx_statement(binary: tuple[str, bytes]) -> None:
+    """What it was made for can be seen from operations that have one counterpart in PTX."""
+    architecture, cubin = binary
+    code = MachineCode(cubin, architecture)
+    named = {s.number: s.op for f in code.ptx.functions.values() for s in f.body if hasattr(s, "op")}
+    expected = {sass.STG: "st", sass.STS: "st", sass.LDS: "ld", sass.LDG: "ld", sass.BAR: "bar", sass.SHFL: "shfl"}
+    seen = set()
+    for kernel in code.ptx.functions:
+        for block in code.blocks(kernel):
+            for instruction in block.instructions:
+                if instruction.operation in expected and instruction.number >= 0:  # not the compiler's own
+                    assert named[instruction.number][0] in (expected[instruction.operation], "atom")
+                    seen.add(instruction.operation)
+    assert seen == set(expected)
+
+
+def test_what_cannot_be_read_is_no_machine_code() -> None:
+    source = "__global__ void set(int *x) { x[threadIdx.x] = 1; }"
+    cubin = nvrtc.compile_machine_code(source, "set.cu", "sm_90").cubin
+    module = parse(nvrtc.compile_ptx(source, "set.cu", "compute_90")[0])
+    other = parse(nvrtc.compile_ptx(source.replace("= 1", "+= 1"), "set.cu", "compute_90")[0])
+    (kernel,) = module.functions
+    assert kernel_blocks(cubin, "sm_90", module, kernel)
+    assert not kernel_blocks(cubin, "sm_90", other, kernel)
+    assert not kernel_blocks(cubin, "sm_90", module, "another")
+    for cut in (cubin[: len(cubin) // 2], b"", b"\x7fELF" + bytes(100)):
+        assert not kernel_blocks(cut, "sm_90", module, kernel)
+
+
+def test_a_linear_program_finds_the_least() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        rows, columns = 4, 9
+        matrix, least = rng.normal(size=(rows, columns)), np.zeros(columns)
+        basis = rng.choice(columns, rows, replace=False)
+        least[basis] = rng.uniform(0.1, 1, rows)
+        slack = rng.uniform(0.1, 1, columns)
+        slack[basis] = 0
+        cost = matrix.T @ rng.normal(size=rows) + slack  # by duality, `least` is the one solution
+        np.testing.assert_allclose(minimise(cost, matrix, matrix @ least), least, atol=1e-4)
+
+
+UNROLLED = """
+__global__ void total(const float *x, float *out, int n)
+{
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum += x[k];
+    out[threadIdx.x] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 3, 64, 1000])
+def test_an_unrolled_loop_does_not_hide_how_often_it_ran(n: int) -> None:
+    """Loads are issued once a trip whatever the unrolling; instructions grow with the trips, by a few each."""
+    device = SimulatedDevice()
+    x, out = device.array(np.ones(max(n, 1), np.float32)), device.empty(32, np.float32)
+    module = device.compile(UNROLLED, "total.cu")
+    options = LaunchOptions(count=True)
+    profile = module.launch("total", (1,), (32,), (x, out, np.int32(n)), options=options)
+    assert profile.instruction_source == "machine code"
+    assert profile.counters["smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"] == pytest.approx(32 * n, rel=1e-4)
+    issued = profile.counters["smsp__inst_executed.sum"]
+    assert 2 * n + 8 <= issued <= 5 * n + 60
+
+
+def test_lanes_flow_past_a_slow_path() -> None:
+    """Evidence for the blocks around a division decides; its slow path, which nothing speaks for, gets no lanes."""
+    source = "__global__ void divide(float *x, float y) { x[threadIdx.x] = x[threadIdx.x] / y; }"
+    binary = nvrtc.compile_machine_code(source, "divide.cu", "sm_90")
+    code = MachineCode(binary.cubin, "sm_90")
+    (kernel,) = code.ptx.functions
+    blocks = code.blocks(kernel)
+    statements = [s.number for s in code.ptx.functions[kernel].body if hasattr(s, "op")]
+    flow = solve(blocks, {number: Executed(96, 3, 0) for number in statements}, 96)
+    assert flow is not None
+    slow = [i for i, block in enumerate(blocks) if block.calls is not None]
+    assert slow
+    assert [flow.lanes[i] for i in slow] == [0.0] * len(slow)
+    assert flow.lanes[0] == pytest.approx(96)
