@@ -133,13 +133,14 @@ class Workbench:
 
         exercise = self.thresholds.applied_to(exercise)
         if self.device is not None:
-            return Grader(exercise, path, self.device, self.settings.seed, label)
+            annotate = self.settings.annotate
+            return Grader(exercise, path, self.device, self.settings.seed, label, annotate=annotate)
         info = self.device_info
         assert info is not None, "a device is opened before anything runs"
         spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
         settings = self.settings
-        more = (settings.architecture, settings.sanitize, self.profiler)
+        more = (settings.architecture, settings.sanitize, self.profiler, settings.annotate)
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more)
 
     def close_device(self) -> None:

@@ -51,8 +51,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="F",
         help="of its reference solution's speedup that a tier is to ask for (default: 0.85)",
     )
+    group.addoption("--gpulab-annotate", action="store_true", help="list the source with what each line does and costs")
     group.addoption(
-        "--gpulab-report", metavar="json:PATH", action="append", default=[], help="write the grades to a file"
+        "--gpulab-report",
+        metavar="FORMAT:PATH",
+        action="append",
+        default=[],
+        help="write a file: the grades (json), or the annotated listings as a page (html)",
     )
     parser.addini("gpulab_device", "as --gpulab-device", default="")
     parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
@@ -188,12 +193,15 @@ class GradingHooks:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write_reports(self, interrupted: bool) -> list[str]:
-        from pytest_gpulab.reports import jsonfile
+        from pytest_gpulab.reports import annotated_html, jsonfile
 
         errors = []
         for report in self.settings.reports:
             try:
-                jsonfile.write(report.path, self.gradebook, interrupted)
+                if report.format == "json":
+                    jsonfile.write(report.path, self.gradebook, interrupted)
+                else:
+                    annotated_html.write(report.path, self.gradebook.grades)
             except OSError as error:
                 errors.append(f"cannot write the report {report.path}: {error.strerror}")
         return errors
@@ -218,10 +226,12 @@ class GradingHooks:
         """Print the tables, the findings and how to repeat the run."""
         if self.config.getoption("collectonly"):
             return
+        from pytest_gpulab.reports.annotated import listing_sections
         from pytest_gpulab.reports.terminal import footnotes, sections
 
-        calibration = [("gpulab: calibration", self.calibration)] if self.calibration else []
-        for title, lines in (*sections(self.gradebook, self.config.get_verbosity()), *calibration):
+        more = [("gpulab: calibration", self.calibration)] if self.calibration else []
+        more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
+        for title, lines in (*sections(self.gradebook, self.config.get_verbosity()), *more):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(line)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_SEED = 2**32 - 1
-REPORT_FORMATS = ("json",)
+REPORT_FORMATS = ("json", "html")
 CALIBRATED_FRACTION = 0.85
 """Of the reference solution's speedup: what a calibrated threshold asks for unless told otherwise."""
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
@@ -43,6 +43,7 @@ class Settings:
         expected: the instructor's TOML files of expected verdicts.
         timeout_s: what a check may take; None where it was not given.
         sanitize: whether compute-sanitizer looks at what fails on a GPU.
+        annotate: whether to list what each source line does and costs; a page of listings is a report.
         count: whether Nsight Compute counts what timed kernels do on a GPU.
         architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
         calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
@@ -59,6 +60,7 @@ class Settings:
     timeout_s: float | None = None
     sanitize: bool = False
     count: bool = False
+    annotate: bool = False
     architecture: str | None = None
     calibration: str = "auto"
     calibrate: bool = False
@@ -88,15 +90,17 @@ class Settings:
         given, in_ini = option("gpulab_exercises"), ini("gpulab_exercises")
         exercises = working_folder / given if given else rootdir / (in_ini or "exercises")
         seed = option("gpulab_seed") or ini("gpulab_seed")
+        reports = tuple(_report_file(spec, working_folder) for spec in option("gpulab_report"))
         return cls(
             device=_device(option("gpulab_device") or ini("gpulab_device") or "auto"),
             exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
             seed=shared["seed"] if shared else _seed(seed),
-            reports=tuple(_report_file(spec, working_folder) for spec in option("gpulab_report")),
+            reports=reports,
             expected=tuple(Path(path) for path in ini("gpulab_expected")),
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
+            annotate=bool(option("gpulab_annotate")) or any(report.format == "html" for report in reports),
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
         )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pytest_gpulab.devices.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
 from pytest_gpulab.grading.counters import KernelCounters as KernelCounters
+from pytest_gpulab.grading.listing import Listing as Listing
 from pytest_gpulab.grading.thresholds import OWN
 
 SCHEMA_VERSION = 1
@@ -119,6 +120,7 @@ class CheckResult:
         required: False for a bonus tier.
         duration_s: wall time that grading it took.
         printed: what the kernel printed with printf (capped).
+        listing: what each source line did and cost, where that was asked for and this check is the one to tell.
     """
 
     name: str
@@ -131,6 +133,7 @@ class CheckResult:
     required: bool = True
     duration_s: float = 0.0
     printed: str = ""
+    listing: Listing | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return builtins only, ready for JSON."""
@@ -139,8 +142,9 @@ class CheckResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CheckResult:
         """Build the result that `to_dict` was made from; unknown keys are ignored."""
-        measured = data["measurement"]
+        measured, listing = data["measurement"], data.get("listing")
         rebuilt = {
+            "listing": None if listing is None else Listing.from_dict(listing),
             "findings": tuple(_finding(finding) for finding in data["findings"]),
             "measurement": None if measured is None else _measurement(measured),
         }

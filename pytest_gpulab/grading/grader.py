@@ -10,6 +10,7 @@ import pytest_gpulab
 from pytest_gpulab.devices.protocol import Device, DeviceInfo
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
+from pytest_gpulab.grading.annotate import Annotator
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import UNLIMITED, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -38,6 +39,7 @@ class Grader:
         seed: int,
         label: str | None = None,
         limits: Limits = UNLIMITED,
+        annotate: bool = False,
     ) -> None:
         """Read the file; nothing is compiled before the first check that needs it.
 
@@ -48,6 +50,7 @@ class Grader:
             seed: of all input data; the same seed gives the same grade.
             label: what the grade calls the submission; its path if None.
             limits: which cases to run, and how far.
+            annotate: whether to list what each source line does and costs.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
@@ -55,6 +58,7 @@ class Grader:
         self._cases = CaseRuns(exercise, device, self._builds, seed, limits)
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
+        self._annotator = Annotator(exercise, path, device, seed) if annotate else None
         self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     def grade(self) -> Grade:
@@ -69,6 +73,8 @@ class Grader:
             result = self._judge(check)
         except InstructorsMistake as mistake:
             result = _result(check, "not gradable", (mistake.finding,))
+        if self._annotator is not None:
+            result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:

@@ -52,6 +52,7 @@ class RemoteGrader:
         occupancy_architecture: str | None = None,
         sanitize: bool = False,
         profiler: ncu.Profiler | None = None,
+        annotate: bool = False,
     ) -> None:
         """Start nothing before the first check.
 
@@ -66,6 +67,7 @@ class RemoteGrader:
             sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
             occupancy_architecture: as `open_device` takes it.
             profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
+            annotate: whether to list what each source line does and costs.
         """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
@@ -79,6 +81,7 @@ class RemoteGrader:
             "occupancy_architecture": occupancy_architecture,
             "seed": int(seed),
             "thresholds": asdict(exercise.thresholds),
+            "annotate": annotate,
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None

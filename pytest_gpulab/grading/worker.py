@@ -82,7 +82,7 @@ class _Bench:
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
         limits = BESIDE_A_GPU if task.get("beside_a_gpu") else UNLIMITED
-        self._grader = Grader(loaded, self._path, self.device, self._seed, limits=limits)
+        self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():
             self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))

@@ -23,6 +23,9 @@ The file holds one JSON object:
                                 counters (a list of {kernel, grid, block, counters: a list of
                                 {name, value, unit}}), counters_note (why there are none though asked for),
                                 calibrated (whether the threshold is the device's calibration's)}
+            listing             null, or {size, variant, device, estimated_ms, files (a list of {name, lines: a list
+                                of {number, text, counters}}), hazards (a list of {file, line, what, harmless}),
+                                note}
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
                                 source_sha256, thresholds (who set those of the speed tiers), and details: an
                                 object of further texts

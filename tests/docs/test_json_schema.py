@@ -34,7 +34,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name, source in SUBMISSIONS.items():
         (folder / "class" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder / "class" / name)
-    command = [sys.executable, "-m", "pytest", "--gpulab", "--gpulab-device=sim", "-q", "class"]
+    command = [sys.executable, "-m", "pytest", "--gpulab", "--gpulab-device=sim", "--gpulab-annotate", "-q", "class"]
     environment = {**os.environ, "PYTEST_ADDOPTS": "-p no:hypothesispytest -p no:benchmark -p no:cacheprovider"}
     done = subprocess.run(
         [*command, "--gpulab-report=json:grades.json"], cwd=folder, env=environment, capture_output=True, text=True
@@ -78,6 +78,7 @@ def test_the_schema_refuses_what_is_no_report(report: dict[str, Any], path: tupl
 def test_the_schema_and_the_page_describe_every_key(report: dict[str, Any]) -> None:
     grade = report["grades"][0]
     measured = [check for grade in report["grades"] for check in grade["checks"] if check["measurement"]]
+    listed = [check for check in measured if check["listing"]]
     failed = [check for grade in report["grades"] for check in grade["checks"] if check["findings"]]
     records = {
         "The document": (report, SCHEMA),
@@ -85,6 +86,7 @@ def test_the_schema_and_the_page_describe_every_key(report: dict[str, Any]) -> N
         "A check": (grade["checks"][0], SCHEMA["$defs"]["check"]),
         "A finding": (failed[0]["findings"][0], SCHEMA["$defs"]["finding"]),
         "A measurement": (measured[0]["measurement"], SCHEMA["$defs"]["measurement"]),
+        "A listing": (listed[0]["listing"], SCHEMA["$defs"]["listing"]),
         "A kernel": (measured[0]["measurement"]["kernels"][0], SCHEMA["$defs"]["kernel"]),
         "Provenance": (grade["provenance"], SCHEMA["$defs"]["provenance"]),
     }

@@ -169,7 +169,7 @@ def test_exercises_elsewhere(course: Course, given: list[str]) -> None:
 @pytest.mark.parametrize("spec", ["json", "json:", "xml:grades.xml", "grades.json"])
 def test_bad_report(course: Course, spec: str) -> None:
     line = usage_error(course.grade(f"--gpulab-report={spec}"))
-    assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of json"
+    assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of json, html"
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_grading(course: Course) -> None:

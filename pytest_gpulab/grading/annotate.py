@@ -1,0 +1,140 @@
+"""Run a submission on the simulated GPU for an annotated listing: what each line did, its share of the estimate."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePath
+
+from pytest_gpulab.devices.metrics import with_ratios
+from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, SourceLine
+from pytest_gpulab.exercise import DEFAULT_VARIANT, Exercise, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.findings import of_error, plain
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
+from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.speed import SAMPLED, pattern_of, size_text
+from pytest_gpulab.grading.usage import counting_device
+
+MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
+CHECKED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=True))
+CHECKED = replace(FIRST, options=replace(FIRST.options, check=True, count=True))
+RATIOS = ".ratio"
+
+Figures = Mapping[str, float]
+
+
+class Annotator:
+    """Lists one submission at each size and variant that its speed is asked for, each once, beside its checks."""
+
+    def __init__(self, loaded: LoadedExercise, path: Path, device: Device, seed: int) -> None:
+        self._loaded, self._path, self._device, self._seed = loaded, path, device, seed
+        self._todo = subjects(loaded.exercise)
+
+    def added_to(self, result: CheckResult, check: Check) -> CheckResult:
+        """Return a check's result, with a listing if it is the first check of a size and variant."""
+        subject = self._todo.pop(check.name, None)
+        if subject is None or any(found.because == "compile" for found in result.findings):
+            return result
+        simulated = self._device.info.kind == "simulated"
+        try:
+            device = self._device if simulated else counting_device()
+            listing = listing_of(self._loaded, self._path, device, self._seed, *subject)
+        except (Blocked, InstructorsMistake):  # a check says so, too
+            return result
+        return replace(result, listing=listing)
+
+
+def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
+    """Return what to list beside which check: each size and variant whose speed is asked for, once."""
+    found: dict[tuple[Size, VariantKey], tuple[str, Size, Variant]] = {}
+    for check in checks_of(exercise):
+        if isinstance(tier := check.subject, SpeedTier):
+            size = tier.size if tier.simulated_size is None else tier.simulated_size
+            found.setdefault((size, variant_key(tier.variant)), (check.name, size, tier.variant))
+    return {name: (size, variant) for name, size, variant in found.values()}
+
+
+def listing_of(
+    loaded: LoadedExercise, path: Path, simulated: Device, seed: int, size: Size, variant: Variant
+) -> Listing:
+    """Return what each line of a submission does at a size; without figures where it does not compile or run.
+
+    Raises:
+        InstructorsMistake: the exercise's own code is wrong.
+    """
+    name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
+    listing = Listing(size_text(size), name, simulated.info.name, None, ())
+    try:
+        build = Builds(path, loaded, simulated).of(variant)
+    except Blocked as blocked:
+        return replace(listing, files=_files(path, loaded.folder, {}), note=blocked.finding.what)
+    run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant))
+    note = of_error(run.error)[1].what if run.error is not None else _too_long(path)
+    hazards = tuple(_hazards(run))[:MAX_HAZARDS]
+    ends = [profile.estimated_ms for profile in run.profiles if profile.estimated_ms is not None]
+    files = _files(path, loaded.folder, {} if run.error else summed(run.profiles))
+    return replace(listing, estimated_ms=None if run.error else sum(ends), files=files, hazards=hazards, note=note)
+
+
+def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem) -> Run:
+    plan = make_plan(loaded.exercise, problem)
+    rng = rng_for(seed, loaded.name, "listing", size_text(problem.size), problem.variant.name)
+    inputs = make_inputs(loaded.exercise, problem, plan, pattern_of(loaded.exercise, problem.variant), rng)
+    run = replay(simulated, build.module, plan, inputs, CHECKED_SAMPLE, read_back=False)
+    if run.error is None:
+        return run
+    return replay(simulated, build.module, plan, inputs, CHECKED, read_back=False)  # it may wait for blocks left out
+
+
+def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:
+    """Return the figures of each line over all launches; a share of the time weighs as much as its launch takes."""
+    profiles = tuple(profiles)
+    whole_ms = sum(profile.estimated_ms or 0 for profile in profiles)
+    lines: dict[SourceLine, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for profile in profiles:
+        weight = (profile.estimated_ms or 0) / whole_ms if whole_ms else 0
+        for line in profile.lines:
+            for name, value in line.counters.items():
+                if not name.endswith(RATIOS):
+                    lines[line.where][name] += value * weight if name == TIME_SHARE else value
+    return {where: with_ratios(dict(figures)) for where, figures in lines.items()}
+
+
+def _files(path: Path, folder: Path, figures: Mapping[SourceLine, Figures]) -> tuple[ListedFile, ...]:
+    """Return all lines of the submission, and of the exercise's headers those with figures."""
+    by_file: dict[str, dict[int, Figures]] = defaultdict(dict)
+    for where, found in figures.items():
+        by_file[PurePath(where.file).name][where.line] = {name: value for name, value in found.items() if value}
+    own = _lines(path, by_file.pop(path.name, {}), also_idle=True)
+    headers = (ListedFile(name, _lines(folder / name, found, also_idle=False)) for name, found in by_file.items())
+    return (ListedFile(path.name, own), *sorted(headers, key=lambda header: header.name))
+
+
+def _lines(path: Path, figures: Mapping[int, Figures], also_idle: bool) -> tuple[ListedLine, ...]:
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    numbers = range(1, len(texts) + 1) if also_idle else sorted(figures)
+    shown = dict(enumerate((plain(text)[:MAX_COLUMNS] for text in texts), start=1))
+    return tuple(ListedLine(n, shown.get(n, ""), figures.get(n, {})) for n in list(numbers)[:MAX_LINES])
+
+
+def _too_long(path: Path) -> str:
+    is_long = len(path.read_text(encoding="utf-8", errors="replace").splitlines()) > MAX_LINES
+    return f"Only the first {MAX_LINES} lines of {path.name} are listed." if is_long else ""
+
+
+def _hazards(run: Run) -> Iterable[ListedHazard]:
+    """Yield each hazard with a place once, whichever launch it was seen in."""
+    seen: dict[tuple[SourceLine, str], Hazard] = {}
+    for hazard in run.hazards:
+        if hazard.where is not None:
+            seen.setdefault((hazard.where, hazard.what), hazard)
+    for hazard in seen.values():
+        assert hazard.where is not None
+        what = str(replace(hazard, where=None))
+        yield ListedHazard(PurePath(hazard.where.file).name, hazard.where.line, plain(what), hazard.harmless)

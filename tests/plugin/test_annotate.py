@@ -1,0 +1,209 @@
+"""`--gpulab-annotate`: the source with what each line does and costs, on the terminal and as a page."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course import BROKEN, NAIVE, RIGHT, Course
+
+from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
+from pytest_gpulab.reports.annotated import WIDTH, compact, fitted, visible
+
+RACE = """
+__global__ void twice(const int *in, int *out, int n) {
+    __shared__ int tile[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x % 32] = 0;
+    if (i < n) out[i] = 2 * in[i] + tile[threadIdx.x % 32];
+}
+"""
+CONFLICTS = """
+__shared__ int tile[64 * 32];
+__global__ void twice(const int *in, int *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x * 32] = i < n ? in[i] : 0;
+    __syncthreads();
+    int more = 0;
+    if (threadIdx.x % 2)
+        for (int k = tile[threadIdx.x * 32]; k > 5000; --k) more ^= k * more + in[0];
+    if (i < n) out[i] = 2 * tile[threadIdx.x * 32] + more;
+    if (i > 5000) atomicAdd(out, 0);
+}
+"""
+HOSTILE = RIGHT.replace("out[i] =", "/* <script>alert('\x1b[31m\u202e')</script> \"&amp; */ out[i] =")
+
+
+def listed(course: Course, source: str, *options: str) -> list[str]:
+    course.write("twice.cu", source)
+    result = course.grade("--gpulab-annotate", "twice.cu", *options)
+    text = result.stdout.str().split(" gpulab: listings ")[-1]
+    return text.splitlines()[1:]
+
+
+def row(lines: list[str], source: str) -> tuple[str, list[str]]:
+    """Return the row whose source contains a text, and what stands below it."""
+    (at,) = [n for n, line in enumerate(lines) if source in line]
+    below = []
+    for line in lines[at + 1 :]:
+        if not line.startswith("     "):
+            break
+        below.append(line.strip())
+    return lines[at], below
+
+
+def test_each_line_stands_with_its_figures(course: Course) -> None:
+    lines = listed(course, RIGHT)
+    assert lines[0].startswith("twice.cu: size 2^12 on the simulated GPU (cost model: NVIDIA H200), estimated ")
+    assert lines[1].split() == ["twice.cu", "time", "instr", "lanes", "sectors", "waves"]
+    text, below = row(lines, "if (i < n) out[i] = 2 * in[i];")
+    instructions, lanes, sectors = text.split(";")[1].split()[-3:]
+    assert instructions.endswith("k") and 24 < float(lanes) <= 32 and sectors == "4.0"
+    assert below == []
+    assert lines[2] == "   1" and max(map(len, lines)) <= WIDTH
+
+
+def test_what_costs_more_than_it_must_stands_below_its_line(course: Course) -> None:
+    lines = listed(course, CONFLICTS)
+    text, below = row(lines, "tile[threadIdx.x * 32] = i < n")
+    assert text.split()[-2:] == ["4.0", "32.0"]
+    assert below == ["^ bank conflicts: 3.97k of 4.1k passes of shared memory"]
+    assert row(lines, "__syncthreads")[1] == ["^ barrier: warps come to one 128 times"]
+    assert row(lines, "if (threadIdx.x % 2)")[1][0].startswith("^ divergence: warps part at 128 of ")
+
+
+def test_hazards_stand_below_their_line(course: Course) -> None:
+    _, below = row(listed(course, RACE), "tile[threadIdx.x % 32] = 0")
+    assert any(line.startswith("! ") for line in below), below
+
+
+def test_what_a_check_found_stands_below_its_line_and_a_run_that_fails_has_a_note(course: Course) -> None:
+    lines = listed(course, RIGHT.replace("in[i]", "in[i + 1]"))
+    assert lines[1].startswith("! Invalid ")
+    _, below = row(lines, "in[i + 1]")
+    assert below[0].startswith("! out-of-bounds: Invalid ")
+
+
+def test_what_does_not_compile_is_not_listed(course: Course) -> None:
+    assert "gpulab: listings" not in "\n".join(listed(course, BROKEN))
+
+
+def test_a_process_with_a_time_limit_lists_the_same(course: Course) -> None:
+    here, elsewhere = listed(course, RIGHT), listed(course, RIGHT, "--gpulab-timeout=60")
+    assert row(here, "out[i]") == row(elsewhere, "out[i]")
+
+
+def test_processes_of_xdist_list_the_same(course: Course) -> None:
+    assert row(listed(course, NAIVE, "-n", "2"), "slow[i] /=") == row(listed(course, NAIVE), "slow[i] /=")
+
+
+def test_a_long_file_is_listed_up_to_a_limit_and_says_so(course: Course) -> None:
+    lines = listed(course, RIGHT + "// more\n" * 3000)
+    assert "! Only the first 2000 lines of twice.cu are listed." in lines
+    assert [line.split()[0] for line in lines if line.endswith("// more")][-1] == "2000"
+
+
+def test_without_the_option_nothing_is_listed(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    result = course.grade("twice.cu", "--gpulab-report=json:grades.json")
+    assert "gpulab: listings" not in result.stdout.str()
+    (grade,) = json.loads((course.folder / "grades.json").read_text())["grades"]
+    assert {check["listing"] for check in grade["checks"]} == {None}
+
+
+class Page(HTMLParser):
+    """The tags of a page, balanced, and the texts of its table cells."""
+
+    VOID = ("meta", "br")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.cells: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("td", "th"):
+            self.cells[-1] += data
+
+
+def test_a_page_shows_source_as_text_whatever_it_is(course: Course) -> None:
+    course.write("<b>twice.cu", HOSTILE)
+    course.write("sub/twice.cu", HOSTILE)
+    course.grade("sub", "--gpulab-report=html:listings.html")
+    page = Page(course.folder / "listings.html")
+    names = {tag for tag, _ in page.tags}
+    assert "script" not in names and "link" not in names and "img" not in names
+    assert any("<script>alert('?[31m?')</script> \"&amp; */ out[i]" in cell for cell in page.cells)
+    assert not any("src" in attributes or "href" in attributes for _, attributes in page.tags)
+    policy = dict(page.tags[3][1])
+    assert policy == {
+        "http-equiv": "Content-Security-Policy",
+        "content": "default-src 'none'; style-src 'unsafe-inline'",
+    }
+
+
+def test_a_page_can_be_read_by_those_who_do_not_see_it(course: Course) -> None:
+    course.write("twice.cu", CONFLICTS)
+    course.grade("twice.cu", "--gpulab-report=html:listings.html")
+    page = Page(course.folder / "listings.html")
+    scopes = [attributes.get("scope") for tag, attributes in page.tags if tag == "th"]
+    assert set(scopes) == {"col", "row"}
+    assert ("html", {"lang": "en"}) in page.tags and "caption" in {tag for tag, _ in page.tags}
+    assert any(cell.startswith("bank conflicts: ") for cell in page.cells)
+
+
+def test_the_terminal_is_left_alone_by_hostile_source(course: Course) -> None:
+    text, _ = row(listed(course, HOSTILE), "script")
+    assert "\x1b" not in text and "\u202e" not in text and len(text) <= WIDTH
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("short", "short     "),
+        ("exactly 10", "exactly 10"),
+        ("more than 10", "more th..."),
+        ("\tif", "    if    "),
+        ("数数数数数", "数数数数数"),
+        ("数数数数数数", "数数数... "),
+        ("e\u0301e\u0301", "e\u0301e\u0301        "),
+        ("a\x1b[2Jb\u202ec", "a?[2Jb?c  "),
+    ],
+)
+def test_a_text_takes_exactly_its_columns(text: str, shown: str) -> None:
+    assert fitted(text, 10) == shown
+
+
+def test_counts_are_short() -> None:
+    values = (0, 7, 999, 1000, 12345, 999_400, 1.5e6, 2e9)
+    assert [compact(value) for value in values] == ["0", "7", "999", "1k", "12.3k", "999k", "1.5M", "2G"]
+
+
+def test_what_is_not_to_be_seen_is_marked() -> None:
+    assert visible("a\u200bb\ufeffc") == "a?b?c"
+
+
+def test_a_listing_survives_its_journey_as_json() -> None:
+    files = (ListedFile("x.cu", (ListedLine(1, "text", {"gpulab__time_share.pct": 12.5}), ListedLine(2, ""))),)
+    listing = Listing("2^20", "two-way", "simulated GPU", 1.5, files, (), "a note")
+    from dataclasses import asdict
+
+    data: dict[str, Any] = json.loads(json.dumps(asdict(listing)))
+    assert Listing.from_dict(data) == listing
+    assert [line.time_share for line in listing.files[0].lines] == [0.125, None]
