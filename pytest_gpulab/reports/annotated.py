@@ -120,9 +120,10 @@ def _notes(c: Counters) -> Iterator[str]:
 def lines(grade: Grade) -> Iterator[str]:
     """Yield a submission's listings, at most `WIDTH` columns wide."""
     for listing in listings(grade):
-        yield from _wrapped(f"{grade.submission}: {title(listing)}", "", "  ")
+        yield from _wrapped(grade.submission, "", "  ")
+        yield from _wrapped(title(listing), "  ", "  ")
         if listing.note:
-            yield from _wrapped(f"! {listing.note}", "", "  ")
+            yield from _wrapped(f"! {listing.note}", "  ", "    ")
         for file in listing.files:
             yield _joined("", file.name, COLUMNS)
             for row in rows(file, grade, listing):

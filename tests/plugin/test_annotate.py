@@ -57,13 +57,14 @@ def row(lines: list[str], source: str) -> tuple[str, list[str]]:
 
 def test_each_line_stands_with_its_figures(course: Course) -> None:
     lines = listed(course, RIGHT)
-    assert lines[0].startswith("twice.cu: size 2^12 on the simulated GPU (cost model: NVIDIA H200), estimated ")
-    assert lines[1].split() == ["twice.cu", "time", "instr", "lanes", "sectors", "waves"]
+    assert lines[0] == "twice.cu"
+    assert lines[1].startswith("  size 2^12 on the simulated GPU (cost model: NVIDIA H200), estimated ")
+    assert lines[2].split() == ["twice.cu", "time", "instr", "lanes", "sectors", "waves"]
     text, below = row(lines, "if (i < n) out[i] = 2 * in[i];")
     instructions, lanes, sectors = text.split(";")[1].split()[-3:]
     assert instructions.endswith("k") and 24 < float(lanes) <= 32 and sectors == "4.0"
     assert below == []
-    assert lines[2] == "   1" and max(map(len, lines)) <= WIDTH
+    assert lines[3] == "   1" and max(map(len, lines)) <= WIDTH
 
 
 def test_what_costs_more_than_it_must_stands_below_its_line(course: Course) -> None:
@@ -82,7 +83,7 @@ def test_hazards_stand_below_their_line(course: Course) -> None:
 
 def test_what_a_check_found_stands_below_its_line_and_a_run_that_fails_has_a_note(course: Course) -> None:
     lines = listed(course, RIGHT.replace("in[i]", "in[i + 1]"))
-    assert lines[1].startswith("! Invalid ")
+    assert lines[2].startswith("  ! Invalid ")
     _, below = row(lines, "in[i + 1]")
     assert below[0].startswith("! out-of-bounds: Invalid ")
 
@@ -102,7 +103,7 @@ def test_processes_of_xdist_list_the_same(course: Course) -> None:
 
 def test_a_long_file_is_listed_up_to_a_limit_and_says_so(course: Course) -> None:
     lines = listed(course, RIGHT + "// more\n" * 3000)
-    assert "! Only the first 2000 lines of twice.cu are listed." in lines
+    assert "  ! Only the first 2000 lines of twice.cu are listed." in lines
     assert [line.split()[0] for line in lines if line.endswith("// more")][-1] == "2000"
 
 
