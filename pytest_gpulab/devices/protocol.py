@@ -258,6 +258,12 @@ class Memory(Protocol):
             ValueError: where the shape differs.
         """
 
+    def mark_unwritten(self) -> None:
+        """Count the contents as undefined, whatever they are, for a launch that looks for uninitialised reads.
+
+        A real GPU does not look and so does nothing here.
+        """
+
     def damage(self) -> str | None:
         """Say in a sentence what was written outside the array (guard zones), or None.
 

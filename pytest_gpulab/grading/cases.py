@@ -28,6 +28,7 @@ from pytest_gpulab.grading.prepare import (
 )
 from pytest_gpulab.grading.replay import (
     AGAIN,
+    DECOY,
     FIRST,
     FIRST_WARP_FIRST,
     LAST_WARP_FIRST,
@@ -38,6 +39,8 @@ from pytest_gpulab.grading.replay import (
 )
 
 MAX_PRINTED_CHARS = 4000
+MAX_HAZARDS = 3  # that are told of beside a wrong result
+_WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 IMPATIENT_STEPS = 20_000  # a case of a few blocks takes some hundreds
 
 
@@ -139,7 +142,7 @@ class CaseRuns:
                 if verdict != "passed":
                     note = f"input pattern: {pattern}"
                     noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
-                    return CaseOutcome(verdict, noted, _without_outputs(runs))
+                    return CaseOutcome(verdict, _with_hazards(noted, runs), _without_outputs(runs))
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))
@@ -164,7 +167,7 @@ class CaseRuns:
         arrays = Arrays(self._device, prepared.plan)
         try:
             if decoy is not None:
-                run = self._replay(build, prepared.plan, decoy, FIRST, arrays, read_back=False)
+                run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
                 if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
                     runs.append(run)
                     return _judged(run, prepared, FIRST)
@@ -248,6 +251,24 @@ def _judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdi
     if findings and repetition is not FIRST:
         findings = (_not_repeatable(findings, repetition),)
     return ("failed", findings) if findings else ("passed", ())
+
+
+def _with_hazards(findings: tuple[Finding, ...], runs: list[Run]) -> tuple[Finding, ...]:
+    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, and its line."""
+    hazards = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
+    lines = tuple(f"in the same run: {hazard}" for hazard in list(hazards.values())[:MAX_HAZARDS])
+    place = next((str(hazard.where) for hazard in hazards.values() if hazard.where), "")
+    return tuple(
+        replace(found, evidence=(*found.evidence, *lines), where=found.where or place)
+        if found.code in _WRONG_RESULTS and lines
+        else found
+        for found in findings
+    )
+
+
+def is_telling(hazard: Hazard) -> bool:
+    """Return whether a hazard can explain a wrong result that ended no launch."""
+    return hazard.kind in ("race", "uninitialised") and not hazard.harmless
 
 
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:

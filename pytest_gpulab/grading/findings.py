@@ -49,6 +49,18 @@ HINTS: Mapping[str, str] = {
     "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",
 }
 
+_CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
+    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: those that really come to it, no "
+     "more and no less."),
+    ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
+     "writes, except by atomics."),
+    ("race", "in one warp", "The threads of a warp need not run in step: where one reads what another one writes, "
+     "__syncwarp() must stand between."),
+    ("uninitialised", "__global__", "An element of an array is read before any thread wrote it: nobody has zeroed it."),
+    ("uninitialised", "__local__", "An element of a thread's own array is read before it was given a value."),
+)  # fmt: skip
+"""Code, a part of the sentence, and the hint that then fits better than the code's usual one."""
+
 # all but tab and line feed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -58,7 +70,12 @@ def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (),
     lines = tuple(plain(line) for line in evidence)
     if len(lines) > MAX_EVIDENCE_LINES:
         lines = (*lines[:MAX_EVIDENCE_LINES], f"... and {len(lines) - MAX_EVIDENCE_LINES} more lines")
-    return Finding(code, plain(what), plain(where), lines, HINTS.get(code, "") if hint is None else hint)
+    return Finding(code, plain(what), plain(where), lines, _hint(code, what) if hint is None else hint)
+
+
+def _hint(code: str, what: str) -> str:
+    closer = (hint for of, part, hint in _CLOSER_HINTS if of == code and part in what)
+    return next(closer, HINTS.get(code, ""))
 
 
 def plain(text: str) -> str:

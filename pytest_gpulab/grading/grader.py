@@ -18,7 +18,7 @@ from pytest_gpulab.grading.checks import Check, checks_of, correct_name
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
-from pytest_gpulab.grading.safety import unsafe
+from pytest_gpulab.grading.safety import harmless, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.timed import TimedCosts
 from pytest_gpulab.grading.usage import Usages, counting_device
@@ -125,7 +125,7 @@ class Grader:
         for name, outcome in outcomes.items():
             if outcome.verdict == "not gradable":
                 return _dependent(check, name, outcome)
-        return _result(check, "passed")
+        return _result(check, "passed", harmless(safe.kind, outcomes))
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only what is right, too: a wrong kernel may use the idea for nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,8 @@ class Repetition:
 _POISON = Poison({2: 0x7D5A, 4: 0x7FA5A5A5, 8: 0x7FF5A5A5A5A5A5A5}, byte=0xA5)
 _OTHER_POISON = Poison({2: 0xFCBA, 4: 0xFFBADBAD, 8: 0xFFF3ADBADBADBADB}, byte=0x5A)
 
-FIRST = Repetition("in the first run", LaunchOptions("lockstep", fill=0xFF), _POISON)
+FIRST = Repetition("in the first run", LaunchOptions("lockstep", fill=0xFF, check=True), _POISON)
+DECOY = Repetition("before", replace(FIRST.options, check=False), _POISON)
 AGAIN = Repetition("in the second", LaunchOptions("lockstep", fill=0xA5), _OTHER_POISON)
 LAST_WARP_FIRST = Repetition(
     "where the last warp goes first", LaunchOptions("warps-reversed", fill=0xA5), _OTHER_POISON
@@ -132,6 +133,8 @@ class Arrays:
                 self._memories[buffer.name].set(contents)
             else:
                 self._memories[buffer.name] = self._device.array(contents)
+            if is_poisoned(buffer):
+                self._memories[buffer.name].mark_unwritten()
         return self._memories
 
     def free(self) -> None:
@@ -182,9 +185,14 @@ def initial_contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison
     """Return what a buffer holds before the first launch."""
     if buffer.role == "input":
         return inputs[buffer.name]
-    if buffer.zeroed:
-        return np.zeros(buffer.shape, buffer.dtype)
-    return poison.filled(buffer.shape, buffer.dtype)
+    if is_poisoned(buffer):
+        return poison.filled(buffer.shape, buffer.dtype)
+    return np.zeros(buffer.shape, buffer.dtype)
+
+
+def is_poisoned(buffer: Buffer) -> bool:
+    """Return whether a kernel may not read the buffer before something has written it."""
+    return buffer.role != "input" and not buffer.zeroed
 
 
 def _finished(

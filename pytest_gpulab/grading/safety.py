@@ -43,6 +43,21 @@ def unsafe(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...
     return tuple(found[:MAX_FINDINGS])
 
 
+def harmless(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...]:
+    """Return what looks like a hazard of a kind but cannot change a result, as notes, one for each place."""
+    places: dict[tuple[str, str], tuple[Hazard, list[str]]] = {}
+    for check, outcome in outcomes.items():
+        for hazard in outcome.hazards:
+            if hazard.kind == kind and hazard.harmless:
+                _, checks = places.setdefault((hazard.what, str(hazard.where or "")), (hazard, []))
+                if check not in checks:
+                    checks.append(check)
+    return tuple(
+        finding(kind, f"Harmless: {hazard.what}", where, (f"first by {_party(hazard)}", _seen_in(checks)), hint="")
+        for (_, where), (hazard, checks) in list(places.items())[:MAX_FINDINGS]
+    )
+
+
 def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]:
     """Return code, what, where and lane of everything of the kind."""
     code = _CODE_OF_KIND.get(kind, kind)

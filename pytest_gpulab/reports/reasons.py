@@ -26,7 +26,7 @@ class Reason:
 
     Attributes:
         checks: their names by verdict, in the order of the grade; the verdict `expected` is that of failures which
-            the instructor expects.
+            the instructor expects, `note on` that of checks which passed all the same.
         ungraded: how many further checks need one of these and could not be graded for it.
     """
 
@@ -36,8 +36,8 @@ class Reason:
 
     @property
     def is_minor(self) -> bool:
-        """Whether nothing went wrong: missed bonuses and expected failures only."""
-        return self.checks.keys() <= {"missed", "expected"}
+        """Whether nothing went wrong: missed bonuses, expected failures and notes only."""
+        return self.checks.keys() <= {"missed", "expected", "note on"}
 
     def take_in(self, other: Reason) -> None:
         """Count another reason's checks among this one's."""
@@ -66,7 +66,7 @@ class Reason:
 
 
 def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
-    """Return why checks of a grade did not pass, each reason once, in the order of the checks.
+    """Return why checks of a grade did not pass, and notes on some that did, each once, in the order of the checks.
 
     Args:
         grade: see above.
@@ -74,8 +74,9 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
     """
     found: dict[Finding, Reason] = {}
     for check in grade.checks:
-        verdict = "expected" if (grade.submission, check.name) in expected else check.verdict
-        for finding in check.findings if check.verdict != "passed" else ():
+        is_expected = (grade.submission, check.name) in expected
+        verdict = "expected" if is_expected else "note on" if check.verdict == "passed" else check.verdict
+        for finding in check.findings:
             cause = _cause(finding, verdict, found.values())
             if cause is None:
                 found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(_label(check))

@@ -46,6 +46,7 @@ class FakeMemory:
     def __init__(self, device: FakeDevice, values: Any) -> None:
         self.device, self.values = device, np.array(values)
         self.report: str | None = None
+        self.unwritten = False
         device.held.append(self)
 
     dtype = property(lambda self: self.values.dtype)
@@ -57,6 +58,10 @@ class FakeMemory:
 
     def set(self, values: Any) -> None:
         self.values[...] = values
+        self.unwritten = False
+
+    def mark_unwritten(self) -> None:
+        self.unwritten = True
 
     def damage(self) -> str | None:
         return self.report

@@ -143,7 +143,7 @@ def test_a_race_names_both_parties(run: Run) -> None:
     assert hazard.other is not None
     assert hazard.other.where == marked(source, "// OTHER") and hazard.other.lane == Lane((0, 0, 0), (40, 0, 0))
     assert re.search(
-        r"read-after-write \(RAW\) hazard on __shared__ memory.* first by block 0 thread 3 \(2 threads\), "
+        r"read-after-write \(RAW\) hazard on __shared__ memory in one block, no barrier between, first by block 0 thread 3 \(2 threads\), "
         r"against a write of 4 bytes by block 0 thread 40 at kernel.cu:\d+$", str(hazard)
     )  # fmt: skip
 
@@ -161,7 +161,7 @@ SAME_VALUE = {
 def test_writes_of_the_same_value_are_harmless(run: Run, body: str) -> None:
     found = check(run, KERNEL.format(body=body)).hazards
     assert found and {(hazard.kind, hazard.harmless) for hazard in found} == {("race", True)}
-    assert all("of the same value" in hazard.what for hazard in found)
+    assert all("both write the same value" in hazard.what for hazard in found)
 
 
 LAST_BLOCK = """

@@ -70,6 +70,9 @@ class CudaMemory:
             if contents.nbytes:
                 self._context.driver.memcpy_htod(self.address, contents)
 
+    def mark_unwritten(self) -> None:
+        """Do nothing: a GPU cannot tell what was written."""
+
     def damage(self) -> str | None:
         """Say in a sentence what was written into the guard zones, or None."""
         zones = []

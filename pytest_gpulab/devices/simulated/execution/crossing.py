@@ -17,7 +17,7 @@ from pytest_gpulab.devices.simulated.execution.lanes import IndexArray
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.reporting import Others, Reporter
 from pytest_gpulab.devices.simulated.execution.sweep import Mask
-from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, thinned
+from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, SELF_LANES, thinned
 
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
@@ -37,10 +37,10 @@ class Crossing:
         accesses = self._accesses.setdefault(access.memory, [])
         accesses.append(access)
         lanes, limit = self._lanes.get(access.memory, (0, MAX_LANES))
-        lanes += access.address.size
+        lanes += access.address.size + SELF_LANES
         if lanes > limit:
             accesses[:] = thinned(accesses, by_block=True)
-            lanes = sum(kept.address.size for kept in accesses)
+            lanes = sum(kept.address.size + SELF_LANES for kept in accesses)
             limit = max(MAX_LANES, 4 * lanes)
         self._lanes[access.memory] = lanes, limit
         if access.site.modifies:

@@ -96,7 +96,7 @@ class _Replay:
         self._known: dict[Any, int] = defaultdict(int)
         self._public: dict[Any, int] = defaultdict(int)
         self._inside: dict[Any, int] = defaultdict(int)  # published for the own block only
-        self._places: dict[Any, int] = defaultdict(int)
+        self._places: dict[Any, int] = {}
 
     def learn(self, thread: tuple[int, int], bits: int) -> None:
         """Let a thread know of sources."""
@@ -108,6 +108,8 @@ class _Replay:
 
     def step(self, record: _Record) -> None:
         """Let what some lanes did spread what they know."""
+        if record.what == "read" and not self._places:
+            return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
         if record.what == "blocks":
             for block in {block for block, _ in threads}:
@@ -136,8 +138,12 @@ class _Replay:
         public = _of(self._public, thread)
         inside = public | _of(self._inside, thread)
         kept = what == "exchange"  # others' announcements survive an atomic, but not a plain write
-        self._places[place] = public | (self._places.get(place, 0) if kept else 0)
-        self._places[place, block] = inside | (self._places.get((place, block), 0) if kept else 0)
+        for key, bits in ((place, public), ((place, block), inside)):
+            bits |= self._places.get(key, 0) if kept else 0
+            if bits:
+                self._places[key] = bits
+            else:
+                self._places.pop(key, None)
 
     def _meet_block(self, block: int) -> None:
         for table in (self._known, self._public, self._inside):

@@ -51,17 +51,24 @@ def _past_the_end(distance: int) -> str:
     return f"{distance} bytes past the end" if distance else "just past the end"
 
 
-def misaligned(lanes: Lanes, site: Site, address: Value) -> NoReturn:
+def invalid(site: Site, space: str) -> str:
+    """Return the words, compute-sanitizer's, for an access that a memory does not allow."""
+    return f"invalid __{space}__ {site.access} of size {site.nbytes} byte{'s' if site.nbytes > 1 else ''}"
+
+
+def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn:
     """Raise the fault of an address that is no multiple of the access size."""
     bad = address & address.dtype.type(site.nbytes - 1) != 0
-    what = f"misaligned {site.space} {site.access} of {site.nbytes} bytes"
+    what = f"{invalid(site, space)}: the address is misaligned"
     raise KernelFault("misaligned", what, site.where, _first_lane(lanes, bad))
 
 
 class Watcher(Protocol):
     """Who wants to know of accesses to global memory."""
 
-    def access_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value, values: list[Value]) -> None:
+    def access_global(
+        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
+    ) -> None:
         """A group reads (no values), writes or atomically changes an allocation, at byte offsets."""
 
 
@@ -82,10 +89,12 @@ class Allocation:
         """Count everything here as not written yet, whatever it holds."""
         self.written = np.zeros(len(self.data), np.uint8)
 
-    def note(self, lanes: Lanes, site: Site, offset: Value, values: list[Value], watch: Watcher | None) -> None:
+    def note(
+        self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: Watcher | None
+    ) -> None:
         """Tell who watches of an access; if nobody does, nothing can be said about what was written."""
         if watch is not None:
-            watch.access_global(lanes, site, self, offset, values)
+            watch.access_global(lanes, site, self, address, offset, values)
         elif site.modifies:
             self.written = None
 
@@ -143,7 +152,7 @@ class Arena:
             offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
             if int(offset.max()) <= allocation.nbytes - site.nbytes:
                 if site.nbytes > 1 and int(np.bitwise_or.reduce(offset, axis=None)) & (site.nbytes - 1):
-                    misaligned(lanes, site, offset)
+                    misaligned(lanes, site, _space(site), offset)
                 yield None, allocation, offset
                 return
         yield from self._pieces(lanes, site, address)
@@ -160,7 +169,7 @@ class Arena:
         if not inside.all():
             self._out_of_bounds(lanes, site, full, ~inside)
         if np.any(offset & (site.nbytes - 1)):
-            misaligned(lanes, site, offset)
+            misaligned(lanes, site, _space(site), offset)
         for which in np.unique(owner):
             subset = lanes.subset(owner == which)
             yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
@@ -172,7 +181,7 @@ class Arena:
             if lane_at(lanes, int(row) * lanes.shape[1] + int(column)) == lane:
                 first = int(address[row, column])
                 break
-        what = f"invalid {site.space} {site.access} of {site.nbytes} bytes: {self._distance(first)}"
+        what = f"{invalid(site, _space(site))}: {self._distance(first)}"
         raise KernelFault("out-of-bounds", what, site.where, lane)
 
     def _distance(self, address: int) -> str:
@@ -207,7 +216,7 @@ class Arena:
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
             if watch is not None and site.space != "const":
-                allocation.note(subset.lanes if subset else lanes, site, offset, [], watch)
+                allocation.note(subset.lanes if subset else lanes, site, address, offset, [], watch)
             index = (offset >> shift).view(np.intp)
             view = allocation.typed(dtype)
             values = [view.take(index + k if k else index) for k in range(count)]
@@ -228,9 +237,13 @@ class Arena:
             view = allocation.typed(dtype)
             index = (offset >> shift).view(np.intp)
             mine = values if subset is None else [subset.take(value) for value in values]
-            allocation.note(subset.lanes if subset else lanes, site, offset, mine, watch)
+            allocation.note(subset.lanes if subset else lanes, site, address, offset, mine, watch)
             for k, value in enumerate(mine):
                 _scatter(view, index + k if k else index, value)
+
+
+def _space(site: Site) -> str:
+    return "constant" if site.space == "const" else "global"
 
 
 def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
@@ -244,8 +257,8 @@ def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
 class Banked:
     """Shared or local memory: `words[word, column]`."""
 
-    def __init__(self, nbytes: int, columns: int, fill: int) -> None:
-        self.nbytes, self.columns = nbytes, columns
+    def __init__(self, space: str, nbytes: int, columns: int, fill: int) -> None:
+        self.space, self.nbytes, self.columns = space, nbytes, columns
         self._checked: tuple[Value | None, int] = (None, 0)  # values never change: no need to check one twice
         self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
 
@@ -260,11 +273,11 @@ class Banked:
             wrapped = top >= 1 << (8 * address.dtype.itemsize - 1)
             far = "before the start" if wrapped else _past_the_end(max(top - self.nbytes, 0))
             bad |= address.astype(np.int64) < 0
-            access = f"{site.space} {site.access} of {site.nbytes} bytes"
-            what = f"invalid {access}: {far} of the block's {self.nbytes} bytes"
+            whose = "block" if self.space == "shared" else "thread"
+            what = f"{invalid(site, self.space)}: {far} of the {whose}'s {self.nbytes} bytes"
             raise KernelFault("out-of-bounds", what, site.where, _first_lane(lanes, bad))
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
-            misaligned(lanes, site, address)
+            misaligned(lanes, site, self.space, address)
         self._checked = (address, site.nbytes)
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:

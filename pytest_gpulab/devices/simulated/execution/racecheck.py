@@ -26,7 +26,7 @@ from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Sh
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.reporting import Reporter
 from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, Race, races
-from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, thinned
+from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, SELF_LANES, thinned
 
 MAX_MEMO = 4096
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
@@ -48,7 +48,7 @@ class Racecheck:
     def add(self, event: Event) -> None:
         """Remember an event."""
         self.events.append(event)
-        self.lanes += event.address.size if isinstance(event, Access) else 1
+        self.lanes += SELF_LANES + (event.address.size if isinstance(event, Access) else 0)
         if self.lanes > self._limit:
             self._thin()
 
@@ -124,7 +124,7 @@ class Racecheck:
         accesses = [event for event in self.events if isinstance(event, Access)]
         kept = thinned(accesses, by_block=False) if len(accesses) == len(self.events) else []
         self.events = list(kept)
-        self.lanes = sum(access.address.size for access in kept)
+        self.lanes = sum(access.address.size + SELF_LANES for access in kept)
         self._limit = max(MAX_LANES, 4 * self.lanes)
 
 

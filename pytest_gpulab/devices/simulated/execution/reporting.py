@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from pytest_gpulab.devices.protocol import Access as Party
 from pytest_gpulab.devices.protocol import Hazard, Lane
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, Part
 from pytest_gpulab.devices.simulated.execution.fences import Fences, Question
-from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes
 from pytest_gpulab.devices.simulated.execution.memory import lane_of
 from pytest_gpulab.devices.simulated.execution.sweep import Race
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -36,13 +37,14 @@ class Reporter:
 
     def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None) -> None:
         self.hazards, self.fences = hazards, fences
+        self._open: list[tuple[Question, tuple[Any, Hazard]]] = []  # races unless fences put them in order
+        self._asked: Counter[Any] = Counter()
 
     def race(self, race: Race, events: Sequence[Event], blocks_alike: int) -> None:
-        """Report races within blocks, apart from those that fences put in order."""
-        shape = race.part.access.lanes.wave
-        blocks = shape.block_ids[race.part.column]
-        self.races(race.kind, race.part, blocks, Others(events, race.other, blocks, race.thread), race.harmless,
-                   blocks_alike)  # fmt: skip
+        """Report races within blocks; each stands for as many as there are blocks alike."""
+        blocks = race.part.access.lanes.wave.block_ids[race.part.column]
+        others = Others(events, race.other, blocks, race.thread)
+        self.races(race.kind, race.part, blocks, others, race.harmless, blocks_alike)
 
     def races(
         self,
@@ -58,40 +60,49 @@ class Reporter:
             for mild in (False, True):
                 mine = np.flatnonzero((others.at == at) & (harmless == mild))
                 if len(mine) and self.fences is not None:
-                    mine = self._in_no_order(part, blocks, others, mine)
-                if len(mine):
+                    self._ask(kind, part, blocks, others, mine, mild)
+                elif len(mine):
                     first = mine[np.lexsort((part.thread[mine], blocks[mine]))[0]]
-                    self._report(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild)
+                    self.add(*self._hazard(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild))
 
-    def _in_no_order(self, part: Part, blocks: IndexArray, others: Others, mine: IndexArray) -> IndexArray:
-        assert self.fences is not None
-        mine = mine[:MAX_QUESTIONS]
-        questions = [
-            Question(
-                (int(others.blocks[i]), int(others.threads[i])), others.access(i).time,
-                (int(blocks[i]), int(part.thread[i])), part.access.time,
-            )
-            for i in mine
-        ]  # fmt: skip
-        answers = np.array(self.fences.answers(questions), np.bool_)
-        return mine[~answers]
+    def _ask(self, kind: str, part: Part, blocks: IndexArray, others: Others, mine: IndexArray, harmless: bool) -> None:
+        """Leave it to the end of the launch whether fences have put these in order."""
+        for i in mine.tolist():
+            key, hazard = self._hazard(kind, part, blocks, others, i, 1, harmless)
+            self._asked[key] += 1
+            if self._asked[key] > MAX_QUESTIONS:
+                return
+            first, second = (int(others.blocks[i]), int(others.threads[i])), (int(blocks[i]), int(part.thread[i]))
+            question = Question(first, others.access(i).time, second, part.access.time)
+            self._open.append((question, (key, hazard)))
 
-    def _report(
-        self, kind: str, part: Part, blocks: IndexArray, others: Others, i: int, count: int, harmless: bool
-    ) -> None:
+    def settle(self) -> None:
+        """Report what the fences of the launch, which is over, have left without an order."""
+        if self.fences is not None and self._open:
+            answers = self.fences.answers([question for question, _ in self._open])
+            for (_, found), is_ordered in zip(self._open, answers, strict=True):
+                if not is_ordered:
+                    self.add(*found)
+
+    @staticmethod
+    def _hazard(
+        kind: str, part: Part, blocks: IndexArray, others: Others, i: int, count: int, harmless: bool
+    ) -> tuple[Any, Hazard]:
         site, other = part.access.site, others.access(i)
         shape = part.access.lanes.wave
         space = "__shared__" if part.access.memory is None else "__global__"
-        what = f"race: potential {_HAZARDS[kind]} hazard on {space} memory, a {said(site)} and a {said(other.site)}"
-        what += " in no order" if not harmless else " of the same value"
+        relation = _relation(blocks[i] == others.blocks[i], part.thread[i] // WARP == others.threads[i] // WARP)
+        what = f"potential {_HAZARDS[kind]} hazard on {space} memory {relation}"
+        if harmless:
+            what += ", but both write the same value"
         met = Party(said(other.site), other.site.where, lane_of(shape, int(others.blocks[i]), int(others.threads[i])))
         lane = lane_of(shape, int(blocks[i]), int(part.thread[i]))
-        self.add(("race", kind, site.where, other.site.where, harmless),
-                 Hazard("race", what, site.where, lane, count, met, harmless))  # fmt: skip
+        key = ("race", kind, site.where, other.site.where, harmless)
+        return key, Hazard("race", what, site.where, lane, count, met, harmless)
 
     def uninitialised(self, site: Site, space: str, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
         """Report that lanes of an access (mask of their shape) read what nobody wrote."""
-        what = f"uninitialized __{space}__ memory read of size {site.nbytes} bytes"
+        what = f"uninitialized __{space}__ memory read of size {bytes_of(site)}"
         self.add(("uninitialised", space, site.where),
                  Hazard("uninitialised", what, site.where, first_of(lanes, bad), int(bad.sum())))  # fmt: skip
 
@@ -114,10 +125,22 @@ class Others:
         return event
 
 
+def _relation(same_block: bool, same_warp: bool) -> str:
+    """Return whose accesses these are and what there is not between them."""
+    if not same_block:
+        return "by different blocks"
+    return "in one warp, no __syncwarp() between" if same_warp else "in one block, no barrier between"
+
+
 def said(site: Site) -> str:
     """Return what an instruction does, as in `write of 4 bytes`."""
     what = "atomic operation" if site.access == "atomic" else site.access
-    return f"{what} of {site.nbytes} byte" + ("s" if site.nbytes > 1 else "")
+    return f"{what} of {bytes_of(site)}"
+
+
+def bytes_of(site: Site) -> str:
+    """Return how much a lane accesses, as in `4 bytes`."""
+    return f"{site.nbytes} byte" + ("s" if site.nbytes > 1 else "")
 
 
 def first_of(lanes: Lanes, bad: npt.NDArray[np.bool_]) -> Lane:

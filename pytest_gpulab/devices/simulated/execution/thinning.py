@@ -18,6 +18,8 @@ from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
 MAX_LANES = 1 << 22
 """So many addresses are remembered before they are thinned."""
+SELF_LANES = 64
+"""As many addresses take the memory of an access without its addresses."""
 
 
 def thinned(accesses: Sequence[Access], by_block: bool) -> list[Access]:

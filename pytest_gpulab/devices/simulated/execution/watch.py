@@ -26,10 +26,11 @@ class LaunchWatch:
 
     Attributes:
         time: ticks at everything that is remembered.
+        orders: counts what may put threads in order: barriers, fences, writes that are not weak.
     """
 
     def __init__(self, program: Program, hazards: dict[Any, Hazard]) -> None:
-        self.time = 0
+        self.time = self.orders = 0
         self.program = program
         self.fences = Fences() if program.fences else None
         self.reporter = Reporter(hazards, self.fences)
@@ -40,9 +41,15 @@ class LaunchWatch:
         self.time += 1
         return self.time
 
+    def order(self) -> int:
+        """Return the next moment, at which something may put threads in order."""
+        self.orders += 1
+        return self.tick()
+
     def end(self) -> None:
         """The launch is over: judge what only the whole of it can tell."""
         self.crossing.judge()
+        self.reporter.settle()
 
 
 class Watch:
@@ -52,6 +59,8 @@ class Watch:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
         self.shared = Written(shared_bytes, shape.columns)
+        self._reads: dict[tuple[int, int, int], tuple[Lanes, Value]] = {}
+        self._orders_seen = 0
         self.local = Written(local_bytes, shape.columns * shape.threads)
 
     # --- accesses -----------------------------------------------------------------------------------------
@@ -78,8 +87,15 @@ class Watch:
             alike = lanes.full and address.ndim == 0
             self.local.write(lanes, lanes.position, address, site.nbytes, alike)
 
-    def access_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value, values: list[Value]) -> None:
-        """A group reads (no values), writes or atomically changes one allocation of global memory."""
+    def access_global(
+        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
+    ) -> None:
+        """A group reads (no values), writes or atomically changes one allocation of global memory.
+
+        `address` is what the group's register holds, before the allocation was found.
+        """
+        if site.access == "read" and self._is_known(lanes, site, address):
+            return
         access = Access(site, lanes, offset, values, memory, self.launch.tick())
         self.races.add(access)
         self.launch.crossing.add(access)
@@ -93,10 +109,24 @@ class Watch:
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
 
+    def _is_known(self, lanes: Lanes, site: Site, address: Value) -> bool:
+        """Whether the same lanes have read the same before, and nothing was put in order since: a waiting loop."""
+        if self._orders_seen != self.launch.orders:
+            self._orders_seen = self.launch.orders
+            self._reads.clear()
+        key = (site.index, id(lanes), id(address))
+        if key in self._reads:
+            return True
+        self._reads[key] = (lanes, address)  # held, so that nothing else gets their ids
+        return False
+
     def _strong(self, access: Access) -> None:
         """Tell the fences of accesses by which threads learn from each other."""
         fences, site = self.launch.fences, access.site
-        if fences is None or site.order == "weak":
+        if site.order == "weak":
+            return
+        self.launch.orders += site.modifies
+        if fences is None:
             return
         if site.releases:
             fences.add(access.time, "fence", access.lanes)
@@ -107,28 +137,30 @@ class Watch:
 
     def warp_sync(self, lanes: Lanes, mask: Value) -> None:
         """Lanes have waited for those of their warp that the mask names."""
-        time = self.launch.tick()
+        time = self.launch.order()
         self.races.add(WarpSync(lanes, mask, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, "warps", lanes, mask)
 
     def fence(self, lanes: Lanes, whole_device: bool) -> None:
         """Lanes have made known what they did, to everybody or to their block."""
+        time = self.launch.order()
         if self.launch.fences is not None:
-            self.launch.fences.add(self.launch.tick(), "fence" if whole_device else "block fence", lanes)
+            self.launch.fences.add(time, "fence" if whole_device else "block fence", lanes)
 
     def barrier(self, columns: npt.NDArray[np.bool_] | None) -> None:
         """All threads of some blocks (None: of all) have met."""
+        time = self.launch.order()
         self.races.barrier(columns)
         self.shared.look()
         if self.launch.fences is not None:
             which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
             one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)
-            self.launch.fences.add(self.launch.tick(), "blocks", one_each)
+            self.launch.fences.add(time, "blocks", one_each)
 
     def named_barrier(self, lanes: Lanes, number: int, leaving: bool) -> None:
         """Some threads of blocks arrive at a barrier that is not for all, or leave it."""
-        time = self.launch.tick()
+        time = self.launch.order()
         self.races.add(Arrival(lanes, number, leaving, time))
         if leaving and self.launch.fences is not None:
             self.launch.fences.add(time, "meet", lanes)

@@ -68,8 +68,8 @@ class Wave:
         self._looks = 0
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
-        self.shared = Banked(launch.shared_bytes, self.shape.columns, fill)
-        self.local = Banked(launch.program.local, self.shape.columns * self.shape.threads, fill)
+        self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
+        self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
         self.watch: Watch | None = None
         if launch.watch is not None:
             self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
@@ -245,7 +245,7 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            allocation.note(group, site, offset, [], self.watch)
+            allocation.note(group, site, address, offset, [], self.watch)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)

@@ -1,0 +1,112 @@
+"""What grading makes of races and uninitialised reads: checks of their own, evidence, notes, hints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from block_sums import EXERCISE, TREE, changed, graded, line_of
+from doubling import codes
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import SafeCheck
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Grade, Provenance
+from pytest_gpulab.reports.reasons import reasons
+
+SAFE = (SafeCheck("memory", 2), SafeCheck("barrier", 2), SafeCheck("race", 3), SafeCheck("uninitialised", 3))
+WATCHED = replace(EXERCISE, safe=SAFE, speed=(), compile_points=40)
+NO_FIRST_BARRIER = changed(TREE, ": GPULAB_T(0);\n    __syncthreads();", ": GPULAB_T(0);")
+NOT_ALL_WRITTEN = changed(
+    TREE, "tile[threadIdx.x] = i < n ? in[i] : GPULAB_T(0);", "if (i < n) tile[threadIdx.x] = in[i];"
+)
+NO_LAST_SYNC = changed(TREE, "threadIdx.x + s]);\n        __syncthreads();",
+                       "threadIdx.x + s]);\n        if (s > 32) __syncthreads();")  # fmt: skip
+MARK = "    __shared__ int mark[2]; mark[n & 1] = n;\n    __shared__ GPULAB_T tile"
+SAME_VALUE = changed(
+    changed(TREE, "    __shared__ GPULAB_T tile", MARK), "tile[0];\n", "tile[0] + GPULAB_T(mark[n & 1] - int(n));\n"
+)
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+def test_a_clean_kernel_is_safe_in_every_way(gpu: Device, tmp_path: Path) -> None:
+    assert codes(graded(tmp_path, gpu, TREE, WATCHED)) == {}
+
+
+def test_a_race_has_its_line_both_parties_and_the_cases(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, NO_FIRST_BARRIER, WATCHED)
+    found = results["safe[race]"].findings[0]
+    assert found.code == "race" and found.where == line_of(NO_FIRST_BARRIER, "tile[threadIdx.x + s]")
+    assert found.what == "Potential read-after-write (RAW) hazard on __shared__ memory in one block, no barrier between"
+    who, where = found.evidence
+    written = line_of(NO_FIRST_BARRIER, "i < n ?")
+    assert who == f"first by block 0 thread 0, against the write of 4 bytes by block 0 thread 64 at {written}"
+    assert where == "seen in correct[n=1], correct[n=block], correct[n=300]"
+    assert found.hint.endswith("one of them must wait.")
+
+
+def test_a_race_explains_a_result_that_depends_on_luck(gpu: Device, tmp_path: Path) -> None:
+    (found,) = graded(tmp_path, gpu, NO_FIRST_BARRIER)["correct[n=block]"].findings
+    assert found.code == "not-repeatable"
+    assert any(line.startswith("in the same run: ") and "RAW" in line for line in found.evidence)
+    assert found.where == line_of(NO_FIRST_BARRIER, "tile[threadIdx.x + s]")
+
+
+def test_a_race_that_no_schedule_loses_is_one_all_the_same(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, NO_LAST_SYNC, WATCHED)
+    assert codes(results) == {"safe[race]": "race"}
+    (found, *_) = results["safe[race]"].findings
+    assert "in one warp, no __syncwarp() between" in found.what and "need not run in step" in found.hint
+
+
+def test_an_uninitialised_read_fails_its_check_and_explains_wrong_results(gpu: Device, tmp_path: Path) -> None:
+    results = graded(tmp_path, gpu, NOT_ALL_WRITTEN, WATCHED)
+    (found,) = results["safe[uninitialised]"].findings
+    assert found.what == "Uninitialized __shared__ memory read of size 4 bytes"
+    assert found.where == line_of(NOT_ALL_WRITTEN, "tile[threadIdx.x + s]")
+    (wrong,) = results["correct[n=300]"].findings
+    assert any("in the same run: " in line and "uninitialized __shared__" in line for line in wrong.evidence)
+
+
+def test_poisoned_outputs_count_as_uninitialised(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "out[blockIdx.x] = weight", "out[blockIdx.x] += weight")
+    (found,) = graded(tmp_path, gpu, source, WATCHED)["safe[uninitialised]"].findings
+    assert found.what == "Uninitialized __global__ memory read of size 4 bytes"
+    assert found.where == line_of(source, "out[blockIdx.x] +=") and "nobody has zeroed it" in found.hint
+
+
+def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_path: Path) -> None:
+    result = graded(tmp_path, gpu, SAME_VALUE, WATCHED)["safe[race]"]
+    assert (result.verdict, result.points) == ("passed", 3)
+    (note,) = result.findings
+    assert note.what.startswith("Harmless: potential write-after-write (WAW) hazard on __shared__ memory")
+    assert note.what.endswith("but both write the same value") and note.where == line_of(SAME_VALUE, "mark[n & 1] = n")
+    provenance = Provenance("", "simulated", "", "", 0, "", "", "")
+    (reason,) = reasons(Grade("student", "sums", (result,), provenance), set())
+    assert reason.heading() == "note on safe[race]" and reason.is_minor
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "hint"),
+    [
+        ("barrier", "divergent threads in block", "same __syncthreads()"),
+        ("barrier", "divergent threads in warp: the mask names", "lanes that take part"),
+        ("race", "potential hazard by different blocks", "Blocks run in no order"),
+        ("race", "potential hazard in one warp", "__syncwarp()"),
+        ("race", "potential hazard in one block", "one of them must wait"),
+        ("uninitialised", "uninitialized __shared__ memory read", "shared memory"),
+        ("uninitialised", "uninitialized __local__ memory read", "own array"),
+    ],
+)
+def test_hints_fit_what_happened(code: str, what: str, hint: str) -> None:
+    assert hint in finding(code, what).hint
