@@ -29,8 +29,6 @@ MEMORY = [GLOBAL.format(what, op) for what in ("requests", "sectors") for op in 
 MEMORY += [SHARED.format(op) for op in ("ld", "st")]
 KNOWN_MISSES = {
     ("scan_naive", GLOBAL.format("sectors", "ld")): "lanes in different rounds of the unrolled loop meet again later",
-    ("scan_blelloch", SHARED.format("ld")): "the compiler joins neighbouring 4-byte accesses to 8-byte ones",
-    ("scan_blelloch", SHARED.format("st")): "the compiler joins neighbouring 4-byte accesses to 8-byte ones",
 }
 ISSUED, WORKING = "smsp__inst_executed.sum", "smsp__thread_inst_executed_pred_on.sum"
 CONSTANTS = "idc__requests.sum"
@@ -39,14 +37,11 @@ ATOMICS += [SHARED.format("atom"), *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_s
 BY_COMPARE_AND_SWAP = "the assembler adds floats in shared memory by compare-and-swap, as often as others get between"
 UNROLLED = "lanes with different trip counts run different copies of the loop that the assembler has unrolled"
 FURTHER_MISSES = {
-    ("histogram_global", GLOBAL.format("sectors", "red")): "some requests whose lanes meet are split",
-    ("atomic_results", GLOBAL.format("sectors", "atom")): "requests whose lanes meet are split",
+    ("histogram_global", GLOBAL.format("sectors", "red")): "not known; 1 %",
     ("shared_atomic_kinds_32", SHARED.format("ld")): BY_COMPARE_AND_SWAP,
     ("shared_atomic_kinds_32", SHARED.format("atom")): BY_COMPARE_AND_SWAP,
     ("shared_atomic_kinds_4", SHARED.format("ld")): BY_COMPARE_AND_SWAP,
     ("shared_atomic_kinds_4", SHARED.format("atom")): BY_COMPARE_AND_SWAP,
-    ("shared_atomic_kinds_4", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_atom.sum"): BY_COMPARE_AND_SWAP,
-    ("matmul_tile", SHARED.format("ld")): "the assembler joins neighbouring 4-byte accesses to 16-byte ones",
     ("rows_csr", GLOBAL.format("requests", "ld")): UNROLLED,
     ("rows_csr", GLOBAL.format("sectors", "ld")): UNROLLED,
 }
@@ -114,10 +109,10 @@ def test_memory_counters_are_the_hardwares(profiles: dict[str, LaunchProfile]) -
     missed = [(row, name, ours, truth) for row, name, ours, truth in compared if ours != truth]
     print(tabulate(missed, ["launch", "counter", "simulated", "H200"], tablefmt="simple", floatfmt=".0f"))
     assert len(compared) == 120
-    assert len(missed) <= 3
+    assert len(missed) <= 1
     for row, name, ours, truth in missed:
         assert (row, name) in KNOWN_MISSES
-        assert ours == pytest.approx(truth, rel=0.09)
+        assert ours == pytest.approx(truth, rel=0.08)
 
 
 def compare_issued(launches: Counted) -> tuple[int, int, int]:

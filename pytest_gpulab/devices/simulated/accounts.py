@@ -43,6 +43,7 @@ class Accounts:
 
     def __init__(self, counters: Counters, code: Sequence[MachineBlock], launched: int) -> None:
         self._lines: dict[SourceLine | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        counters.finish()
         self._touched = counters.touched
         for where, figures in _memory(counters):
             self._charge(where, figures)

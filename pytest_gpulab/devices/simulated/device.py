@@ -35,6 +35,7 @@ from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock, kernel_blocks
+from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_widths
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation.inline import function_address
@@ -252,7 +253,7 @@ class SimulatedModule:
         grid3, block3 = three_extents(grid), three_extents(block)
         check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
-        counters = Counters(program) if options.count or options.sample_blocks is not None else None
+        counters = self._counters(kernel) if options.count or options.sample_blocks is not None else None
         launch = Launch(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
@@ -264,6 +265,15 @@ class SimulatedModule:
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
         )  # fmt: skip
         return profile if counters is None else self._cost(profile, counters, ran, total)
+
+    def _counters(self, kernel: str) -> Counters:
+        program = self.program(kernel)
+        homes = {s.number: block for block, step in enumerate(program.steps) for s in step.statements}
+        shared = [site for site in program.sites if site.space == "shared" and site.op in ("ld", "st")]
+        accesses = [PtxAccess(s.index, s.number, s.op, homes.get(s.number, -1), s.nbytes) for s in shared]
+        counters = Counters(program)
+        counters.expect_joined(joined_widths(self._blocks(kernel), accesses))
+        return counters
 
     def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]

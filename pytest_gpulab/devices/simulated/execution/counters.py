@@ -8,11 +8,13 @@ sectors, too: what is asked for is counted, not what is moved. `accounts` makes 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.joining import Joiner, SharedAccess
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, to_warps
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -59,11 +61,23 @@ class Counters:
         self.parted = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
         self._touched: list[Rows] = []
+        self.joiner = Joiner({})
+
+    def expect_joined(self, widths: Mapping[int, int]) -> None:
+        """Count shared accesses as the assembler joins them: by `Site.index`, the bytes of the widest one."""
+        self.joiner = Joiner(widths)
 
     def step(self, block: int, lanes: Lanes) -> None:
         """A group ran a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
+        if not self.joiner.is_empty:
+            self.finish()
+
+    def finish(self) -> None:
+        """Count what was kept back in the hope of neighbours."""
+        for access in self.joiner.flush():
+            self._shared(access)
 
     def branch(self, block: int, lanes: Lanes, taken: Value) -> None:
         """A group came to a branch; `taken` is true where it is followed."""
@@ -83,16 +97,30 @@ class Counters:
         traffic = self._note(site, "global", rows, repeat, _distinct(sectors))
         self._touched.append(np.unique(sectors[rows >= 0]))
         if site.access == "atomic":
-            traffic.passes += int(_most_met(rows).sum()) * repeat
+            again = _met_again(rows)
+            traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
+            uniform = address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat)  # one lane acts for all
+            if site.op == "atom" and not uniform and again.any():
+                traffic.units += _further_sectors(rows, again) * repeat
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed shared memory."""
-        rows, repeat = _rows(lanes, address)
-        traffic = self._note(site, "shared", rows, repeat, wavefronts(rows, site.nbytes))
-        parts = rows.reshape(len(rows) * max(site.nbytes // 4, 1), -1)
-        traffic.ideal += int((parts.max(axis=1) >= 0).sum()) * repeat
+        access = SharedAccess(lanes, site, address, site.nbytes)
+        if site.index in self.joiner.widths:
+            self.joiner.add(access)
+        else:
+            self._shared(access)
+
+    def _shared(self, access: SharedAccess) -> None:
+        site = access.site
+        rows, repeat = _rows(access.lanes, access.address)
+        traffic = self._note(site, "shared", rows, repeat, wavefronts(rows, access.nbytes))
+        traffic.ideal += int(least_wavefronts(rows, access.nbytes).sum()) * repeat
         if site.access == "atomic":
-            traffic.passes += int(_most_met(rows).sum()) * repeat
+            again = _met_again(rows).max(axis=1)
+            traffic.passes += (len(rows) + int(again.sum())) * repeat
+            if site.serial:
+                traffic.units += int(again.sum()) * repeat
 
     def _note(self, site: Site, space: str, rows: Rows, repeat: int, units: npt.NDArray[np.intp]) -> Traffic:
         traffic = self.traffic[site.index, space]
@@ -143,29 +171,70 @@ def _distinct(rows: Rows) -> npt.NDArray[np.intp]:
     return np.asarray(_fresh(np.sort(rows, axis=1)).sum(axis=1))
 
 
-def _most_met(rows: Rows) -> npt.NDArray[np.intp]:
-    """How often the most frequent non-negative value of each row occurs."""
+def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
+    """For each lane of sorted-by-address rows, how many lanes before it have its address; 0 for absent lanes."""
     rows = np.sort(rows, axis=1)
     starts = np.where(_fresh(rows), np.arange(WARP), 0)
-    run = np.arange(1, WARP + 1) - np.maximum.accumulate(starts, axis=1)
-    return np.asarray(np.where(rows >= 0, run, 0).max(axis=1))
+    before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
+    return np.where(rows >= 0, before, 0)
+
+
+def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:
+    """Sectors that requests touch again: lanes that meet at an address take turns, each turn with its own sectors."""
+    warp, lane = np.nonzero(again)
+    sector = np.sort(rows, axis=1)[warp, lane] >> _SECTOR
+    return len(np.unique(np.stack([warp, again[warp, lane], sector]), axis=1).T)
+
+
+def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
+    """Passes that an access by so many lanes of so many bytes would take without bank conflicts."""
+    parts = max(nbytes // 4, 1)
+    if parts == 1:
+        return np.ones(len(rows), np.intp)
+    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)
+    active = (groups.reshape(2 * len(groups), -1) >= 0).any(axis=1).reshape(-1, 2).sum(axis=1)
+    active[_together(groups)] = 1
+    return np.asarray(active.reshape(len(rows), -1).sum(axis=1))
 
 
 def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
     """Passes that each warp's shared-memory access takes: the most distinct words in one bank, summed over its parts.
 
+    8-byte accesses go by half warps, 16-byte ones by quarters; two neighbouring parts go together where every lane has
+    the address of the lane beside it, or every lane that of the next but one, absent lanes aside.
+
     Args:
         rows: byte addresses, (warps, 32), -1 for absent lanes.
         nbytes: of one lane's access.
     """
-    words_each = max(nbytes // 4, 1)
-    parts = rows.reshape(len(rows) * words_each, WARP // words_each)
-    words = parts >> _WORD
-    if words_each > 1:
-        spread = words[:, :, None] + np.arange(words_each)
-        words = np.where(parts[:, :, None] >= 0, spread, -1).reshape(len(parts), -1)
+    parts = max(nbytes // 4, 1)
+    if parts == 1:
+        return _longest(rows >> _WORD)
+    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # of two neighbouring parts
+    words = groups[:, :, None] >> _WORD
+    words = np.where(groups[:, :, None] >= 0, words + np.arange(parts), -1)
+    halves = words.reshape(2 * len(groups), -1)
+    passes = _longest(halves).reshape(-1, 2).sum(axis=1)
+    together = _together(groups)
+    if together.any():
+        passes[together] = _longest(words[together].reshape(int(together.sum()), -1))
+    return np.asarray(passes.reshape(len(rows), -1).sum(axis=1))
+
+
+def _together(groups: Rows) -> npt.NDArray[np.bool_]:
+    """Whether both parts of each row go in one pass, bank conflicts aside; rows without lanes do not count."""
+    return (_pairwise(groups, 1) | _pairwise(groups, 2)) & (groups >= 0).any(axis=1)
+
+
+def _pairwise(groups: Rows, apart: int) -> npt.NDArray[np.bool_]:
+    """Whether all lanes of a row agree with the lane whose number differs in one bit, absent ones aside."""
+    partner = groups[:, np.arange(groups.shape[1]) ^ apart]
+    return np.asarray(((groups == partner) | (groups < 0) | (partner < 0)).all(axis=1))
+
+
+def _longest(words: Rows) -> npt.NDArray[np.intp]:
+    """The most distinct non-negative words of each row that lie in one bank."""
     words = np.sort(words, axis=1)
     fresh = _fresh(words)
     key = np.arange(len(words))[:, None] * BANKS + (words & (BANKS - 1))
-    longest = np.bincount(key[fresh], minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
-    return np.asarray(longest.reshape(len(rows), words_each).sum(axis=1))
+    return np.asarray(np.bincount(key[fresh], minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1))

@@ -64,6 +64,11 @@ class MachineInstruction:
         return self.operation in _LEAVES or self.operation in _JUMPS or self.operation in (CALL, BSYNC)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of a lane's access to memory, of a load or store."""
+        return (1, 1, 2, 2, 4, 8, 16, 16)[self.word >> 73 & 7]
+
+    @property
     def leaves(self) -> bool:
         """Whether lanes exit or return here."""
         return self.operation in _LEAVES

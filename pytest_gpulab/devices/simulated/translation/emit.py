@@ -106,13 +106,16 @@ class Names:
             self.namespace[name] = raw[0]
         return name
 
-    def site(self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False) -> str:
+    def site(
+        self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False, serial: bool = False
+    ) -> str:
         """Return a name for a memory instruction."""
         order, releases = ordering(access, getattr(instruction, "op", ()))
         self.fences |= releases
         site = Site(
-            space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns
-        )
+            space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns,
+            serial,
+        )  # fmt: skip
         self.sites.append(site)
         name = f"s{site.index}"
         self.namespace[name] = site

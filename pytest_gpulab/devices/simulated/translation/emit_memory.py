@@ -90,7 +90,8 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
     if wanted and isinstance(i.operands[0], Sym):
         wanted = False  # the result goes to `_`
-    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted)
+    serial = operation != "add" or (i.operands[-1] != Imm(1) and kind[0] != "f")
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted, serial)
     call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
     if wanted:
         b.write(i.operands[0], call, code)

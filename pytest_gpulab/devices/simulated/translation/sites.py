@@ -35,6 +35,8 @@ class Site:
         releases: it makes known what its thread did before.
         number: of the PTX statement, see `Instruction.number`.
         returns: whether an atomic's old value is wanted.
+        serial: lanes that meet take turns in an atomic: not where it adds the constant 1, whose lanes hardware joins,
+            nor where floats are added in shared memory, which is a loop of the machine code.
     """
 
     space: str
@@ -46,6 +48,7 @@ class Site:
     releases: bool = False
     number: int = -1
     returns: bool = False
+    serial: bool = False
 
     @property
     def op(self) -> str:
