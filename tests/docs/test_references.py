@@ -13,7 +13,7 @@ from doc_pages import PAGES, ROOT, blocks, prose
 from test_architecture import MAY_KNOW
 
 from pytest_gpulab.devices.metrics import METRICS
-from pytest_gpulab.devices.simulated.cost import H200
+from pytest_gpulab.devices.simulated.gpus import described_gpu, sources
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import HINTS
@@ -92,9 +92,10 @@ def test_every_finding_is_explained_to_students() -> None:
 
 
 def test_the_cost_models_constants_are_the_codes() -> None:
-    table = {cells[0]: float(cells[1]) for cells in rows(ROOT / "docs" / "cost-model.md", "The constants")}
-    constants = {field.name: getattr(H200, field.name) for field in fields(H200)}
-    assert table == {name: value for name, value in constants.items() if not isinstance(value, str)}
+    table = {cells[0]: (float(cells[1]), cells[2]) for cells in rows(ROOT / "docs" / "cost-model.md", "The constants")}
+    gpu = described_gpu()
+    numbers = [field.name for field in fields(gpu) if not isinstance(getattr(gpu, field.name), str)]
+    assert table == {name: (getattr(gpu, name), sources()[name]) for name in numbers}
 
 
 def test_the_table_of_arrows_is_the_one_that_is_held() -> None:

@@ -1,106 +1,62 @@
-"""A bottleneck model: from the counts of a launch to an estimated time on a described GPU.
+"""A bottleneck model: from what a launch asks of a described GPU to an estimated time.
 
-Each resource of the GPU needs a time for the launch's work; the launch takes a little longer than its busiest
-resource, because they overlap imperfectly:
+Each part of the GPU needs a time for its share of the launch's work. The pipes of an SM overlap almost perfectly, the
+parts of the machine less so: a norm of their times stands for the whole,
 
-    time = overhead + (sum over resources of t^p)^(1/p),  p = 6
+    SM   = (sum over pipes of t^8)^(1/8)
+    time = launch + (SM^p + sum over the machine's other parts of t^p)^(1/p),  p = 2.5
 
-The resources are
-    issue       warp instructions / (SMs x 4 schedulers x clock x the share of cycles in which one can issue)
-    load/store  (shared wavefronts + global requests, at least a pass for every 4 sectors) / (SMs x clock)
-    constant    distinct words read a warp / (SMs x clock): a broadcast is one, a scattered index up to 32
-    L2          sectors x 32 bytes / L2 bandwidth; a sector that is read again is taken to be in L1
-    memory      distinct sectors x 32 bytes / (memory bandwidth x reachable share)
-    latency     rounds of blocks that fit at once x the time one warp needs when nobody disturbs it
-
-The latencies, the issue share and L2's bandwidth were fitted to the measured times of 36 launches on an H200
-(reductions, scans, divergent arithmetic, a field from global and from constant memory, strided copies). The typical
-error is 13 %; the worst are a copy with stride 32 (0.56 of the measured time) and a Hillis-Steele scan (1.34).
-Every figure made with it is an estimate and is called one.
+so that one busy part costs its own time, and two equally busy ones a third more. docs/cost-model.md has the formula of
+each part, gpus.toml the constants with their sources. Every figure made with it is an estimate and is called one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 
-from pytest_gpulab.devices.architectures import Limits
-from pytest_gpulab.devices.occupancy import BlockNeeds, blocks_by_supply
+from pytest_gpulab.devices.occupancy import WARP, BlockNeeds, blocks_by_supply
 from pytest_gpulab.devices.protocol import KernelResources
+from pytest_gpulab.devices.simulated.demands import Demands
+from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.pipes import DOUBLE, FLOAT, MULTIPLY, SHUFFLE, SPECIAL
 
-OVERLAP = 6.0
-_SECTOR = 32
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """What the model knows of a GPU.
-
-    Attributes:
-        architecture: what the compiler is asked for.
-        sms, clock_ghz: multiprocessors and their sustained clock.
-        bandwidth_gb_s: peak memory bandwidth, 1e9 bytes a second.
-        reachable: the share of it that a copy reaches.
-        l2_gb_s: L2 bandwidth.
-        registers, shared_bytes, warps, blocks: what a multiprocessor holds.
-        block_shared_overhead: shared bytes that each block costs beyond its own.
-        launch_us: shortest time of a launch.
-        issue_share: of the cycles in which a scheduler can issue.
-        block_latency: cycles that a block takes in any case, its start and first wait for memory included.
-        instruction_latency, barrier_latency, shared_latency: further cycles of a warp for each instruction, barrier and
-            shared wavefront, as far as they do not overlap.
-        load_latency, cached_latency, store_latency: the same for each global load from L2 or beyond, each global load
-            from L1, each global store.
-    """
-
-    name: str
-    architecture: str
-    sms: int
-    clock_ghz: float
-    bandwidth_gb_s: float
-    reachable: float
-    l2_gb_s: float
-    registers: int = 65536
-    shared_bytes: int = 233472
-    warps: int = 64
-    blocks: int = 32
-    block_shared_overhead: int = 1024
-    launch_us: float = 2.0
-    issue_share: float = 0.83
-    block_latency: float = 1000.0
-    instruction_latency: float = 8.0
-    barrier_latency: float = 25.0
-    shared_latency: float = 60.0
-    load_latency: float = 150.0
-    cached_latency: float = 65.0
-    store_latency: float = 200.0
-
-
-# SMs, clock, registers, shared memory and memory bandwidth: NVIDIA's H200 data sheet and the CUDA programming guide's
-# table of compute capability 9.0; the reachable share and launch time were measured on an H200, the rest fitted.
-H200 = Gpu("NVIDIA H200", "90", 132, 1.98, 4800.0, 0.86, 4000.0)
+BUSY_OVERLAP, OVERLAP = 8.0, 3.0
+SCHEDULERS = 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated time, the resource that takes longest, and the theoretical occupancy (0 to 1)."""
+    """An estimated time.
+
+    Attributes:
+        elapsed_ms: of the launch.
+        parts_ms: what each part of the GPU would need alone, by its name in words.
+        occupancy: theoretical, 0 to 1.
+    """
 
     elapsed_ms: float
-    bottleneck: str
-    occupancy: float
+    parts_ms: Mapping[str, float] = field(default_factory=dict)
+    occupancy: float = 0.0
+
+    @property
+    def bottleneck(self) -> str:
+        """The part that needs the longest."""
+        return max(self.parts_ms, key=lambda part: self.parts_ms[part])
 
 
 def occupancy(gpu: Gpu, threads: int, shared_bytes: int, resources: KernelResources) -> tuple[float, int]:
     """Return theoretical occupancy and the blocks that one multiprocessor holds (CUDA's occupancy rules)."""
-    limits = Limits("", gpu.blocks, gpu.warps, gpu.shared_bytes, gpu.block_shared_overhead, registers=gpu.registers)
     needs = BlockNeeds(threads, resources.registers, shared_bytes)
-    blocks = min(blocks_by_supply(limits, needs).values())
-    return blocks * needs.warps / gpu.warps, blocks
+    blocks = min(blocks_by_supply(gpu.limits, needs).values())
+    return blocks * needs.warps / gpu.limits.warps, blocks
 
 
 def estimate(
     gpu: Gpu,
     counters: Mapping[str, float],
+    asked: Demands,
     blocks: int,
     threads: int,
     shared_bytes: int,
@@ -110,61 +66,69 @@ def estimate(
 
     Args:
         gpu: the described GPU.
-        counters: of the whole launch, see `counters.Counters.totals`.
+        counters: of the whole launch.
+        asked: what else it asks for.
         blocks, threads: in the grid and in a block.
         shared_bytes: a block, static and dynamic.
         resources: the compiler's figures.
     """
     share, resident = occupancy(gpu, threads, shared_bytes, resources)
-    cycles = _cycles(gpu, counters, blocks, max(resident, 1))
-    seconds = {what: n / (gpu.clock_ghz * 1e9) for what, n in cycles.items()}
-    read, touched = _sectors(counters, "ld"), counters["gpulab__touched_sectors.sum"]
-    beyond_l1 = _sectors(counters, "st") + _sectors(counters, "atom") + min(read, touched)
-    seconds["L2 bandwidth"] = beyond_l1 * _SECTOR / (gpu.l2_gb_s * 1e9)
-    seconds["memory bandwidth"] = touched * _SECTOR / (gpu.bandwidth_gb_s * gpu.reachable * 1e9)
-    busiest = max(seconds, key=lambda what: seconds[what])
-    total = sum(value**OVERLAP for value in seconds.values()) ** (1 / OVERLAP)
-    return Estimate(1e3 * total + 1e-3 * gpu.launch_us, busiest, share)
+    pipes = _pipes(gpu, counters, asked, blocks)
+    busy = {**pipes, **_shared_by_all(gpu, asked)}
+    block_s = _norm(pipes.values(), BUSY_OVERLAP) / ceil(blocks / gpu.sms)
+    waits = _waits(gpu, asked, blocks, max(resident, 1), block_s)
+    total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
+    parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
+    return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share)
 
 
-def _sectors(counters: Mapping[str, float], op: str) -> float:
-    return _global(counters, "sectors", op)
+def _norm(values: object, power: float) -> float:
+    return float(sum(value**power for value in values) ** (1 / power))  # type: ignore[attr-defined]
 
 
-def _requests(counters: Mapping[str, float], op: str) -> float:
-    return _global(counters, "requests", op)
-
-
-def _global(counters: Mapping[str, float], what: str, op: str) -> float:
-    """Requests or sectors of an operation; atomics with those whose result nobody wants."""
-    ops = ("atom", "red") if op == "atom" else (op,)
-    return sum(counters[f"l1tex__t_{what}_pipe_lsu_mem_global_op_{each}.sum"] for each in ops)
-
-
-def _cycles(gpu: Gpu, counters: Mapping[str, float], blocks: int, resident: int) -> dict[str, float]:
-    """Cycles of the whole GPU by resource."""
+def _pipes(gpu: Gpu, counters: Mapping[str, float], asked: Demands, blocks: int) -> dict[str, float]:
+    """Seconds that the busiest SM's pipes need."""
+    share = ceil(blocks / gpu.sms) / blocks  # of the work, on the SM that has the most blocks
     shared = sum(counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom"))
-    requests = sum(_requests(counters, op) for op in ("ld", "st", "atom"))
-    sectors = sum(_sectors(counters, op) for op in ("ld", "st", "atom"))
-    rounds = max(blocks / (gpu.sms * resident), 1.0)
+    cycles = {
+        "instruction issue": counters["smsp__inst_executed.sum"] / SCHEDULERS,
+        "floating-point units": asked.pipes.get(FLOAT, 0.0) * WARP / gpu.fp32_lanes,
+        "double-precision units": asked.pipes.get(DOUBLE, 0.0) * WARP / gpu.fp64_lanes,
+        "integer multipliers": asked.pipes.get(MULTIPLY, 0.0) * WARP / gpu.int_multiply_lanes,
+        "special function units": asked.pipes.get(SPECIAL, 0.0) * WARP / gpu.special_lanes,
+        "load/store unit": shared
+        + asked.global_passes
+        + asked.stored_lines * gpu.store_cycles
+        + asked.pipes.get(SHUFFLE, 0.0),
+        "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles,
+        "barriers": counters["gpulab__barriers.sum"] * gpu.barrier_cycles,
+    }
+    return {part: count * share / (gpu.clock_ghz * 1e9) for part, count in cycles.items()}
+
+
+def _shared_by_all(gpu: Gpu, asked: Demands) -> dict[str, float]:
+    """Seconds that the parts need which all SMs share."""
     return {
-        "instruction issue": counters["smsp__inst_executed.sum"] / (gpu.sms * 4 * gpu.issue_share),
-        "load/store unit (shared and global accesses)": (shared + max(requests, sectors / 4)) / gpu.sms,
-        "constant memory": counters["gpulab__constant_words.sum"] / gpu.sms,
-        "latency": _alone(gpu, counters, shared) * rounds,
+        "L2 bandwidth": asked.l2_bytes / (gpu.l2_gb_s * 1e9),
+        "memory bandwidth": asked.memory_bytes / (gpu.bandwidth_gb_s * gpu.reachable * 1e9),
+        "atomics": asked.hot_atomics * gpu.atomic_gap_ns * 1e-9,
     }
 
 
-def _alone(gpu: Gpu, counters: Mapping[str, float], shared_wavefronts: float) -> float:
-    """Cycles from the start to the end of a block whose warps do not disturb each other."""
-    loads = _requests(counters, "ld") + _requests(counters, "atom")
-    read = _sectors(counters, "ld") + _sectors(counters, "atom")
-    missing = min(counters["gpulab__touched_sectors.sum"] / read, 1.0) if read else 1.0
-    cycles = (
-        counters["smsp__inst_executed.sum"] * gpu.instruction_latency
-        + counters["gpulab__barriers.sum"] * gpu.barrier_latency
-        + shared_wavefronts * gpu.shared_latency
-        + loads * (missing * gpu.load_latency + (1 - missing) * gpu.cached_latency)
-        + _requests(counters, "st") * gpu.store_latency
-    )
-    return gpu.block_latency + cycles / max(counters["gpulab__warps.sum"], 1)
+def _waits(gpu: Gpu, asked: Demands, blocks: int, resident: int, block_s: float) -> dict[str, float]:
+    """Seconds in which something waits: what hardly overlaps with work.
+
+    Args:
+        gpu, asked, blocks: as everywhere.
+        resident: blocks that fit on an SM.
+        block_s: what the pipes need for one block.
+    """
+    cycle_s = 1e-9 / gpu.clock_ghz
+    rounds = max(blocks / (gpu.sms * resident), 1.0)
+    alone = (gpu.block_start + asked.block_cycles) * cycle_s + block_s
+    longest = (gpu.block_start + asked.longest_block_cycles) * cycle_s
+    return {
+        "latency": max(alone * rounds, longest),
+        "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
+        "waiting for other blocks": asked.hops * asked.hop_answers * gpu.l2_latency * cycle_s,
+    }

@@ -7,7 +7,7 @@ from math import prod
 
 from pytest_gpulab.devices.architectures import LIMITS, generation
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.devices.simulated.cost import Gpu
+from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)([^{;]*)\{")
 _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
@@ -15,9 +15,10 @@ _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
 
 def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]]:
     """Return what to print about a described GPU: in a line, and as label to text."""
-    architecture = f"sm_{gpu.architecture}"
+    architecture, limits = gpu.architecture, gpu.limits
     family, clock_mhz = generation(architecture), 1000 * gpu.clock_ghz
-    holds = f"{gpu.warps} warps, {gpu.blocks} blocks, {gpu.registers} registers, {gpu.shared_bytes // 1024} KiB shared"
+    shared = f"{limits.shared_bytes // 1024} KiB shared"
+    holds = f"{limits.warps} warps, {limits.blocks} blocks, {limits.registers} registers, {shared}"
     rows = {
         "described GPU": gpu.name,
         "described generation": f"{family} ({architecture})",

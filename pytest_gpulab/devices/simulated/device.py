@@ -26,7 +26,8 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.accounts import Accounts
-from pytest_gpulab.devices.simulated.cost import H200, Gpu, estimate
+from pytest_gpulab.devices.simulated.cost import estimate
+from pytest_gpulab.devices.simulated.demands import demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.group import unwritten
@@ -34,6 +35,7 @@ from pytest_gpulab.devices.simulated.execution.launching import check_extents, p
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock, kernel_blocks
 from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_widths
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -282,8 +284,9 @@ class SimulatedModule:
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
-        described = self._resources_on(f"sm_{gpu.architecture}", profile.kernel)
-        cost = estimate(gpu, totals, blocks, threads, shared_bytes, described)
+        described = self._resources_on(gpu.architecture, profile.kernel)
+        asked = demands(counters, self._device.arena, gpu, blocks)
+        cost = estimate(gpu, totals, asked, blocks, threads, shared_bytes, described)
         return replace(
             profile, counters=totals, lines=accounts.lines(blocks / ran), estimated_ms=cost.elapsed_ms,
             bottleneck=cost.bottleneck, occupancy=found.occupancy, resources=self.resources(profile.kernel),
@@ -295,7 +298,7 @@ class SimulatedDevice:
     """A GPU made of NumPy: see the package's docstring.
 
     Args:
-        gpu: what the cost model describes.
+        gpu: what the cost model describes; the H200 if None.
         step_budget: see `LaunchOptions`.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
 
@@ -304,10 +307,10 @@ class SimulatedDevice:
     """
 
     def __init__(
-        self, gpu: Gpu = H200, step_budget: int = STEP_BUDGET, occupancy_architecture: str | None = None
+        self, gpu: Gpu | None = None, step_budget: int = STEP_BUDGET, occupancy_architecture: str | None = None
     ) -> None:
-        self.gpu, self.step_budget = gpu, step_budget
-        self.occupancy_architecture = known_architecture(occupancy_architecture or f"sm_{gpu.architecture}")
+        self.gpu, self.step_budget = gpu or described_gpu(), step_budget
+        self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
         self._version = nvrtc.version()
@@ -322,7 +325,7 @@ class SimulatedDevice:
             "simulated",
             f"simulated GPU (cost model: {self.gpu.name})",
             f"NVRTC {self._version}",
-            f"sm_{self.gpu.architecture}",
+            self.gpu.architecture,
             True,
             details,
             summary,
@@ -337,7 +340,7 @@ class SimulatedDevice:
         headers: Mapping[str, str] | None = None,
     ) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
-        ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.architecture}", defines, headers)
+        ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", defines, headers)
         return SimulatedModule(self, ptx, log, (source, filename, defines, headers))
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.joining import Joiner, SharedAccess
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, to_warps
+from pytest_gpulab.devices.simulated.execution.workload import Asked, Workload
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 BANKS = 32
-_WORD, _SECTOR = np.int64(2), np.int64(5)  # address bits within one
+_WORD, _SECTOR, _SECTORS_OF_LINE = np.int64(2), np.int64(5), np.int64(2)  # address bits within one
 Rows = npt.NDArray[np.int64]
 
 
@@ -54,13 +55,12 @@ class Counters:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.program, self.workload = program, Workload(program)
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
         self.taken = [0] * len(program.steps)
         self.parted = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
-        self._touched: list[Rows] = []
         self.joiner = Joiner({})
 
     def expect_joined(self, widths: Mapping[int, int]) -> None:
@@ -71,6 +71,7 @@ class Counters:
         """A group ran a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
+        self.workload.step(block, lanes)
         if not self.joiner.is_empty:
             self.finish()
 
@@ -93,15 +94,16 @@ class Counters:
             traffic = self._note(site, "const", rows, repeat, _distinct(rows >> _WORD))
             traffic.addresses += int(_distinct(rows).sum()) * repeat
             return
-        sectors = rows >> _SECTOR
-        traffic = self._note(site, "global", rows, repeat, _distinct(sectors))
-        self._touched.append(np.unique(sectors[rows >= 0]))
+        sectors = _in_order(rows >> _SECTOR)
+        asked = _asked(site, rows, sectors, repeat)
+        traffic = self._note(site, "global", rows, repeat, asked.sectors)
         if site.access == "atomic":
             again = _met_again(rows)
             traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
             uniform = address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat)  # one lane acts for all
             if site.op == "atom" and not uniform and again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
+        self.workload.access(lanes, site, address, asked)
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed shared memory."""
@@ -131,7 +133,7 @@ class Counters:
     @property
     def touched(self) -> int:
         """Distinct sectors of global memory."""
-        return len(np.unique(np.concatenate(self._touched))) if self._touched else 0
+        return self.workload.footprint.touched_sectors
 
 
 def _divided(lanes: Lanes, taken: Value) -> int:
@@ -164,6 +166,30 @@ def _fresh(rows: Rows) -> npt.NDArray[np.bool_]:
     np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
     fresh &= rows >= 0
     return fresh
+
+
+def _asked(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Asked:
+    """Say what warps ask of global memory, from their addresses and, sorted, their sectors.
+
+    L1 looks up four lines at once; its banks are those of shared memory, so words of different lines conflict there.
+    """
+    lines = _changes(sectors >> _SECTORS_OF_LINE)
+    passes = -(-lines // 4)
+    scattered = lines > 1
+    if scattered.any():
+        passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
+    return Asked(rows, _changes(sectors), lines, passes, repeat)
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Sort each row, unless they all are sorted already, as most are."""
+    return rows if (rows[:, 1:] >= rows[:, :-1]).all() else np.sort(rows, axis=1)
+
+
+def _changes(rows: Rows) -> Rows:
+    """Distinct non-negative values of each sorted row."""
+    fresh = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
+    return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
 
 
 def _distinct(rows: Rows) -> npt.NDArray[np.intp]:

@@ -1,0 +1,109 @@
+"""How long a warp takes when nobody disturbs it: the longest chain of instructions that wait for each other.
+
+The machine in mind does what the assembler and an SM together achieve. Inside a *region*, a stretch of code that the
+assembler can reorder, an instruction starts as soon as its operands are there; at the region's end the warp waits for
+every value that something in the region needed. A load whose value is needed later only is waited for there. Short
+bodies of `if` belong to the region around them, because the assembler predicates them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
+from pytest_gpulab.devices.simulated.translation.control import defined_and_used
+from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.translation.regions import regions
+from pytest_gpulab.devices.simulated.translation.waits import is_fence
+from pytest_gpulab.devices.simulated.translation.weights import weight
+
+_FREE = {"mov", "cvta"}
+_WARP_WIDE = {"shfl", "vote", "match", "redux"}
+_SPACES = ("global", "shared", "local", "const", "param")
+_CALL_CYCLES = 1000.0  # printf and its like
+
+
+def step_cycles(steps: Sequence[Step], gpu: Gpu) -> list[float]:
+    """Return the cycles that each basic block adds to the way of a warp that runs it.
+
+    Args:
+        steps: of the program, in their order.
+        gpu: its latencies; all loads are taken to find their data in L1.
+    """
+    cycles = [0.0] * len(steps)
+    late: dict[int, dict[str, float]] = defaultdict(dict)
+    headers = {target for i, step in enumerate(steps) for target in step.targets if target <= i}
+    for region in regions(steps):
+        ready = dict(late[region[0]])
+        end = _run(region, steps, gpu, ready, cycles)
+        targets = steps[region[-1]].targets
+        if headers.intersection(targets):  # a value that is late before a loop is late once, not in every pass
+            cycles[region[-1]] += max([end, *ready.values()]) - end
+            continue
+        for target in targets:
+            for name, time in ready.items():
+                if time > end:
+                    late[target][name] = max(time - end, late[target].get(name, 0.0))
+    return cycles
+
+
+def _run(region: list[int], steps: Sequence[Step], gpu: Gpu, ready: dict[str, float], cycles: list[float]) -> float:
+    """Note the cycles of a region's steps, and in `ready` when each register has its value; return when it ends."""
+    issued = waited = 0.0
+    for i in region:
+        before = max(issued, waited)
+        for statement in steps[i].statements:
+            defined, used = _registers(statement)
+            start = max((ready.get(name, 0.0) for name in used), default=0.0)
+            waited = max(waited, start)
+            issued += weight(statement)
+            ready.update(dict.fromkeys(defined, start + latency(statement, gpu)))
+        if steps[i].end == "barrier":
+            waited = max(issued, waited) + gpu.barrier_latency
+        cycles[i] = max(issued, waited) - before
+    return max(issued, waited)
+
+
+def _registers(statement: Statement) -> tuple[list[str], list[str]]:
+    if not isinstance(statement, Instruction):
+        return [], []
+    return defined_and_used(statement, {})
+
+
+def space_of(statement: Instruction) -> str:
+    """Return the memory that a load, store or atomic names: `global` also for a generic address."""
+    for word in statement.op[1:]:
+        name = word.partition("__")[0]
+        if name in _SPACES:
+            return name
+    return "global"
+
+
+def is_global_load(statement: Statement) -> bool:
+    """Whether a statement reads global memory."""
+    return isinstance(statement, Instruction) and statement.op[0] in ("ld", "ldu") and space_of(statement) == "global"
+
+
+def latency(statement: Statement, gpu: Gpu) -> float:
+    """Return the cycles until a statement's result can be used."""
+    if not isinstance(statement, Instruction):
+        return _CALL_CYCLES
+    name = statement.op[0]
+    if name in _FREE:
+        return 0.0
+    if name in ("ld", "ldu"):
+        space = space_of(statement)
+        if space == "global":
+            return gpu.l1_latency
+        return {"param": 0.0, "local": gpu.l1_latency}.get(space, gpu.shared_latency)
+    if name == "atom":
+        return gpu.shared_latency if space_of(statement) == "shared" else gpu.l2_latency
+    if name in _WARP_WIDE:
+        return gpu.shuffle_latency
+    if is_fence(statement):
+        return gpu.l2_latency
+    if "approx" in statement.op and name not in ("div",):
+        return gpu.special_latency
+    return gpu.alu_latency * max(weight(statement), 1.0)

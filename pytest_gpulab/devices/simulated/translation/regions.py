@@ -1,0 +1,49 @@
+"""Stretches of a program that the assembler can reorder as a whole.
+
+A region is straight code together with the short bodies of `if` in it, which the assembler predicates instead of
+jumping over them. It ends where control really moves: at a loop's end, at a barrier, at any other branch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from pytest_gpulab.devices.simulated.ptx.syntax import Call
+from pytest_gpulab.devices.simulated.translation.program import Step
+
+MAX_PREDICATED = 12  # statements of a body that is predicated
+
+
+def regions(steps: Sequence[Step]) -> list[list[int]]:
+    """Return the regions of a program as lists of basic blocks, each in the order of execution."""
+    entries: dict[int, set[int]] = defaultdict(set)
+    for i, step in enumerate(steps):
+        for target in step.targets:
+            entries[target].add(i)
+    found: list[list[int]] = []
+    taken: set[int] = set()
+    for i in range(len(steps)):
+        if i in taken:
+            continue
+        region = [i]
+        while (following := _following(steps, region[-1], entries, set(region))) is not None:
+            region += following
+        taken.update(region)
+        found.append(region)
+    return found
+
+
+def _following(steps: Sequence[Step], last: int, entries: dict[int, set[int]], region: set[int]) -> list[int] | None:
+    """Return the steps that continue a region: what simply follows, or a predicated body."""
+    step = steps[last]
+    after = last + 1
+    if step.end == "goto" and step.targets == (after,) and entries[after] <= region:
+        return [after]
+    if step.end != "branch" or after >= len(steps) or after not in step.targets or entries[after] != {last}:
+        return None
+    body, join = steps[after], next((t for t in step.targets if t != after), None)
+    is_short = len(body.statements) <= MAX_PREDICATED and not any(isinstance(s, Call) for s in body.statements)
+    if not (is_short and body.end == "goto" and body.targets == (join,) and join is not None and join > after):
+        return None
+    return [after, join] if entries[join] <= region | {after} and join == after + 1 else [after]

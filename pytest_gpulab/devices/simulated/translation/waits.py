@@ -1,0 +1,62 @@
+"""Where a program may wait for other threads: loops that look again and again at what others write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.translation.program import Program, Step
+
+FENCES = {"membar", "fence"}
+_STRONG = {"volatile", "relaxed", "acquire"}
+
+
+def is_strong_load(statement: Statement) -> bool:
+    """Whether a statement is a load that sees what other threads have written."""
+    return isinstance(statement, Instruction) and statement.op[0] == "ld" and bool(_STRONG & set(statement.op))
+
+
+def is_fence(statement: Statement) -> bool:
+    """Whether a statement puts a thread's accesses in order for others."""
+    return isinstance(statement, Instruction) and statement.op[0] in FENCES
+
+
+def polling_sites(program: Program) -> frozenset[int]:
+    """Return the loads, by their sites' numbers, of the innermost loops that may wait for other threads."""
+    loops = _loops(program.steps)
+    innermost = [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
+    strong = {
+        statement.number
+        for loop in innermost
+        for i in loop
+        for statement in program.steps[i].statements
+        if isinstance(statement, Instruction) and is_strong_load(statement)
+    }
+    return frozenset(site.index for site in program.sites if site.number in strong and site.space != "shared")
+
+
+def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
+    """Count the places in the source with a load that sees others' writes, or a fence.
+
+    Args:
+        program: of the kernel.
+        inside_loops: count only those in loops that may wait.
+    """
+    loops = _loops(program.steps)
+    chosen = [i for i in range(len(program.steps)) if not inside_loops or any(i in loop for loop in loops)]
+    return len(set(_places(program.steps, chosen)))
+
+
+def _places(steps: Sequence[Step], chosen: Sequence[int]) -> Iterator[object]:
+    for i in chosen:
+        for number, statement in enumerate(steps[i].statements):
+            if is_fence(statement) or is_strong_load(statement):
+                yield is_fence(statement), getattr(statement, "where", None) or (i, number)
+
+
+def _loops(steps: Sequence[Step]) -> list[range]:
+    """Return the loops that may wait for other threads, as ranges of basic blocks."""
+    return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]

@@ -1,0 +1,85 @@
+"""The cost model, held against times that were measured on an H200."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tabulate import tabulate
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+FOLDER = Path(__file__).parents[1] / "h200"
+ROWS = runpy.run_path(str(FOLDER / "launches.py"))["launches"]("large")
+MEASURED_MS = {
+    row: data["large_run"]["median_ms"] for row, data in json.loads((FOLDER / "measured.json").read_text()).items()
+}
+SAMPLES = {"scan_naive": 4}  # its last block runs 65,536 rounds, however few others run beside it
+FAMILIES = {"reduce": "reduction", "scan": "scan", "branch": "divergence", "field": "field", "copy": "copy"}
+
+
+def family_of(row: str) -> str:
+    return FAMILIES[row.partition("_")[0]]
+
+
+@pytest.fixture(scope="module")
+def estimated_ms() -> dict[str, float]:
+    """The launches whose times were taken at 2^25 elements, estimated from a sample of their blocks."""
+    device = SimulatedDevice()
+    module = device.compile((FOLDER / "kernels.cu").read_text(), "kernels.cu")
+    found: dict[str, float] = {}
+    for row, kernel, grid, block, args, constants in ROWS:
+        for symbol, values in constants.items():
+            module.set_constant(symbol, values)
+        arrays = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
+        profile = module.launch(kernel, grid, block, arrays, options=LaunchOptions(sample_blocks=SAMPLES.get(row, 64)))
+        assert profile.estimated_ms is not None
+        found[row] = profile.estimated_ms
+        device.reset()
+    return found
+
+
+def families() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in MEASURED_MS:
+        found.setdefault(family_of(row), []).append(row)
+    return found
+
+
+def off(a: float, b: float) -> float:
+    """The factor between two numbers, at least 1."""
+    return max(a / b, b / a)
+
+
+def test_estimates_keep_the_order_that_was_measured(estimated_ms: dict[str, float]) -> None:
+    pairs = [
+        (slow, fast)
+        for rows in families().values()
+        for slow, fast in (sorted(pair, key=MEASURED_MS.__getitem__, reverse=True) for pair in combinations(rows, 2))
+        if MEASURED_MS[slow] > 1.3 * MEASURED_MS[fast]
+    ]
+    wrong = [pair for pair in pairs if estimated_ms[pair[0]] <= estimated_ms[pair[1]]]
+    assert len(pairs) == 29
+    assert not wrong
+
+
+def test_estimates_have_the_ratios_that_were_measured(estimated_ms: dict[str, float]) -> None:
+    table: list[list[Any]] = []
+    for family, rows in families().items():
+        slowest = max(rows, key=MEASURED_MS.__getitem__)
+        for row in rows:
+            measured, estimated = (times[row] / times[slowest] for times in (MEASURED_MS, estimated_ms))
+            table.append(
+                [family, row, MEASURED_MS[row], estimated_ms[row], measured, estimated, off(measured, estimated)]
+            )
+    head = ["family", "launch", "ms", "estimated", "of the slowest", "estimated", "factor between"]
+    print(tabulate(table, head, tablefmt="simple", floatfmt=".3f"))
+    factors = sorted(line[-1] for line in table if line[4] < 1)  # the slowest is 1 by definition
+    assert sum(factor <= 1.35 for factor in factors) >= 0.8 * len(factors)
+    assert factors[len(factors) // 2] <= 1.2
