@@ -15,6 +15,6 @@ __global__ void field(float *out, int width, int height, int count)
     for (int k = 0; k < count; ++k) {
         float dx = x - vectors[k].x;
         float dy = y - vectors[k].y;
-        out[y * width + x] += dx * dx + dy * dy;
+        out[y * width + x] += dx * dx + dy * dy;  // BUG: uninitialised
     }
 }

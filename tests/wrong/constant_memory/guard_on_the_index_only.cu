@@ -14,5 +14,5 @@ __global__ void field(float *out, int width, int height, int count)
     float sum = 0;
     for (int k = 0; k < count; ++k)
         sum += (x - vectors[k].x) * (x - vectors[k].x) + (y - vectors[k].y) * (y - vectors[k].y);
-    out[y * width + x] = sum;
+    out[y * width + x] = sum;  // BUG: race
 }

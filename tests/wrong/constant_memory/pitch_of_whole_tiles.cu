@@ -18,5 +18,5 @@ __global__ void field(float *out, int width, int height, int count)
         float dy = y - vectors[k].y;
         sum += dx * dx + dy * dy;
     }
-    out[y * (gridDim.x * TILE_X) + x] = sum;
+    out[y * (gridDim.x * TILE_X) + x] = sum;  // BUG: memory
 }

@@ -12,7 +12,7 @@ __global__ void transform2(const float *in, float *out, unsigned n)
 
     if (first + tid < n) {
         tile[tid] = in[first + tid];
-        __syncthreads();
+        __syncthreads();  // BUG: barrier
         out[first + tid] = take_path(tid % 2, tile[tid]);
     }
 }

@@ -26,7 +26,7 @@ __global__ void transform8(const float *in, float *out, unsigned n)
         return;
 
     tile[tid] = in[first + tid];
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     if (first + mine(tid) < n)
         out[first + mine(tid)] = take_path(tid / 32 % 8, tile[mine(tid)]);
 }

@@ -8,7 +8,7 @@ __global__ void transform2(const float *in, float *out, unsigned n)
 {
     const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     if (i <= n)
-        out[i] = take_path(i % 2, in[i]);
+        out[i] = take_path(i % 2, in[i]);  // BUG: memory
 }
 
 __global__ void transform8(const float *in, float *out, unsigned n)

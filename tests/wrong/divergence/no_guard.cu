@@ -14,5 +14,5 @@ __global__ void transform2(const float *in, float *out, unsigned n)
 __global__ void transform8(const float *in, float *out, unsigned n)
 {
     const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    out[i] = take_path(i % 8, in[i]);
+    out[i] = take_path(i % 8, in[i]);  // BUG: memory
 }

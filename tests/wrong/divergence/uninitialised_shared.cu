@@ -27,5 +27,5 @@ __global__ void transform8(const float *in, float *out, unsigned n)
         tile[tid] = in[first + tid];
     __syncthreads();
     if (first + mine(tid) < n)
-        out[first + mine(tid)] = take_path(tid / 32 % 8, tile[mine(tid)]);
+        out[first + mine(tid)] = take_path(tid / 32 % 8, tile[mine(tid)]);  // BUG: uninitialised
 }

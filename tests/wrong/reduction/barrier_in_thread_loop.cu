@@ -13,7 +13,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     __syncthreads();
     for (unsigned stride = BLOCK_SIZE / 2; tid < stride; stride /= 2) {
         tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
-        __syncthreads();
+        __syncthreads();  // BUG: barrier
     }
     if (tid == 0)
         out[blockIdx.x] = tile[0];

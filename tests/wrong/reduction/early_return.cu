@@ -12,7 +12,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
         return;
 
     tile[tid] = in[first + tid];
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
     for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
         if (tid < stride && first + tid + stride < n)
             tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);

@@ -9,7 +9,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     const unsigned tid = threadIdx.x;
     const unsigned i = blockIdx.x * BLOCK_SIZE + tid;
 
-    tile[tid] = i <= n ? in[i] : GPULAB_IDENTITY;
+    tile[tid] = i <= n ? in[i] : GPULAB_IDENTITY;  // BUG: memory
     __syncthreads();
     for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
         if (tid < stride)

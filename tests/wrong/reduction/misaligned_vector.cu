@@ -17,7 +17,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 
     GPULAB_T value = i < n % 4 ? in[i] : GPULAB_IDENTITY;
     if (i < n / 4) {
-        const Four v = in4[i];
+        const Four v = in4[i];  // BUG: memory
         value = GPULAB_OP(value, v.a);
         value = GPULAB_OP(value, v.b);
         value = GPULAB_OP(value, v.c);

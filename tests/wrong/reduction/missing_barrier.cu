@@ -13,7 +13,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2)
         if (tid < stride) {
             const GPULAB_T left = tile[tid];
-            const GPULAB_T right = tile[tid + stride];
+            const GPULAB_T right = tile[tid + stride];  // BUG: race
             tile[tid] = GPULAB_OP(left, right);
         }
     if (tid == 0)

@@ -7,7 +7,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 {
     __shared__ GPULAB_T tile[BLOCK_SIZE];
     const unsigned t = threadIdx.x, i = blockIdx.x * BLOCK_SIZE + t;
-    const GPULAB_T loaded = *(const volatile GPULAB_T *)(in + i);
+    const GPULAB_T loaded = *(const volatile GPULAB_T *)(in + i);  // BUG: memory
     GPULAB_T mine = i < n ? loaded : (GPULAB_T)GPULAB_IDENTITY;
     tile[t] = mine;
     __syncthreads();

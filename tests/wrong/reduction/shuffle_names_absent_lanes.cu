@@ -10,7 +10,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
         return;
     GPULAB_T mine = in[i];
     for (unsigned step = 16; step > 0; step /= 2) {
-        const GPULAB_T other = __shfl_down_sync(0xffffffffu, mine, step);
+        const GPULAB_T other = __shfl_down_sync(0xffffffffu, mine, step);  // BUG: barrier
         mine = GPULAB_OP(mine, other);
     }
     if (threadIdx.x == 0)

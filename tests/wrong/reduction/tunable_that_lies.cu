@@ -16,7 +16,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     __syncthreads();
     for (unsigned half = BLOCK_SIZE / 2; half > 0; half /= 2) {
         if (t < half)
-            tile[t] = GPULAB_OP(tile[t], tile[t + half]);
+            tile[t] = GPULAB_OP(tile[t], tile[t + half]);  // BUG: uninitialised
         __syncthreads();
     }
     if (t == 0)

@@ -14,7 +14,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     __syncthreads();
     for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
         if (tid < stride)
-            tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);
+            tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);  // BUG: uninitialised
         __syncthreads();
     }
     if (tid == 0)

@@ -21,7 +21,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 #pragma unroll
         for (unsigned stride = 32; stride > 0; stride /= 2) {
             const GPULAB_T left = last[tid];
-            const GPULAB_T right = last[tid + stride];
+            const GPULAB_T right = last[tid + stride];  // BUG: race
             last[tid] = GPULAB_OP(left, right);
         }
     }

@@ -17,7 +17,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     }
     if (t == 0) {
         volatile GPULAB_T *borrowed = out + gridDim.x;
-        const GPULAB_T before = *borrowed;
+        const GPULAB_T before = *borrowed;  // BUG: memory
         *borrowed = tile[0];
         out[blockIdx.x] = *borrowed;
         *borrowed = before;

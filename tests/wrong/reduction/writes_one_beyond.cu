@@ -17,5 +17,5 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
         __syncthreads();
     }
     if (tid == 0)
-        out[blockIdx.x + 1] = tile[0];
+        out[blockIdx.x + 1] = tile[0];  // BUG: memory
 }

@@ -26,5 +26,5 @@ __global__ void add_offsets(float *out, const float *offsets, unsigned n)
 {
     const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     if (i < n && blockIdx.x > 0)
-        out[i] += out[blockIdx.x * BLOCK_SIZE - 1];
+        out[i] += out[blockIdx.x * BLOCK_SIZE - 1];  // BUG: race
 }

@@ -14,7 +14,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
 
     for (unsigned step = 1; step <= thread; step *= 2) {
         float left = sums[thread - step];
-        __syncthreads();
+        __syncthreads();  // BUG: barrier
         sums[thread] += left;
         __syncthreads();
     }

@@ -13,7 +13,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     if (i >= n)
         return;
     sums[thread] = in[i];
-    __syncthreads();
+    __syncthreads();  // BUG: barrier
 
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
         float left = thread >= step ? sums[thread - step] : 0;

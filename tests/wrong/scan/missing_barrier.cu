@@ -20,7 +20,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     if (lane == 31)
         warp_sums[warp] = sum;
     for (unsigned other = 0; other < warp; ++other)
-        sum += warp_sums[other];
+        sum += warp_sums[other];  // BUG: race
     if (i < n)
         out[i] = sum;
     if (threadIdx.x == BLOCK_SIZE - 1)

@@ -15,7 +15,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
 
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
         float left = thread >= step ? sums[thread - step] : 0;
-        sums[thread] += left;
+        sums[thread] += left;  // BUG: race
         __syncthreads();
     }
     if (i < n)

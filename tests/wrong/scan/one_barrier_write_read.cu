@@ -14,7 +14,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     __syncthreads();
 
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
-        float left = thread >= step ? sums[thread - step] : 0;
+        float left = thread >= step ? sums[thread - step] : 0;  // BUG: race
         __syncthreads();
         sums[thread] += left;
     }

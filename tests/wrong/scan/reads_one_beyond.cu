@@ -9,7 +9,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     __shared__ float sums[BLOCK_SIZE];
     unsigned thread = threadIdx.x;
     unsigned i = blockIdx.x * BLOCK_SIZE + thread;
-    sums[thread] = i <= n ? in[i] : 0;
+    sums[thread] = i <= n ? in[i] : 0;  // BUG: memory
     __syncthreads();
 
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {

@@ -21,7 +21,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
         before_warp[warp + 1] = sum;
     __syncthreads();
     for (unsigned other = 0; other <= warp; ++other)
-        sum += before_warp[other];
+        sum += before_warp[other];  // BUG: uninitialised
     if (i < n)
         out[i] = sum;
     if (threadIdx.x == BLOCK_SIZE - 1)

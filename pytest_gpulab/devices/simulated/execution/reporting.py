@@ -27,6 +27,9 @@ _HAZARDS = {
 }
 
 
+IN_ONE_WARP = "in one warp, no __syncwarp() between"
+
+
 class Reporter:
     """Collects the hazards of one launch.
 
@@ -62,7 +65,8 @@ class Reporter:
                 if len(mine) and self.fences is not None:
                     self._ask(kind, part, blocks, others, mine, mild)
                 elif len(mine):
-                    first = mine[np.lexsort((part.thread[mine], blocks[mine]))[0]]
+                    alike = part.thread[mine] // WARP == others.threads[mine] // WARP
+                    first = mine[np.lexsort((part.thread[mine], blocks[mine], alike))[0]]
                     self.add(*self._hazard(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild))
 
     def _ask(self, kind: str, part: Part, blocks: IndexArray, others: Others, mine: IndexArray, harmless: bool) -> None:
@@ -107,9 +111,12 @@ class Reporter:
                  Hazard("uninitialised", what, site.where, first_of(lanes, bad), int(bad.sum())))  # fmt: skip
 
     def add(self, key: Any, hazard: Hazard) -> None:
-        """Note a hazard, or count further threads of one that is known."""
+        """Note a hazard, or count further threads of one that is known; parties of two warps tell more than of one."""
         known = self.hazards.get(key)
-        self.hazards[key] = hazard if known is None else replace(known, count=known.count + hazard.count)
+        if known is not None:
+            told = hazard if IN_ONE_WARP in known.what and IN_ONE_WARP not in hazard.what else known
+            hazard = replace(told, count=known.count + hazard.count)
+        self.hazards[key] = hazard
 
 
 class Others:
@@ -129,7 +136,7 @@ def _relation(same_block: bool, same_warp: bool) -> str:
     """Return whose accesses these are and what there is not between them."""
     if not same_block:
         return "by different blocks"
-    return "in one warp, no __syncwarp() between" if same_warp else "in one block, no barrier between"
+    return IN_ONE_WARP if same_warp else "in one block, no barrier between"
 
 
 def said(site: Site) -> str:

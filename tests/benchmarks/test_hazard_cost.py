@@ -1,0 +1,125 @@
+"""What looking costs: launches with counters and hazard checks against the same launches without, in CPU time.
+
+Run with `pytest tests/benchmarks/test_hazard_cost.py --benchmark-only -s`. The ladders are all solutions on all cases
+of their exercises; the data-dependent kernels use shared memory at places that the data say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading.build import Builds
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
+from pytest_gpulab.grading.replay import FIRST, Arrays
+
+ROOT = Path(__file__).parents[2]
+CATALOGUE = Catalogue(ROOT / "exercises")
+SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
+LADDER_LIMIT, DATA_LIMIT = 2.0, 5.0
+ROUNDS = 5
+WAYS = {
+    "plain": LaunchOptions(),
+    "hazards": LaunchOptions(check=True),
+    "counters": LaunchOptions(count=True),
+    "both": LaunchOptions(check=True, count=True),
+}
+pytestmark = pytest.mark.benchmark(timer=time.process_time)
+
+
+def best_s(launch: Callable[[LaunchOptions], Any], fill: Callable[[], Any], rounds: int) -> dict[str, float]:
+    """Return the least CPU time of each way to launch; the first round is a warm-up and the ways take turns."""
+    best = dict.fromkeys(WAYS, float("inf"))
+    for nth in range(rounds + 1):
+        for way, options in WAYS.items():
+            fill()
+            begin = time.process_time()
+            launch(options)
+            if nth or rounds == 0:
+                best[way] = min(best[way], time.process_time() - begin)
+    return best
+
+
+def ladder_s(path: Path, rounds: int) -> dict[str, float]:
+    """Return the CPU time of one solution over all cases of its exercise."""
+    loaded, device = CATALOGUE.load(path.parent.name), SimulatedDevice()
+    builds, total = Builds(path, loaded, device), dict.fromkeys(WAYS, 0.0)
+    for case in loaded.exercise.cases:
+        build = builds.of(case.variant)
+        problem = case.problem(build.tunables)
+        rng = rng_for(1, loaded.name, case.name)
+        prepared = prepare(loaded.exercise, problem, make_plan(loaded.exercise, problem), case.patterns[0], rng)
+        arrays = Arrays(device, prepared.plan)
+        for symbol, name in prepared.plan.constants.items():
+            build.module.set_constant(symbol, prepared.inputs[name])
+
+        def run(options: LaunchOptions, build: Any = build, prepared: Any = prepared, arrays: Any = arrays) -> None:
+            memories = arrays.filled(prepared.inputs, FIRST.poison)
+            for launch in prepared.plan.launches:
+                args = [memories[arg] if isinstance(arg, str) else arg for arg in launch.args]
+                build.module.launch(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, options)
+
+        for way, seconds in best_s(run, lambda: None, rounds).items():
+            total[way] += seconds
+        arrays.free()
+    device.close()
+    return total
+
+
+def shown(name: str, took: dict[str, float]) -> str:
+    """Return a line of the table."""
+    ratios = "  ".join(f"{way} {took[way] / took['plain']:5.2f}x" for way in WAYS if way != "plain")
+    return f"{name:32} {1e3 * took['plain']:8.1f} ms   {ratios}"
+
+
+def test_looking_costs_little_on_the_ladders(benchmark: BenchmarkFixture) -> None:
+    rounds = 0 if benchmark.disabled else ROUNDS
+    paths = SOLUTIONS[::6] if benchmark.disabled else SOLUTIONS
+    each = benchmark.pedantic(lambda: [ladder_s(path, rounds) for path in paths], rounds=1)
+    total = {way: sum(took[way] for took in each) for way in WAYS}
+    for path, took in zip(paths, each, strict=True):
+        print(shown(f"{path.parent.name}/{path.stem}", took))
+    print(shown("all", total))
+    assert benchmark.disabled or total["both"] <= LADDER_LIMIT * total["plain"]
+
+
+DATA_DEPENDENT = {
+    "gather": "tile[t] = in[i]; __syncthreads(); out[i] = tile[in[i] & 255];",
+    "permute": "tile[t] = 0; __syncthreads(); int k = (in[i] * 2 + 1) & 255; atomicAdd(&tile[k], t);"
+    " __syncthreads(); out[i] = tile[t];",
+    "chase": "tile[t] = in[i] & 255; __syncthreads(); int k = t; for (int r = 0; r < 16; r++) k = tile[k]; out[i] = k;",
+    "scatter": "int k = (t * (2 * (in[blockIdx.x] & 63) + 1)) & 255; tile[k] = t; __syncthreads(); out[i] = tile[t];",
+    "sort": "tile[t] = in[i]; for (int k = 2; k <= 256; k *= 2) for (int j = k / 2; j; j /= 2) { __syncthreads();"
+    " int o = t ^ j; if (o > t) { int a = tile[t], b = tile[o];"
+    " if ((a > b) == !(t & k)) { tile[t] = b; tile[o] = a; } } }"
+    " __syncthreads(); out[i] = tile[t];",
+}
+KERNEL = (
+    "__global__ void f(const int *in, int *out) {{ __shared__ int tile[256];\n"
+    "int t = threadIdx.x, i = blockIdx.x * 256 + t; {body} }}"
+)
+
+
+@pytest.mark.parametrize("name", DATA_DEPENDENT)
+def test_looking_costs_more_where_places_come_from_data(benchmark: BenchmarkFixture, name: str) -> None:
+    device, blocks = SimulatedDevice(), 2 if benchmark.disabled else 256
+    values = np.random.default_rng(1).integers(0, 2**30, blocks * 256, np.int32)
+    source, target = device.array(values), device.empty(blocks * 256, np.int32)
+    module = device.compile(KERNEL.format(body=DATA_DEPENDENT[name]))
+
+    def run(options: LaunchOptions) -> None:
+        assert module.launch("f", (blocks,), (256,), (source, target), options=options).hazards == ()
+
+    rounds = 0 if benchmark.disabled else ROUNDS
+    took = benchmark.pedantic(lambda: best_s(run, lambda: None, rounds), rounds=1)
+    print(shown(name, took))
+    assert benchmark.disabled or took["both"] <= DATA_LIMIT * took["plain"]

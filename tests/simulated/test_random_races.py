@@ -1,0 +1,148 @@
+"""Random small programs: the simulated GPU finds a race exactly where a brute-force happens-before check finds one.
+
+The check keeps, for every thread, up to which statement it knows each other thread to have come, and compares every
+access with every earlier one to the same word.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_gpulab.devices.protocol import LaunchOptions, Schedule
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+THREADS, BLOCKS, WORDS = 96, 2, 128
+FIRST_LINE = 8
+"""Of the statements, one a line."""
+
+HEAD = """\
+#define READ(p) asm volatile("ld.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
+#define WRITE(p) asm volatile("st.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")
+#define COUNT(p) atomicAdd(p, 1)
+#define MEET(what, id, n) asm volatile("bar." what " " #id ", " #n ";" ::: "memory")
+__global__ void f(int *data) {
+__shared__ int tile[128];
+int t = threadIdx.x, b = blockIdx.x, x = 0;
+"""
+WHO = ["1", "t < 7", "t % 3 == 1", "t / 8 == 2", "b == 1", "t == 5", "t >= 40", "(t & 5) == 4", "t / 32 == 1"]
+WHERE = ["t", "t / 2", "t ^ 1", "(t + 5) % 96", "t % 4", "3", "95 - t", "t ^ 32", "(t + 48 * b) % 96"]
+SYNCS = {
+    "__syncthreads();": "block",
+    "__syncwarp();": "warp",
+    "if (t % 32 < 8) __syncwarp(0xFF);": "warp: t % 32 < 8",
+    "if (t % 2) __syncwarp(0xAAAAAAAA);": "warp: t % 2",
+    "if (t == 40 || t == 45) __syncwarp(0x2100);": "warp: t == 40 or t == 45",
+    'if (t < 32) MEET("sync", ID, 32);': "some: t < 32",
+    'if (t < 64) MEET("sync", ID, 64);': "some: t < 64",
+    'if (t >= 32) MEET("sync", ID, 64);': "some: t >= 32",
+    'if (t < 32) MEET("arrive", ID, 64); else if (t < 64) MEET("sync", ID, 64);': "after: t < 32, t < 64 and t >= 32",
+    'if (t >= 64) MEET("arrive", ID, 64); else if (t < 32) MEET("sync", ID, 64);': "after: t >= 64, t < 32",
+}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An access of `kind` by some threads of a word each, or a `sync`."""
+
+    kind: str
+    who: str = ""
+    where: str = ""
+    memory: str = ""
+
+    def code(self, number: int) -> str:
+        if self.kind in SYNCS:
+            return self.kind.replace("ID", str(number + 1))  # a barrier of its own for each
+        return f"if ({self.who}) {self.kind}({self.memory} + ({self.where}));"
+
+
+accesses = st.builds(
+    Statement,
+    st.sampled_from(["READ", "READ", "WRITE", "WRITE", "COUNT"]),
+    st.sampled_from(WHO),
+    st.sampled_from(WHERE),
+    st.sampled_from(["tile", "tile", "data"]),
+)
+programs = st.lists(st.one_of(accesses, accesses, st.builds(Statement, st.sampled_from(list(SYNCS)))), max_size=9)
+
+
+def chosen(condition: str, block: int) -> npt.NDArray[np.bool_]:
+    """Return which threads of a block a condition (C or Python) holds for."""
+    env = [{"t": t, "b": block} for t in range(THREADS)]
+    return np.array([bool(eval(condition.replace("/", "//"), {}, names)) for names in env])
+
+
+def places(expression: str, block: int) -> list[int]:
+    """Return each thread's word."""
+    return [int(eval(expression.replace("/", "//"), {}, {"t": t, "b": block})) for t in range(THREADS)]
+
+
+def groups(sync: str, block: int) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """Yield (who makes known, who learns) of a sync, in threads of the block."""
+    kind, _, condition = SYNCS[sync].partition(": ")
+    if kind == "after":
+        first, _, second = condition.partition(", ")
+        learning = np.flatnonzero(chosen(second, block))
+        yield np.union1d(np.flatnonzero(chosen(first, block)), learning), learning
+        return
+    members = np.flatnonzero(chosen(condition or "1", block))
+    for warp in range(THREADS // 32) if kind == "warp" else [None]:
+        here = members if warp is None else members[members // 32 == warp]
+        yield here, here
+
+
+def racing_lines(program: list[Statement]) -> set[frozenset[int]]:
+    """Return the pairs of lines that race."""
+    known = np.full((BLOCKS * THREADS, BLOCKS * THREADS), -1)
+    seen: dict[tuple[object, ...], list[tuple[int, int, int]]] = defaultdict(list)
+    found: set[frozenset[int]] = set()
+    for now, statement in enumerate(program):
+        for block in range(BLOCKS):
+            first = block * THREADS
+            if statement.kind in SYNCS:
+                for knowing, learning in groups(statement.kind, block):
+                    joined = known[first + knowing].max(axis=0, initial=-1)
+                    joined[first + knowing] = now
+                    known[first + learning] = np.maximum(known[first + learning], joined)
+                continue
+            words = places(statement.where, block)
+            for thread in np.flatnonzero(chosen(statement.who, block)).tolist():
+                key = (statement.memory, words[thread], block if statement.memory == "tile" else None)
+                for other, when, line in seen[key]:
+                    kinds = {statement.kind, program[line].kind}
+                    if (
+                        other != first + thread
+                        and kinds not in ({"READ"}, {"COUNT"})
+                        and known[first + thread, other] < when
+                    ):
+                        found.add(frozenset((now, line)))
+                seen[key].append((first + thread, now, now))
+    return {frozenset(FIRST_LINE + line for line in pair) for pair in found}
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps"])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=programs)
+def test_races_are_those_of_a_brute_force_check(schedule: Schedule, program: list[Statement]) -> None:
+    lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
+    device = SimulatedDevice()
+    module = device.compile(f"{HEAD}{lines}\nif (x == 123456) data[0] = tile[0];\n}}\n")
+    args = [device.array(np.zeros(WORDS, np.int32))]
+    options = LaunchOptions(schedule, check=True)
+    hazards = module.launch("f", (BLOCKS,), (THREADS,), args, options=options).hazards
+    reported = {
+        frozenset((hazard.where.line, hazard.other.where.line))
+        for hazard in hazards
+        if hazard.kind == "race" and hazard.where and hazard.other and hazard.other.where
+    }
+    expected = racing_lines(program)
+    assert reported <= expected, "a false alarm"
+    assert bool(reported) == bool(expected), "a race was missed"
+    assert not [hazard for hazard in hazards if hazard.kind == "barrier"]

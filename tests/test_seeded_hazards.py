@@ -1,0 +1,92 @@
+"""Known-wrong kernels whose mistake is a hazard are told their line; right ones are told nothing at all.
+
+`// BUG: kind` marks the line of a kernel in `tests/wrong` where a hazard of that kind must be seen, whatever else is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading.build import Builds
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.expected import Expectations
+from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
+from pytest_gpulab.grading.replay import FIRST, Run, replay
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOGUE = Catalogue(ROOT / "exercises")
+WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
+RIGHT = sorted(
+    path
+    for pattern in ("solutions/*/*.cu", "tests/honest/*/*.cu", "exercises/*/naive.cu", "exercises/*/blelloch.cu")
+    for path in ROOT.glob(pattern)
+)
+EXPECTED = Expectations.load(ROOT.glob("tests/wrong/*/expected.toml"))
+KINDS = {
+    "out-of-bounds": "memory",
+    "misaligned": "memory",
+    "race": "race",
+    "uninitialised": "uninitialised",
+    "barrier": "barrier",
+    "deadlock": "barrier",
+}
+BUG = re.compile(r"// BUG: (\w+)$", re.M)
+MARKED = [path for path in WRONG if BUG.search(path.read_text(encoding="utf-8"))]
+
+
+def runs(path: Path) -> Iterator[Run]:
+    """Yield one watched run of each case."""
+    loaded, device = CATALOGUE.load(path.parent.name), SimulatedDevice()
+    builds = Builds(path, loaded, device)
+    for case in loaded.exercise.cases:
+        build = builds.of(case.variant)
+        problem = case.problem(build.tunables)
+        rng = rng_for(1, loaded.name, case.name)
+        prepared = prepare(loaded.exercise, problem, make_plan(loaded.exercise, problem), case.patterns[0], rng)
+        yield replay(device, build.module, prepared.plan, prepared.inputs, FIRST)
+    device.close()
+
+
+def seen(run: Run) -> Iterator[tuple[str, int]]:
+    """Yield kind and line of everything unsafe in a run."""
+    for hazard in run.hazards:
+        if hazard.where and not hazard.harmless:
+            yield hazard.kind, hazard.where.line
+    if isinstance(run.error, KernelFault) and run.error.where:
+        yield KINDS.get(run.error.code, run.error.code), run.error.where.line
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.mark.parametrize("path", MARKED, ids=named)
+def test_a_seeded_bug_is_seen_at_its_line(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    ((line, kind),) = [(number, found[1]) for number, text in enumerate(lines, 1) if (found := BUG.search(text))]
+    assert any((kind, line) in seen(run) for run in runs(path))
+
+
+@pytest.mark.parametrize("path", WRONG, ids=named)
+def test_every_kernel_that_must_fail_for_a_hazard_is_marked(path: Path) -> None:
+    expectation = EXPECTED.for_path(path)
+    assert expectation is not None
+    kinds = {KINDS[code] for code in expectation.fails.values() if code in KINDS}
+    assert kinds <= set(BUG.findall(path.read_text(encoding="utf-8")))
+
+
+def test_each_kind_of_hazard_is_seeded() -> None:
+    assert {kind for path in MARKED for kind in BUG.findall(path.read_text(encoding="utf-8"))} == {*KINDS.values()}
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=named)
+def test_a_right_kernel_has_no_hazard_not_even_a_harmless_one(path: Path) -> None:
+    for run in runs(path):
+        assert run.error is None
+        assert run.hazards == ()
