@@ -93,6 +93,8 @@ _UNSTABLE = [
     (re.compile(r"~[\d.]+(x?)"), r"~#\1"),
     (re.compile(r"\b\d+\.\d\dx"), "#x"),
     (re.compile(r"[\d.]+ ms"), "# ms"),
+    (re.compile(r"[\d.]+ %( +[\d.]+[kMG]?)( +[\d.]+)"), "# % # #"),  # a listing's time, instructions and lanes
+    (re.compile(r"warps come to one [\d.]+[kMG]? times"), "warps come to one # times"),
     (re.compile(r" \d+%( +)\d+$"), r" #%\1#"),
     (re.compile(r"because .*; seed \d+"), "because #; seed #"),
     (re.compile(r"--gpulab-seed=\d+\.$"), "--gpulab-seed=#."),

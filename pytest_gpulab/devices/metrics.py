@@ -85,6 +85,7 @@ METRICS: tuple[Metric, ...] = (
            "those at which the warp parted"),
     *(Metric(_SUM.format(op), "instructions", "modelled", f"{what} of 32-bit floats, by threads")
       for op, what in (("add", "additions"), ("mul", "multiplications"), ("fma", "fused multiply-adds"))),
+    Metric("gpulab__time_share.pct", "%", "estimated", "of a source line: its share of the launch's estimated time"),
     Metric("launch__registers_per_thread", "registers", "exact", "as the compiler reports them"),
     Metric("gpulab__local_bytes_per_thread", "bytes", "exact",
            "local memory a thread (arrays and spilled registers), as the compiler reports it"),

@@ -7,23 +7,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
+import numpy as np
+
 from pytest_gpulab.devices.metrics import with_ratios
 from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, SourceLine
-from pytest_gpulab.exercise import DEFAULT_VARIANT, Exercise, Problem, Size, SpeedTier, Variant
-from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, variant_key
+from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import of_error, plain
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
 from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.replay import FIRST, Repetition, Run, replay
 from pytest_gpulab.grading.speed import SAMPLED, pattern_of, size_text
 from pytest_gpulab.grading.usage import counting_device
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
-CHECKED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=True))
-CHECKED = replace(FIRST, options=replace(FIRST.options, check=True, count=True))
+MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that is run for hazards
+COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
+COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, count=True))
+CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
 
 Figures = Mapping[str, float]
@@ -65,6 +69,9 @@ def listing_of(
 ) -> Listing:
     """Return what each line of a submission does at a size; without figures where it does not compile or run.
 
+    What is unsafe is looked for at the largest small size that is checked, where all blocks run: a sample of blocks
+    leaves memory unwritten that others read, and a timed size rarely ends within a block.
+
     Raises:
         InstructorsMistake: the exercise's own code is wrong.
     """
@@ -74,22 +81,34 @@ def listing_of(
         build = Builds(path, loaded, simulated).of(variant)
     except Blocked as blocked:
         return replace(listing, files=_files(path, loaded.folder, {}), note=blocked.finding.what)
-    run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant))
+    run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
+    if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
+        run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
     note = of_error(run.error)[1].what if run.error is not None else _too_long(path)
-    hazards = tuple(_hazards(run))[:MAX_HAZARDS]
+    small = _largest_small(cases_of(loaded.exercise, variant), build)
+    hazards = _hazards(_run(loaded, simulated, build, seed, small, CHECKED)) if small is not None else ()
     ends = [profile.estimated_ms for profile in run.profiles if profile.estimated_ms is not None]
     files = _files(path, loaded.folder, {} if run.error else summed(run.profiles))
-    return replace(listing, estimated_ms=None if run.error else sum(ends), files=files, hazards=hazards, note=note)
+    return replace(
+        listing,
+        estimated_ms=None if run.error else sum(ends),
+        files=files,
+        hazards=tuple(hazards)[:MAX_HAZARDS],
+        note=note,
+    )
 
 
-def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem) -> Run:
+def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem, how: Repetition) -> Run:
     plan = make_plan(loaded.exercise, problem)
     rng = rng_for(seed, loaded.name, "listing", size_text(problem.size), problem.variant.name)
     inputs = make_inputs(loaded.exercise, problem, plan, pattern_of(loaded.exercise, problem.variant), rng)
-    run = replay(simulated, build.module, plan, inputs, CHECKED_SAMPLE, read_back=False)
-    if run.error is None:
-        return run
-    return replay(simulated, build.module, plan, inputs, CHECKED, read_back=False)  # it may wait for blocks left out
+    return replay(simulated, build.module, plan, inputs, how, read_back=False)
+
+
+def _largest_small(cases: Iterable[Case], build: Build) -> Problem | None:
+    problems = (case.problem(build.tunables) for case in cases)
+    small = [problem for problem in problems if np.prod(problem.size) <= MAX_CHECKED_ELEMENTS]
+    return max(small, key=lambda problem: float(np.prod(problem.size)), default=None)
 
 
 def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,12 @@ def test_each_line_stands_with_its_figures(course: Course) -> None:
     assert lines[1].startswith("  size 2^12 on the simulated GPU (cost model: NVIDIA H200), estimated ")
     assert lines[2].split() == ["twice.cu", "time", "instr", "lanes", "sectors", "waves"]
     text, below = row(lines, "if (i < n) out[i] = 2 * in[i];")
-    instructions, lanes, sectors = text.split(";")[1].split()[-3:]
+    share, percent, instructions, lanes, sectors = text.split(";")[1].split()
+    assert 10 < float(share) <= 100 and percent == "%"
     assert instructions.endswith("k") and 24 < float(lanes) <= 32 and sectors == "4.0"
     assert below == []
+    shares = [float(found) for found in re.findall(r"([\d.]+) %", "\n".join(lines))]
+    assert sum(shares) == pytest.approx(100, abs=0.5)
     assert lines[3] == "   1" and max(map(len, lines)) <= WIDTH
 
 
@@ -79,6 +83,16 @@ def test_what_costs_more_than_it_must_stands_below_its_line(course: Course) -> N
 def test_hazards_stand_below_their_line(course: Course) -> None:
     _, below = row(listed(course, RACE), "tile[threadIdx.x % 32] = 0")
     assert any(line.startswith("! ") for line in below), below
+
+
+def test_what_a_sample_of_blocks_leaves_unwritten_is_no_hazard(course: Course) -> None:
+    """The partial sums of a reduction: most of them are never made where a sample of the blocks runs."""
+    root = Path(__file__).resolve().parents[2]
+    course.write("reduction.cu", (root / "solutions" / "reduction" / "07_shared_strided.cu").read_bytes())
+    exercises = f"--gpulab-exercises={root / 'exercises'}"
+    text = course.grade(exercises, "--gpulab-annotate", "reduction.cu", "-k", "speedup").stdout.str()
+    assert "size 2^23 on the simulated GPU" in text
+    assert "uninitialized" not in text and "     ! " not in text.replace("! concept", "")
 
 
 def test_what_a_check_found_stands_below_its_line_and_a_run_that_fails_has_a_note(course: Course) -> None:

@@ -26,7 +26,7 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.accounts import Accounts
-from pytest_gpulab.devices.simulated.cost import estimate
+from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters
@@ -36,6 +36,7 @@ from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
+from pytest_gpulab.devices.simulated.line_shares import with_shares
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock, kernel_blocks
 from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_widths
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -287,8 +288,9 @@ class SimulatedModule:
         described = self._resources_on(gpu.architecture, profile.kernel)
         asked = demands(counters, self._device.arena, gpu, blocks)
         cost = estimate(gpu, totals, asked, blocks, threads, shared_bytes, described)
+        lines = with_shares(accounts.lines(blocks / ran), cost.parts_ms, OVERLAP)
         return replace(
-            profile, counters=totals, lines=accounts.lines(blocks / ran), estimated_ms=cost.elapsed_ms,
+            profile, counters=totals, lines=lines, estimated_ms=cost.elapsed_ms,
             bottleneck=cost.bottleneck, occupancy=found.occupancy, resources=self.resources(profile.kernel),
             kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
