@@ -17,6 +17,7 @@ from pytest_gpulab.grading.values import number, pattern_of
 
 Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
+MAX_EXAMINED = 1 << 22  # elements whose values are searched for a pattern; more would take seconds and gigabytes
 CHUNK = 2**15  # elements that are compared at a time, because the CPU's cache holds them
 UNKNOWN = Circumstances()
 
@@ -66,7 +67,7 @@ def _never_written(mistake: Mistake) -> Finding:
 
 def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
     """Say where the elements are and what they have in common; the more telling of the two gives the hint."""
-    common = omission(mistake) or pattern_of(mistake)
+    common = omission(mistake) or pattern_of(mistake) if mistake.actual.size <= MAX_EXAMINED else None
     what = f"`{mistake.name}`: {_share(mistake.wrong)} wrong{_colon(place)}."
     evidence = [_element(mistake, tuple(index)) for index in np.argwhere(mistake.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
     if common:

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_gpulab.grading import compare as compare_module
 from pytest_gpulab.grading import places, values
 from pytest_gpulab.grading.compare import compare, mismatches
 from pytest_gpulab.grading.findings import HINTS
@@ -108,6 +109,14 @@ def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
     finding = found(floats(1, 2, 3, 4, 5, 6, 0, 0), np.arange(1, 9))
     assert finding.evidence[-1] == "each of them is 0"
     assert finding.hint == places.TAIL
+
+
+def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
+    actual = np.zeros(compare_module.MAX_EXAMINED + 1, np.int8)
+    actual[1::2] = 6
+    finding = found(actual, actual // 2)
+    assert finding.what.endswith("elements are wrong: every 2nd element, from element 1 on.")
+    assert all(line.startswith("out[") for line in finding.evidence)
 
 
 @pytest.mark.parametrize("actual", [[0, 2, 3, 7, 5, 6, 7, 8], [0, 2, 9, 9, 5, 6, 7, 8], [1, 2, 0, 4, 5, 6, 7, 9]])
