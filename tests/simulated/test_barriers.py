@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from places import Run, marked
 
+from pytest_gpulab.devices.protocol import LaunchOptions
+
 HAZARDS = {
     "in a divergent branch": "if (t % 2)\n __syncthreads(); // HERE\n out[t] = t;",
     "for some warps only": "if (t < 32)\n __syncthreads(); // HERE\n out[t] = t;",
@@ -72,3 +74,50 @@ def test_hazard_counts_the_threads_that_waited_in_vain(run: Run) -> None:
     (hazard,) = run(source, grid=(3,), block=(64,)).hazards
     assert hazard.count in (3 * 40, 3 * 24)
     assert str(hazard).startswith("kernel.cu:1: ")
+
+
+MASKS = {
+    "a shuffle that leaves out its thread": (
+        "out[t] = __shfl_down_sync(0x0000FFFF, t, 1); // HERE", "must name the thread that calls it", 32
+    ),
+    "a warp barrier that leaves out its thread": (
+        "__syncwarp(t < 40 ? ~0u : 1u); // HERE\n out[t] = t;", "must name the thread that calls it", 24
+    ),
+    "a vote on whose mask the threads do not agree": (
+        "out[t] = __any_sync(t % 2 ? ~0u : 0x55555555u, t); // HERE",
+        "must be the same in all threads that it names",
+        32,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "rule", "count"), MASKS.values(), ids=MASKS.keys())
+def test_mask_of_a_sync_operation_that_is_wrong(run: Run, body: str, rule: str, count: int) -> None:
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n}}\n"
+    hazards = run(source, np.zeros(64, np.int32), block=(64,), options=LaunchOptions(check=True)).hazards
+    (hazard,) = [hazard for hazard in hazards if "invalid arguments" in hazard.what]
+    assert hazard.what == f"invalid arguments: the mask of a _sync operation {rule}"
+    assert (hazard.kind, hazard.where, hazard.count) == ("barrier", marked(source), count)
+
+
+RIGHT_MASKS = {
+    "all": "out[t] = __shfl_down_sync(~0u, t, 1);",
+    "half a warp each": "unsigned m = t % 32 < 16 ? 0xFFFFu : 0xFFFF0000u; out[t] = 1 + __shfl_xor_sync(m, t, 1);",
+    "those that are there": "unsigned m = __ballot_sync(~0u, t % 3); if (t % 3) t += __popc(__match_any_sync(m, t));"
+    " out[threadIdx.x] = t + 1;",
+    "who is active": "if (t % 5) { unsigned m = __activemask(); __syncwarp(m); } out[t] = 1;",
+}
+
+
+@pytest.mark.parametrize("body", RIGHT_MASKS.values(), ids=RIGHT_MASKS.keys())
+def test_mask_of_a_sync_operation_that_is_right(run: Run, body: str) -> None:
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n}}\n"
+    assert run(source, np.zeros(64, np.int32), block=(64,), options=LaunchOptions(check=True)).hazards == ()
+
+
+def test_warp_operation_that_not_all_named_threads_reach(run: Run) -> None:
+    body = "if (t < 20)\n  out[t] = __shfl_xor_sync(~0u, t, 1); // HERE\n else out[t] = 2;"
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n}}\n"
+    (hazard,) = run(source, np.zeros(32, np.int32), block=(32,)).hazards
+    assert hazard.what == "divergent threads in warp: not all threads that the mask names reach this _sync operation"
+    assert (hazard.kind, hazard.where) == ("barrier", marked(source))

@@ -50,18 +50,23 @@ def test_long_loop_is_not_endless(run: Run) -> None:
 
 DEADLOCKS = {
     "barrier that half the threads wait for elsewhere": (
-        'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE\n else asm volatile("bar.sync 2, 64;");'
+        'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE\n else asm volatile("bar.sync 2, 64;");',
+        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 threads wait at kernel.cu:3 (barrier 2); "
+        "nobody else comes",
     ),
-    "barrier for more threads than come": 'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE',
+    "barrier for more threads than come": (
+        'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE',
+        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 have returned; nobody else comes",
+    ),
 }
 
 
-@pytest.mark.parametrize("body", DEADLOCKS.values(), ids=DEADLOCKS.keys())
-def test_deadlock_is_named_with_the_barrier_that_waits(run: Run, body: str) -> None:
+@pytest.mark.parametrize(("body", "what"), DEADLOCKS.values(), ids=DEADLOCKS.keys())
+def test_deadlock_is_named_with_who_waits_where(run: Run, body: str, what: str) -> None:
     source = f"__global__ void f(int *x) {{\n {body}\n x[threadIdx.x] = 1;\n}}\n"
     with pytest.raises(KernelFault) as caught:
         run(source, np.zeros(64, np.int32), block=(64,))
-    assert caught.value.code == "deadlock"
+    assert (caught.value.code, caught.value.what) == ("deadlock", what)
     assert caught.value.where is not None and caught.value.where.line in (marked(source).line, marked(source).line + 1)
 
 

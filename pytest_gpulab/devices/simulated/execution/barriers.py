@@ -6,6 +6,7 @@ What hardware lets pass but CUDA forbids (a barrier that not all threads of the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,14 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.execution.group import Group, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Union, Value, from_warps
-from pytest_gpulab.devices.simulated.execution.memory import lane_at
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Union, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.execution.memory import first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.watch import Watch
 from pytest_gpulab.devices.simulated.execution.wave import Wave
 from pytest_gpulab.devices.simulated.translation.program import Step
 
+_ALL_LANES = 0xFFFFFFFF
+_NONE = np.uint32(0)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 
 
@@ -158,6 +161,48 @@ class Barriers:
         reasons += [f"others wait at {' and '.join(others)}"] if others else []
         what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
         self.hazard(what, self.line(entry.step), entry.group.lanes, column, count)
+
+    def who_waits(self, group: Group) -> str:
+        """Say, for the first block of a group that waits for ever, how many threads wait where, and what others did."""
+        column = int(group.lanes.columns[0])
+        counts: Counter[tuple[SourceLine | None, int]] = Counter()
+        for entry in self.waiting:
+            counts[self.line(entry.step), entry.number] += int(self._per_block(entry.group.lanes)[column])
+        waits = [
+            f"{count} threads wait at {where or 'a barrier'}" + (f" (barrier {number})" if number else "")
+            for (where, number), count in counts.items()
+            if count
+        ]
+        exited = self.wave.shape.threads - int(self.alive[:, column].sum())
+        waits += [f"{exited} have returned"] if exited else []
+        return f"{', '.join(waits)}; nobody else comes"
+
+    def check_mask(self, lanes: Lanes, mask: Value, where: SourceLine | None) -> None:
+        """Note a hazard where the mask of a `_sync` operation leaves out its own thread, or threads do not agree on it.
+
+        CUDA asks that the calling thread's bit is set, and that all threads that a mask names use the same one.
+        """
+        if mask.ndim == 0 and int(mask) == _ALL_LANES:
+            return
+        grid = to_warps(lanes, np.broadcast_to(mask, lanes.shape if mask.ndim else (lanes.shape[0], 1)), _NONE)
+        missing = from_warps(lanes, grid & _BITS == 0)
+        if missing.any():
+            self._invalid("must name the thread that calls it", where, lanes, missing)
+        elif mask.ndim and mask.size > 1:
+            differs = np.zeros(grid.shape, np.bool_)
+            for lane in range(WARP):
+                other = grid[:, lane : lane + 1]
+                differs |= (other != _NONE) & (grid >> np.uint32(lane) & np.uint32(1) != 0) & (other != grid)
+            if (bad := from_warps(lanes, differs)).any():
+                self._invalid("must be the same in all threads that it names", where, lanes, bad)
+
+    def _invalid(self, rule: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
+        bad = np.broadcast_to(bad, lanes.shape)
+        key = ("barrier", rule, where)
+        what = f"invalid arguments: the mask of a _sync operation {rule}"
+        if key not in self.wave.launch.hazards:
+            hazard = Hazard("barrier", what, where, first_lane(lanes, bad), int(bad.sum()))
+            self.wave.launch.hazards[key] = hazard
 
     @staticmethod
     def line(step: Step) -> SourceLine | None:

@@ -39,7 +39,7 @@ def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int
     return index % extents[0], index // extents[0] % extents[1], index // (extents[0] * extents[1])
 
 
-def _first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
+def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
     """Return the lane of lowest block, then lowest thread, at which a mask holds."""
     index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
     row, column = np.divmod(index, lanes.shape[1])
@@ -60,7 +60,7 @@ def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn
     """Raise the fault of an address that is no multiple of the access size."""
     bad = address & address.dtype.type(site.nbytes - 1) != 0
     what = f"{invalid(site, space)}: the address is misaligned"
-    raise KernelFault("misaligned", what, site.where, _first_lane(lanes, bad))
+    raise KernelFault("misaligned", what, site.where, first_lane(lanes, bad))
 
 
 class Watcher(Protocol):
@@ -175,7 +175,7 @@ class Arena:
             yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
-        lane = _first_lane(lanes, bad)
+        lane = first_lane(lanes, bad)
         first = int(address[bad].flat[0])
         for row, column in np.argwhere(bad):
             if lane_at(lanes, int(row) * lanes.shape[1] + int(column)) == lane:
@@ -275,7 +275,7 @@ class Banked:
             bad |= address.astype(np.int64) < 0
             whose = "block" if self.space == "shared" else "thread"
             what = f"{invalid(site, self.space)}: {far} of the {whose}'s {self.nbytes} bytes"
-            raise KernelFault("out-of-bounds", what, site.where, _first_lane(lanes, bad))
+            raise KernelFault("out-of-bounds", what, site.where, first_lane(lanes, bad))
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
             misaligned(lanes, site, self.space, address)
         self._checked = (address, site.nbytes)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Access as Party
-from pytest_gpulab.devices.protocol import Hazard, Lane
+from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, Part
 from pytest_gpulab.devices.simulated.execution.fences import Fences, Question
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.execution.memory import lane_of
+from pytest_gpulab.devices.simulated.execution.memory import first_lane, lane_of
 from pytest_gpulab.devices.simulated.execution.sweep import Race
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -108,7 +108,7 @@ class Reporter:
         """Report that lanes of an access (mask of their shape) read what nobody wrote."""
         what = f"uninitialized __{space}__ memory read of size {bytes_of(site)}"
         self.add(("uninitialised", space, site.where),
-                 Hazard("uninitialised", what, site.where, first_of(lanes, bad), int(bad.sum())))  # fmt: skip
+                 Hazard("uninitialised", what, site.where, first_lane(lanes, bad), int(bad.sum())))  # fmt: skip
 
     def add(self, key: Any, hazard: Hazard) -> None:
         """Note a hazard, or count further threads of one that is known; parties of two warps tell more than of one."""
@@ -148,11 +148,3 @@ def said(site: Site) -> str:
 def bytes_of(site: Site) -> str:
     """Return how much a lane accesses, as in `4 bytes`."""
     return f"{site.nbytes} byte" + ("s" if site.nbytes > 1 else "")
-
-
-def first_of(lanes: Lanes, bad: npt.NDArray[np.bool_]) -> Lane:
-    """Return the lane of lowest block, then lowest thread, at which a mask of the lanes' shape holds."""
-    rows, columns = np.nonzero(bad)
-    blocks = lanes.wave.block_ids[lanes.columns[rows if lanes.flat else columns]]
-    i = np.lexsort((lanes.threads[rows], blocks))[0]
-    return lane_of(lanes.wave, int(blocks[i]), int(lanes.threads[rows[i]]))

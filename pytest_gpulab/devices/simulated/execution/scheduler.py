@@ -189,6 +189,13 @@ class Scheduler:
     # --- warp-synchronising instructions -------------------------------------------------------------------
 
     def _whole_warps(self, group: Group, block: int, step: Step) -> Group | None:
+        """Return the lanes that can go on together; where hazards are looked for, hold them to the rules of masks."""
+        whole = self._gathered(group, block, step)
+        if whole is not None and step.mask is not None and self.wave.watch is not None:
+            self.barriers.check_mask(whole.lanes, step.mask(self.wave, whole), step.where)
+        return whole
+
+    def _gathered(self, group: Group, block: int, step: Step) -> Group | None:
         """Keep back the lanes whose mask names others that are still on their way; return the rest."""
         key = (group.tag, block)
         if key in self.partial:
@@ -219,7 +226,7 @@ class Scheduler:
         for (_tag, block), groups in self.partial.items():
             step = self.steps[block]
             group = meet(groups, step.live_in)
-            what = "divergent threads in warp: not all threads of the mask reach the warp-synchronising operation"
+            what = "divergent threads in warp: not all threads that the mask names reach this _sync operation"
             self.barriers.hazard(what, step.where, group.lanes)
             value = step.run(self.wave, group)
             group.dirty |= step.writes
@@ -236,7 +243,7 @@ class Scheduler:
         return bool(released)
 
     def _endless_wait(self, group: Group, block: int) -> None:
-        what = f"deadlock: {group.lanes.n} threads wait at a barrier that the others never reach"
+        what = f"deadlock: {self.barriers.who_waits(group)}"
         raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
 
 
