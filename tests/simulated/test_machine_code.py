@@ -17,7 +17,7 @@ from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.machine import sass
 from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks
-from pytest_gpulab.devices.simulated.machine.flow import Executed, solve
+from pytest_gpulab.devices.simulated.machine.flow import FlowModel
 from pytest_gpulab.devices.simulated.machine.linear import minimise
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 
@@ -152,8 +152,7 @@ def test_lanes_flow_past_a_slow_path() -> None:
     (kernel,) = code.ptx.functions
     blocks = code.blocks(kernel)
     statements = [s.number for s in code.ptx.functions[kernel].body if hasattr(s, "op")]
-    flow = solve(blocks, {number: Executed(96, 3, 0) for number in statements}, 96)
-    assert flow is not None
+    flow = FlowModel(blocks, dict.fromkeys(statements, 0)).solve(dict.fromkeys(statements, 96), 96)
     slow = [i for i, block in enumerate(blocks) if block.calls is not None]
     assert slow
     assert [flow.lanes[i] for i in slow] == [0.0] * len(slow)

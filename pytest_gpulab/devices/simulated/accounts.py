@@ -7,18 +7,17 @@ warps moved is counted as it is; what they issued comes from the machine code wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from pytest_gpulab.devices.metrics import METRICS, with_ratios
 from pytest_gpulab.devices.protocol import InstructionSource, LineCounters, SourceLine
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Traffic
 from pytest_gpulab.devices.simulated.machine import sass
-from pytest_gpulab.devices.simulated.machine.code import MachineBlock
-from pytest_gpulab.devices.simulated.machine.executions import Execution, executions
-from pytest_gpulab.devices.simulated.machine.flow import Executed
+from pytest_gpulab.devices.simulated.machine.executions import Executed, Executions, Floats, MachineKernel
 from pytest_gpulab.devices.simulated.rules import by_rules, figures_of
 from pytest_gpulab.devices.simulated.translation.sites import Site
-from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
@@ -34,20 +33,20 @@ class Accounts:
 
     Args:
         counters: of the blocks that ran.
-        code: the kernel's machine code, or nothing where it cannot be read.
+        kernel: its machine code, or None where that cannot be read.
         launched: threads of the blocks that ran.
 
     Attributes:
         source: what the figures of issued instructions are made from.
     """
 
-    def __init__(self, counters: Counters, code: Sequence[MachineBlock], launched: int) -> None:
+    def __init__(self, counters: Counters, kernel: MachineKernel | None, launched: int) -> None:
         self._lines: dict[SourceLine | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         counters.finish()
         self._touched = counters.touched
         for where, figures in _memory(counters):
             self._charge(where, figures)
-        machine = _by_machine_code(counters, code, launched)
+        machine = _by_machine_code(counters, kernel, launched)
         self.source: InstructionSource = "rules" if machine is None else "machine code"
         for where, figures in by_rules(counters) if machine is None else machine:
             self._charge(where, figures)
@@ -83,8 +82,8 @@ def _memory(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
         site = counters.program.sites[index]
         yield site.where, _traffic_figures(site, space, traffic)
     for block, step in enumerate(counters.program.steps):
-        for statement in step.statements:
-            yield statement.where, {"gpulab__ptx_thread_inst.sum": counters.lanes[block]}
+        for where, count in step.lines.items() if counters.lanes[block] else ():
+            yield where, {"gpulab__ptx_thread_inst.sum": counters.lanes[block] * count}
         if step.barrier is not None:
             yield step.barrier.where, {"gpulab__barriers.sum": counters.warps[block]}
 
@@ -111,29 +110,38 @@ def _traffic_figures(site: Site, space: str, traffic: Traffic) -> Figures:
 
 
 def _by_machine_code(
-    counters: Counters, code: Sequence[MachineBlock], launched: int
+    counters: Counters, kernel: MachineKernel | None, launched: int
 ) -> list[tuple[SourceLine | None, Figures]] | None:
-    """Figures of issued instructions from the machine code; None where there is none or it is too large."""
-    executed: dict[int, Executed] = {}
+    """Figures of issued instructions from the machine code, by line; None where there is none or it is too large."""
+    if kernel is None or kernel.is_too_large:
+        return None
+    executed, places = _executed(counters)
+    found = kernel.executions(executed, launched)
+    lines = list(dict.fromkeys(places[number] for number in kernel.numbers))
+    row = {where: i for i, where in enumerate(lines)}
+    rows = np.array([row[places[number]] for number in kernel.numbers])
+    table = {
+        name: np.bincount(rows, weights=values, minlength=len(lines)).tolist()
+        for name, values in _issued(kernel, found, _replays(counters)).items()
+    }
+    return [(where, {name: values[i] for name, values in table.items()}) for i, where in enumerate(lines)]
+
+
+def _executed(counters: Counters) -> tuple[Executed, dict[int, SourceLine | None]]:
+    """Return how often each statement was executed, and its source line."""
+    lanes: dict[int, int] = defaultdict(int)
+    warps: dict[int, int] = defaultdict(int)
     parted: dict[int, int] = defaultdict(int)
     places: dict[int, SourceLine | None] = {}
-    corrected = set()
     for block, step in enumerate(counters.program.steps):
         for statement in step.statements:
             number = statement.number
-            before = executed.get(number, Executed(0, 0, block))
-            executed[number] = before.more(counters.lanes[block], counters.warps[block])
+            lanes[number] += counters.lanes[block]
+            warps[number] += counters.warps[block]
             places[number] = statement.where
-            if is_corrected(statement):
-                corrected.add(number)
-        if step.end == "branch" and step.statements:
+        if counters.parted[block]:
             parted[step.statements[-1].number] += counters.parted[block]
-    executed.pop(-1, None)
-    found = executions(code, executed, parted, frozenset(corrected), launched) if code else None
-    if found is None:
-        return None
-    replays = _replays(counters)
-    return [(places.get(execution.number), _issued(execution, replays)) for execution in found]
+    return Executed(lanes, warps, parted), places
 
 
 def _replays(counters: Counters) -> dict[int, float]:
@@ -145,21 +153,24 @@ def _replays(counters: Counters) -> dict[int, float]:
     }
 
 
-def _issued(execution: Execution, replays: Mapping[int, float]) -> Figures:
-    instruction = execution.instruction
-    figures = dict(figures_of(execution.warps, execution.threads, execution.working))
-    operation = instruction.operation
-    if instruction.jumps and instruction.conditional:
-        figures["smsp__sass_branch_targets.sum"] = execution.warps
-        figures["smsp__sass_branch_targets_threads_divergent.sum"] = execution.parted
-        figures["smsp__sass_branch_targets_threads_uniform.sum"] = execution.warps - execution.parted
-    elif operation == sass.LDC:
-        figures["smsp__inst_executed_op_ldc.sum"] = execution.warps
-        figures["idc__requests.sum"] = execution.active * replays.get(instruction.number, 1.0)
-    elif operation == sass.LDS:
-        figures["smsp__inst_executed_op_shared_ld.sum"] = execution.warps
-    elif operation == sass.STS:
-        figures["smsp__inst_executed_op_shared_st.sum"] = execution.warps
-    elif operation in _FLOATS:
-        figures[f"smsp__sass_thread_inst_executed_op_{_FLOATS[operation]}_pred_on.sum"] = execution.working
+def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, float]) -> dict[str, Floats]:
+    """Figures of each instruction, by name."""
+    operations = np.array([instruction.operation for instruction in kernel.code])
+    branches = np.array([instruction.jumps and instruction.conditional for instruction in kernel.code])
+    constant = operations == sass.LDC
+    asked = np.ones(len(operations))
+    if replays:
+        asked = np.array([replays.get(instruction.number, 1.0) for instruction in kernel.code])
+    figures = {
+        **figures_of(found.warps, found.threads, found.working),
+        "smsp__sass_branch_targets.sum": found.warps * branches,
+        "smsp__sass_branch_targets_threads_divergent.sum": found.parted,
+        "smsp__sass_branch_targets_threads_uniform.sum": found.warps * branches - found.parted,
+        "smsp__inst_executed_op_ldc.sum": found.warps * constant,
+        "idc__requests.sum": found.active * asked * constant,
+        "smsp__inst_executed_op_shared_ld.sum": found.warps * (operations == sass.LDS),
+        "smsp__inst_executed_op_shared_st.sum": found.warps * (operations == sass.STS),
+    }
+    for operation, name in _FLOATS.items():
+        figures[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = found.working * (operations == operation)
     return figures

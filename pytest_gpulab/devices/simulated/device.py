@@ -37,12 +37,14 @@ from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
 from pytest_gpulab.devices.simulated.line_shares import with_shares
-from pytest_gpulab.devices.simulated.machine.code import MachineBlock, kernel_blocks
-from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_widths
+from pytest_gpulab.devices.simulated.machine.code import kernel_blocks
+from pytest_gpulab.devices.simulated.machine.executions import MachineKernel
+from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation.inline import function_address
 from pytest_gpulab.devices.simulated.translation.program import Program, translate
+from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
@@ -121,7 +123,7 @@ class SimulatedModule:
         self._device, self.log, self._source = device, log, source
         self._bounds = launch_bounds(ptx)
         self._binaries: dict[str, nvrtc.MachineBinary] = {}
-        self._machine_code: dict[str, list[MachineBlock]] = {}
+        self._machine_kernels: dict[str, MachineKernel | None] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
@@ -213,13 +215,17 @@ class SimulatedModule:
             self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, defines, headers)
         return self._binaries[architecture]
 
-    def _blocks(self, kernel: str) -> list[MachineBlock]:
-        """A kernel's machine code for the described GPU; nothing where it cannot be read."""
-        if kernel not in self._machine_code:
+    def _machine_kernel(self, kernel: str) -> MachineKernel | None:
+        """A kernel's machine code for the described GPU; None where it cannot be read."""
+        if kernel not in self._machine_kernels:
             architecture = "sm_" + self._device.gpu.architecture.removeprefix("sm_")
             cubin = self._binary(architecture).cubin
-            self._machine_code[kernel] = kernel_blocks(cubin, architecture, self._module, self._entry(kernel).name)
-        return self._machine_code[kernel]
+            blocks = kernel_blocks(cubin, architecture, self._module, self._entry(kernel).name)
+            statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
+            homes = {s.number: block for s, block in statements if s.number >= 0}
+            corrected = frozenset(s.number for s, _ in statements if is_corrected(s))
+            self._machine_kernels[kernel] = MachineKernel(blocks, homes, corrected) if blocks else None
+        return self._machine_kernels[kernel]
 
     def _occupancy(self, kernel: str, threads: int, shared_bytes: int) -> KernelOccupancy:
         key = (kernel, threads, shared_bytes)
@@ -270,18 +276,17 @@ class SimulatedModule:
         return profile if counters is None else self._cost(profile, counters, ran, total)
 
     def _counters(self, kernel: str) -> Counters:
-        program = self.program(kernel)
-        homes = {s.number: block for block, step in enumerate(program.steps) for s in step.statements}
-        shared = [site for site in program.sites if site.space == "shared" and site.op in ("ld", "st")]
-        accesses = [PtxAccess(s.index, s.number, s.op, homes.get(s.number, -1), s.nbytes) for s in shared]
-        counters = Counters(program)
-        counters.expect_joined(joined_widths(self._blocks(kernel), accesses))
+        counters, machine = Counters(self.program(kernel)), self._machine_kernel(kernel)
+        if machine is not None:
+            shared = [site for site in counters.program.sites if site.space == "shared" and site.op in ("ld", "st")]
+            accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
+            counters.expect_joined(machine.joined_widths(accesses))
         return counters
 
     def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
         threads = profile.block[0] * profile.block[1] * profile.block[2]
-        accounts = Accounts(counters, self._blocks(profile.kernel), ran * threads)
+        accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)

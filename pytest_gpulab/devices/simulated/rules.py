@@ -13,6 +13,10 @@ Constant memory is asked for by that beginning, by pointers among the parameters
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.execution.counters import Counters
@@ -23,9 +27,10 @@ from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 SHORT_BODY = 7.0  # machine instructions that the assembler rather guards than jumps over
 _FLOATS = {("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma"}
 Figures = Mapping[str, float]
+Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
-def figures_of(warps: float, threads: float, working: float) -> Figures:
+def figures_of(warps: Amount, threads: Amount, working: Amount) -> dict[str, Amount]:
     """Name the three figures that every issued instruction has."""
     return {
         "smsp__inst_executed.sum": warps,

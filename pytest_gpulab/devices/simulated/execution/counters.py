@@ -151,6 +151,9 @@ def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
     """
     if address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat):
         address = np.broadcast_to(address, (lanes.shape[0], address.shape[1] if address.ndim else 1))
+    if lanes.whole_warps:
+        repeat = len(lanes.columns) if address.shape[1] == 1 else 1
+        return np.ascontiguousarray(address.T, np.int64).reshape(-1, WARP), repeat
     grid = to_warps(lanes, address.astype(np.int64), -1)
     repeat = len(lanes.columns) if grid.shape[2] == 1 and not lanes.flat else 1
     rows = np.ascontiguousarray(grid.transpose(0, 2, 1)).reshape(-1, WARP)
@@ -235,7 +238,8 @@ def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
     """
     parts = max(nbytes // 4, 1)
     if parts == 1:
-        return _longest(rows >> _WORD)
+        words = rows >> _WORD
+        return np.ones(len(rows), np.intp) if _is_conflict_free(words) else _longest(words)
     groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # of two neighbouring parts
     words = groups[:, :, None] >> _WORD
     words = np.where(groups[:, :, None] >= 0, words + np.arange(parts), -1)
@@ -256,6 +260,12 @@ def _pairwise(groups: Rows, apart: int) -> npt.NDArray[np.bool_]:
     """Whether all lanes of a row agree with the lane whose number differs in one bit, absent ones aside."""
     partner = groups[:, np.arange(groups.shape[1]) ^ apart]
     return np.asarray(((groups == partner) | (groups < 0) | (partner < 0)).all(axis=1))
+
+
+def _is_conflict_free(words: Rows) -> bool:
+    """Whether neighbouring lanes have neighbouring words in every row, or all lanes of a row the same, none absent."""
+    apart = words[:, 1:] - words[:, :-1]
+    return bool(words[0, 0] >= 0 and ((apart == 1).all() or not apart.any()) and (words[:, 0] >= 0).all())
 
 
 def _longest(words: Rows) -> npt.NDArray[np.intp]:

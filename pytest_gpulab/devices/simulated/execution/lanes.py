@@ -118,6 +118,13 @@ class Lanes:
         return not self.flat and len(self.columns) == self.wave.columns
 
     @cached_property
+    def whole_warps(self) -> bool:
+        """Whether a rectangle consists of neighbouring warps, all 32 lanes of each."""
+        size, first = len(self.threads), int(self.threads[0]) if len(self.threads) else 0
+        aligned = not self.flat and size > 0 and not (size % WARP or first % WARP)
+        return aligned and int(self.threads[-1]) - first == size - 1
+
+    @cached_property
     def warp_count(self) -> int:
         """How many warps have at least one lane here."""
         warps = self.threads // WARP

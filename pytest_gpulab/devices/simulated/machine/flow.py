@@ -14,7 +14,7 @@ because a short branch may have become a guard.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,20 +30,8 @@ _FULL, _FLOAT, _WEAK = 1.0, 0.3, 0.02
 _CONTROL = {sass.BRA, sass.BRX, sass.EXIT, sass.BSSY, sass.BSYNC, sass.CALL, sass.CALL_ABSOLUTE, sass.RET, sass.BREAK}
 _ISSUE_COST = 1e-4  # of one instruction, against a lane of full weight that is not explained
 _NEGLIGIBLE = 3e-6  # of the most executed statement: what the linear program leaves of zero
+_EXACT = 1e-9  # rounding, against counts of the order of 1
 LARGEST = 350  # rows of a linear program
-
-
-@dataclass(frozen=True)
-class Executed:
-    """How often a PTX statement was executed: lanes, warps, and the basic block of the PTX that it stands in."""
-
-    lanes: int
-    warps: int
-    home: int
-
-    def more(self, lanes: int, warps: int) -> Executed:
-        """Return it with further executions, as of another inlined copy of its function."""
-        return Executed(self.lanes + lanes, self.warps + warps, self.home)
 
 
 @dataclass(frozen=True)
@@ -56,45 +44,125 @@ class Flow:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """`sum of copies x lanes of the block` should be `lanes`, or at least that."""
+    """`sum of copies x lanes of the block` should be the lanes of a statement, or at least that."""
 
     copies: tuple[tuple[int, int], ...]
     at_least: bool
 
 
-def solve(blocks: Sequence[MachineBlock], executed: Mapping[int, Executed], launched: int) -> Flow | None:
-    """Return the flow, or None where the code is too large to find it.
+class FlowModel:
+    """All about a kernel's flow that does not depend on the launch: a linear program that waits for its counts.
 
     Args:
         blocks: of the kernel, the entry first.
-        executed: by statement number.
-        launched: threads of the launch, or of the blocks that ran.
+        homes: for each statement of the PTX the basic block of the PTX that it stands in, by number.
     """
-    edges = [(i, target) for i, block in enumerate(blocks) for target in _ways(block)]
-    evidence = _gather(blocks, executed)
-    chains = _chains(blocks, edges)
-    outer = [edge for edge in edges if edge[1] == OUT or chains[edge[0]] != chains[edge[1]] or _is_loop(edge, chains)]
-    heads = sorted(set(chains))
-    if len(heads) + len(evidence) > LARGEST:
-        return None
-    scale = float(max([launched, *(lanes for _, lanes, _ in evidence)]))
-    program = _Program(blocks, chains, heads, outer)
-    found = program.solve(evidence, launched, scale) * scale
-    found[found < _NEGLIGIBLE * scale] = 0.0
-    along = dict(zip(outer, np.rint(found).tolist(), strict=True))
-    by_chain: dict[int, float] = defaultdict(float)
-    for (source, _), lanes in along.items():
-        by_chain[chains[source]] += lanes
-    return Flow([by_chain[chain] for chain in chains], along)
+
+    def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
+        self._edges = [(i, target) for i, block in enumerate(blocks) for target in _ways(block)]
+        self._chains = _chains(blocks, self._edges)
+        self._outer = [edge for edge in self._edges if not _is_inside(edge, self._chains)]
+        self._copies = Copies(blocks, homes)
+        self._votes: dict[_Evidence, list[tuple[int, float]]] = defaultdict(list)
+        for number in self._copies.by_statement:
+            piece, weight = self._copies.evidence(number)
+            self._votes[piece].append((number, weight))
+        self._pieces = {number: self._copies.evidence(number)[0].copies for number in self._copies.by_statement}
+        self.is_too_large = len(set(self._chains)) + len(self._votes) > LARGEST
+        if not self.is_too_large:
+            self._matrix, self._cost = self._program(blocks)
+            self._decisive = [_Decisive(rows, self._matrix[:, : len(self._outer)]) for rows in self._levels()]
+
+    def _levels(self) -> Iterator[list[int]]:
+        """Rows of the linear program that may decide alone: the graph with the weighty evidence, or with all."""
+        chains = len(self._matrix) - len(self._votes)
+        for least in (_FLOAT, 0.0):
+            pieces = enumerate(self._votes.items(), chains)
+            rows = [row for row, (piece, votes) in pieces if not piece.at_least and sum(w for _, w in votes) >= least]
+            yield [*range(chains), *rows]
+
+    def _program(self, blocks: Sequence[MachineBlock]) -> tuple[Matrix, Vector]:
+        """A variable for each edge between chains, and two for what a piece of evidence leaves over."""
+        row = {head: i for i, head in enumerate(sorted(set(self._chains)))}
+        place = [row[chain] for chain in self._chains]
+        leaving = np.zeros((len(row), len(self._outer)))  # chains x edges
+        balance, length = np.zeros_like(leaving), np.zeros(len(row))
+        for i, block in enumerate(blocks):
+            length[place[i]] += len(block.instructions)
+        for k, (source, target) in enumerate(self._outer):
+            leaving[place[source], k] = 1
+            if target != OUT:
+                balance[place[target], k] -= 1
+        balance += leaving
+        for i, block in enumerate(blocks):
+            if block.calls is not None:
+                balance[place[block.calls]] -= leaving[place[i]]
+        chains, edges, pieces = len(row), len(self._outer), len(self._votes)
+        matrix, cost = np.zeros((chains + pieces, edges + 2 * pieces)), np.zeros(edges + 2 * pieces)
+        matrix[:chains, :edges] = balance
+        cost[:edges] = _ISSUE_COST * (length @ leaving)
+        for k, (piece, votes) in enumerate(self._votes.items()):
+            short, over, weight = edges + 2 * k, edges + 2 * k + 1, sum(weight for _, weight in votes)
+            for i, copies in piece.copies:
+                matrix[chains + k, :edges] += copies * leaving[place[i]]
+            matrix[chains + k, short], matrix[chains + k, over] = 1.0, -1.0
+            cost[short], cost[over] = weight, _WEAK * weight if piece.at_least else weight
+        return matrix, cost
+
+    def solve(self, lanes: Mapping[int, int], launched: int) -> Flow:
+        """Return the flow.
+
+        Args:
+            lanes: that executed each statement, by number.
+            launched: threads of the launch, or of the blocks that ran.
+        """
+        counts = [_weighted_median([(lanes[n], weight) for n, weight in votes]) for votes in self._votes.values()]
+        scale = float(max([launched, *counts]))
+        right = np.zeros(len(self._matrix))
+        right[0] = launched / scale
+        right[len(right) - len(counts) :] = np.array(counts) / scale
+        exact = (flow for decisive in self._decisive if (flow := decisive.flow(right)) is not None)
+        found = next(exact, None)
+        if found is None:
+            found = minimise(self._cost, self._matrix, right)[: len(self._outer)]
+        found[found < _NEGLIGIBLE] = 0.0
+        along = dict(zip(self._outer, np.rint(found * scale).tolist(), strict=True))
+        by_chain: dict[int, float] = defaultdict(float)
+        for (source, _), passing in along.items():
+            by_chain[self._chains[source]] += passing
+        return Flow([by_chain[chain] for chain in self._chains], along)
+
+    def expected(self, lanes: Sequence[float]) -> dict[int, float]:
+        """Return how many lanes would execute each statement if the blocks had so many, guards aside."""
+        return {number: sum(copies * lanes[block] for block, copies in piece) for number, piece in self._pieces.items()}
+
+
+class _Decisive:
+    """Rows that leave one flow at most; where there is one, no linear program is needed."""
+
+    def __init__(self, rows: list[int], matrix: Matrix) -> None:
+        self._rows, self._part = rows, matrix[rows]
+        complete = len(rows) >= matrix.shape[1] and np.linalg.matrix_rank(self._part) == matrix.shape[1]
+        self._inverse = np.linalg.pinv(self._part) if complete else None
+
+    def flow(self, right: Vector) -> Vector | None:
+        """Return the flow along each edge if the rows agree on one."""
+        if self._inverse is None:
+            return None
+        wanted = right[self._rows]
+        found = self._inverse @ wanted
+        agrees = np.abs(self._part @ found - wanted).max() < _EXACT and found.min() > -_EXACT
+        return np.maximum(found, 0.0) if agrees else None
 
 
 def _ways(block: MachineBlock) -> tuple[int, ...]:
     return (*block.targets, OUT) if block.leaves else block.targets
 
 
-def _is_loop(edge: tuple[int, int], chains: Sequence[int]) -> bool:
-    """Whether an edge leads back to the head of its own chain."""
-    return chains[edge[1]] == edge[1] and edge[1] <= edge[0]
+def _is_inside(edge: tuple[int, int], chains: Sequence[int]) -> bool:
+    """Whether an edge joins two blocks of one chain, and is no way back to its head."""
+    source, target = edge
+    return target != OUT and chains[source] == chains[target] and not (chains[target] == target and target <= source)
 
 
 def _chains(blocks: Sequence[MachineBlock], edges: Sequence[tuple[int, int]]) -> list[int]:
@@ -114,86 +182,35 @@ def _chains(blocks: Sequence[MachineBlock], edges: Sequence[tuple[int, int]]) ->
     return chains
 
 
-class _Program:
-    """The linear program: a variable for each edge between chains, two for what a piece of evidence leaves over."""
-
-    def __init__(
-        self, blocks: Sequence[MachineBlock], chains: list[int], heads: list[int], edges: list[tuple[int, int]]
-    ) -> None:
-        self.chains, self.edges = chains, edges
-        self.row = {head: i for i, head in enumerate(heads)}
-        self.leaving = np.zeros((len(heads), len(edges)))  # chains x edges: by how much lanes of the chain follow
-        entering = np.zeros_like(self.leaving)
-        self.length = np.zeros(len(heads))
-        for i, block in enumerate(blocks):
-            self.length[self.row[chains[i]]] += len(block.instructions)
-        for k, (source, target) in enumerate(edges):
-            self.leaving[self.row[chains[source]], k] = 1
-            if target != OUT:
-                entering[self.row[chains[target]], k] = 1
-        self.balance = self.leaving - entering
-        for i, block in enumerate(blocks):
-            if block.calls is not None:
-                self.balance[self.row[chains[block.calls]]] -= self.leaving[self.row[chains[i]]]
-
-    def solve(self, evidence: list[tuple[_Evidence, float, float]], launched: int, scale: float) -> Vector:
-        chains, edges = self.leaving.shape
-        rows, columns = chains + len(evidence), edges + 2 * len(evidence)
-        matrix: Matrix = np.zeros((rows, columns))
-        right, cost = np.zeros(rows), np.zeros(columns)
-        matrix[:chains, :edges] = self.balance
-        right[0] = launched / scale
-        cost[:edges] = _ISSUE_COST * (self.length @ self.leaving)
-        for k, (piece, lanes, weight) in enumerate(evidence):
-            row, short, over = chains + k, edges + 2 * k, edges + 2 * k + 1
-            for block, copies in piece.copies:
-                matrix[row, :edges] += copies * self.leaving[self.row[self.chains[block]]]
-            matrix[row, short], matrix[row, over] = 1.0, -1.0
-            right[row] = lanes / scale
-            cost[short], cost[over] = weight, _WEAK * weight if piece.at_least else weight
-        return minimise(cost, matrix, right)[:edges]
-
-
-def _gather(blocks: Sequence[MachineBlock], executed: Mapping[int, Executed]) -> list[tuple[_Evidence, float, float]]:
-    """Return the evidence with lanes and weight; of what speaks of the same copies, the weighted median."""
-    copies = Copies(blocks, executed)
-    found: dict[_Evidence, list[tuple[float, float]]] = defaultdict(list)
-    for number in copies.by_statement:
-        piece, weight = copies.evidence(number)
-        found[piece].append((float(executed[number].lanes), weight))
-    return [(piece, _weighted_median(votes), sum(weight for _, weight in votes)) for piece, votes in found.items()]
-
-
-def _weighted_median(votes: list[tuple[float, float]]) -> float:
+def _weighted_median(votes: list[tuple[int, float]]) -> float:
+    if len(votes) == 1 or min(votes)[0] == max(votes)[0]:
+        return float(votes[0][0])
     votes = sorted(votes)
     half, total = sum(weight for _, weight in votes) / 2, 0.0
     for lanes, weight in votes:
         total += weight
         if total >= half:
-            return lanes
-    return votes[-1][0]
+            return float(lanes)
+    return float(votes[-1][0])
 
 
 class Copies:
     """Where each statement stands in the machine code."""
 
-    def __init__(self, blocks: Sequence[MachineBlock], executed: Mapping[int, Executed]) -> None:
-        self.executed = executed
+    def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
+        self._homes = homes
         self.by_statement: dict[int, dict[int, dict[int, list[MachineInstruction]]]] = defaultdict(
             lambda: defaultdict(lambda: defaultdict(list))
         )  # statement -> operation -> block -> instructions
-        for i, block in enumerate(blocks):
-            for instruction in block.instructions:
-                known = instruction.number in executed and not instruction.never
-                if known and instruction.operation not in _CONTROL:
-                    self.by_statement[instruction.number][instruction.operation][i].append(instruction)
-        self.unrolled: dict[tuple[int, int], int] = defaultdict(lambda: 1)  # (block, block of the PTX) -> copies
+        for i, instruction in _numbered(blocks, homes):
+            self.by_statement[instruction.number][instruction.operation][i].append(instruction)
+        self._unrolled: dict[tuple[int, int], int] = defaultdict(lambda: 1)  # (block, block of the PTX) -> copies
         for number in self.by_statement:
             places = self._typical(number)
             if _weight(places) > _WEAK:
                 for i, instructions in places.items():
-                    key = i, executed[number].home
-                    self.unrolled[key] = max(self.unrolled[key], len(instructions))
+                    key = i, homes[number]
+                    self._unrolled[key] = max(self._unrolled[key], len(instructions))
 
     def _typical(self, number: int) -> dict[int, list[MachineInstruction]]:
         """The instructions of a statement, by block, that stand for it best: of the heaviest, then rarest operation."""
@@ -203,19 +220,20 @@ class Copies:
     def evidence(self, number: int) -> tuple[_Evidence, float]:
         """Return what a statement says of the flow, and its weight."""
         places = self._typical(number)
-        weight, home = _weight(places), self.executed[number].home
+        weight, home = _weight(places), self._homes[number]
         counts = {
-            i: len(instructions) if weight > _WEAK else self.unrolled[i, home] for i, instructions in places.items()
+            i: len(instructions) if weight > _WEAK else self._unrolled[i, home] for i, instructions in places.items()
         }
         guarded = any(instruction.guarded for instructions in places.values() for instruction in instructions)
         return _Evidence(tuple(sorted(counts.items())), guarded), weight
 
-    def expected(self, lanes: Sequence[float]) -> dict[int, float]:
-        """Return how many lanes would execute each statement if the blocks had so many, guards aside."""
-        return {
-            number: sum(copies * lanes[block] for block, copies in self.evidence(number)[0].copies)
-            for number in self.by_statement
-        }
+
+def _numbered(blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> Iterator[tuple[int, MachineInstruction]]:
+    """Instructions, with their block, that say something of how often their statement was executed."""
+    for i, block in enumerate(blocks):
+        for instruction in block.instructions:
+            if instruction.number in homes and not instruction.never and instruction.operation not in _CONTROL:
+                yield i, instruction
 
 
 def _weight(places: Mapping[int, list[MachineInstruction]]) -> float:

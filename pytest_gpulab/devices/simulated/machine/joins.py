@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock
@@ -12,19 +12,21 @@ from pytest_gpulab.devices.simulated.machine.sass import LDS, STS
 
 @dataclass(frozen=True)
 class PtxAccess:
-    """A load or store of the PTX: its place in the program, its statement, the PTX's basic block, its width."""
+    """A load or store of the PTX: its place in the program, its statement, `ld` or `st`, its width."""
 
     index: int
     number: int
     op: str
-    home: int
     nbytes: int
 
 
-def joined_widths(blocks: Sequence[MachineBlock], accesses: Iterable[PtxAccess]) -> dict[int, int]:
+def joined_widths(
+    blocks: Sequence[MachineBlock], homes: Mapping[int, int], accesses: Iterable[PtxAccess]
+) -> dict[int, int]:
     """Return the widest machine access, in bytes, for accesses that may be part of a wider one, by index.
 
-    That is any access of a basic block of the PTX for which some instruction is wider than its statement.
+    That is any access of a basic block of the PTX (`homes`, by statement) for which some instruction is wider than its
+    statement.
     """
     widest: dict[int, int] = defaultdict(int)
     for block in blocks:
@@ -33,7 +35,7 @@ def joined_widths(blocks: Sequence[MachineBlock], accesses: Iterable[PtxAccess])
                 widest[instruction.number] = max(widest[instruction.number], instruction.nbytes)
     groups: dict[tuple[str, int, int], list[PtxAccess]] = defaultdict(list)
     for access in accesses:
-        groups[access.op, access.home, access.nbytes].append(access)
+        groups[access.op, homes.get(access.number, -1), access.nbytes].append(access)
     found: dict[int, int] = {}
     for (_, _, nbytes), group in groups.items():
         width = max(widest.get(access.number, 0) for access in group)

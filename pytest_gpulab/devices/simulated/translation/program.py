@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ class Step:
         live_in: registers needed from here on, a bit set.
         writes: registers written here that live on, a bit set.
         statements: PTX instructions and calls, the end included.
+        lines: how many of them each source line has.
     """
 
     run: Callable[[Any, Any], Any]
@@ -40,6 +42,7 @@ class Step:
     live_in: int
     writes: int
     statements: tuple[Instruction | Call, ...]
+    lines: Mapping[SourceLine | None, int]
     barrier: Instruction | None
     result: tuple[int, str] | None
 
@@ -194,6 +197,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
     if register is not None:
         result = (names.index[register], names.codes[register])
     barrier = block.last if block.end == "barrier" else None
+    statements = tuple(s for s in (*block.body, block.last) if s is not None and not isinstance(s, Label))
     if barrier is not None and barrier.op[0] in ("bar", "barrier") and not {"sync", "red", "arrive"} & set(barrier.op):
         raise CannotSimulate(f"the instruction {barrier.name}", barrier.where)
     return Step(
@@ -205,7 +209,8 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         mask=namespace[f"m{i}"] if masked else None,
         live_in=block.live_in,
         writes=block.defined & block.live_out,
-        statements=tuple(s for s in (*block.body, block.last) if s is not None and not isinstance(s, Label)),
+        statements=statements,
+        lines=Counter(statement.where for statement in statements),
         barrier=barrier,
         result=result,
     )
