@@ -67,7 +67,7 @@ def _never_written(mistake: Mistake) -> Finding:
 
 def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
     """Say where the elements are and what they have in common; the more telling of the two gives the hint."""
-    common = omission(mistake) or pattern_of(mistake) if mistake.actual.size <= MAX_EXAMINED else None
+    common = _in_common(mistake)
     what = f"`{mistake.name}`: {_share(mistake.wrong)} wrong{_colon(place)}."
     evidence = [_element(mistake, tuple(index)) for index in np.argwhere(mistake.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
     if common:
@@ -75,6 +75,13 @@ def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
     by_weight = (common, place) if common and common.telling else (place, common)
     hint = next((pattern.cause for pattern in by_weight if pattern and pattern.cause), None)
     return finding("wrong-result", what, evidence=evidence, hint=hint)
+
+
+def _in_common(mistake: Mistake) -> Pattern | None:
+    if mistake.actual.size > MAX_EXAMINED or mistake.actual.dtype.kind not in "iufb":
+        return None
+    with np.errstate(all="ignore"):  # wrong values may be anything
+        return omission(mistake) or pattern_of(mistake)
 
 
 def _colon(pattern: Pattern | None) -> str:

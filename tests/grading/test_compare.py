@@ -153,3 +153,22 @@ def test_where_only_a_part_ran_only_what_was_written_counts() -> None:
 def test_a_value_that_happens_to_look_like_poison_is_right_where_it_is_expected() -> None:
     poison = POISON.filled((2,), np.int32)
     assert compare("out", poison, poison.copy(), 0, POISON) is None
+
+
+ODD = {
+    "huge": (floats(1, INF, 3, NAN, 5), [1e300, -1e300, 1e308, 4, NAN]),
+    "infinite": (floats(1, 2, 3, -INF), [INF, -INF, NAN, INF]),
+    "complex": (np.array([1j, 2, 3]), [1, 2j, 3j]),
+    "bool": (np.array([True, False, True]), [False, True, True]),
+    "int for float": (np.array([1, -2, 3], np.int32), [1e20, NAN, INF]),
+    "unsigned": (np.array([1, 2, 255], np.uint8), [0, 0, 0]),
+    "half": (np.array([1, 2, 65504], np.float16), [1e9, -1e9, 3]),
+    "empty dimensions": (np.zeros((2, 1, 3)), np.ones((2, 1, 3))),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_values_and_types_make_no_trouble(kind: str) -> None:
+    actual, expected = ODD[kind]
+    assert found(actual, expected).code == "wrong-result"
+    assert found(actual[..., :1], np.asarray(expected)[..., :1]).code == "wrong-result"
