@@ -252,6 +252,8 @@ def _periodic(axis: Axis) -> Pattern | None:
 
 def _repeated(at: Mask, period: int, noun: str) -> str:
     start, stop = int(at[0]), int(at[-1]) + 1
+    if at.size == 1:
+        return ""  # two at that distance: too few for a pattern
     if at.size == period - 1:
         (right,) = set(range(period)) - set(at.tolist())
         return f"all but every {ordinal(period)} {noun}, those whose index leaves {right} divided by {period}"

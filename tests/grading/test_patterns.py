@@ -102,6 +102,13 @@ def test_a_few_elements_in_few_blocks_are_chance(at: tuple[int, ...]) -> None:
     assert place_of(np.isin(INDEX, at), (128,)) is None
 
 
+def test_two_elements_have_no_distance_but_that_of_lanes() -> None:
+    assert place_of(np.isin(np.arange(10), (2, 6)), (None,)) is None
+    assert place_of(np.isin(np.arange(4), (0, 2)), (None,)) is None
+    lanes = place_of(np.isin(np.arange(40), (0, 32)), (None,))
+    assert lanes is not None and lanes.what == "every 32nd element, from element 0 on"
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_scattered_elements_have_no_place(seed: int) -> None:
     assert place_of(np.random.default_rng(seed).random(N) < 0.3, (128,)) is None
