@@ -199,8 +199,8 @@ def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
 def _in_each_block(axis: Axis) -> Pattern | None:
     """Recognise the same positions in every block, as far as the last block has them."""
     tile = axis.tile
-    if not tile or axis.blocks < 2 or tile < 2:
-        return None
+    if not tile or axis.at[-1] < tile or tile < 2:
+        return None  # one block says nothing of the others
     positions = axis.mask[:tile]
     if not positions.any() or positions.all() or (axis.mask != np.resize(positions, axis.mask.size)).any():
         return None

@@ -109,6 +109,10 @@ def test_two_elements_have_no_distance_but_that_of_lanes() -> None:
     assert lanes is not None and lanes.what == "every 32nd element, from element 0 on"
 
 
+def test_one_block_says_nothing_of_the_others() -> None:
+    assert place_of(np.arange(176) == 55, (128,)) is None
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_scattered_elements_have_no_place(seed: int) -> None:
     assert place_of(np.random.default_rng(seed).random(N) < 0.3, (128,)) is None
