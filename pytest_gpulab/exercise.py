@@ -296,6 +296,8 @@ class SpeedTier:
         baseline: a `.cu` file of the exercise's folder.
         size: the size at which a GPU is timed.
         simulated_size: the size at which the simulated GPU estimates the cost (None: the same).
+        simulated_threshold: what the simulated GPU asks for, where its estimates are known to be off (None: the same);
+            the name stays what it is.
         variant: how both are compiled.
     """
 
@@ -305,6 +307,7 @@ class SpeedTier:
     required: bool = False
     baseline: str = "naive.cu"
     simulated_size: Size | None = None
+    simulated_threshold: float | None = None
     variant: Variant = DEFAULT_VARIANT
 
     @property

@@ -192,8 +192,9 @@ def other(dtype: str, operation: str, size: int | SizeOf, patterns: tuple[str, .
 COUNTED_SIZE = 2**20
 
 
-def tier(threshold: float, points: float, required: bool = False) -> SpeedTier:
-    return SpeedTier(threshold, points, 2**26, required=required, simulated_size=2**23)
+def tier(threshold: float, points: float, required: bool = False, simulated: float | None = None) -> SpeedTier:
+    size = {"size": 2**26, "simulated_size": 2**23}
+    return SpeedTier(threshold, points, required=required, simulated_threshold=simulated, **size)
 
 
 exercise = Exercise(
@@ -217,7 +218,7 @@ exercise = Exercise(
         UsesCheck("conflict-free", (concepts.bank_conflicts(0.1),), 3, COUNTED_SIZE, required=False),
         UsesCheck("few-barriers", (concepts.barriers(4),), 3, COUNTED_SIZE, required=False),
     ),
-    speed=(tier(1.4, 8, required=True), tier(1.8, 6), tier(2.4, 8), tier(4.3, 9)),
+    speed=(tier(1.4, 8, required=True), tier(1.8, 6, simulated=1.6), tier(2.4, 8), tier(4.3, 9)),
     tunables=(
         Tunable("BLOCK_SIZE", (32, 64, 128, 256, 512, 1024)),
         Tunable("ITEMS_PER_THREAD", range(1, 65), default=1),

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
 from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.advice import question
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -95,7 +96,7 @@ class Costs:
             elapsed_ms=own.elapsed_ms,
             baseline_ms=baseline.elapsed_ms,
             speedup=baseline.elapsed_ms / own.elapsed_ms,
-            threshold=self._loaded.thresholds.of(tier),
+            threshold=float(tier.simulated_threshold or self._loaded.thresholds.of(tier)),
             calibrated=self._loaded.thresholds.is_calibrated(tier),
             estimated=own.estimated,
             bandwidth_gb_s=None if least is None else least / (own.elapsed_ms * 1e-3) / 1e9,
@@ -207,8 +208,8 @@ def too_slow(measurement: Measurement) -> Finding:
     """
     how = "An estimated" if measurement.estimated else "A"
     what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
-    hint = f"What limits it: {measurement.bottleneck}." if measurement.bottleneck else ""
-    return finding("too-slow", what, evidence=_times(measurement), hint=hint)
+    hint = f"What limits it: {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
+    return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
 
 
 def inconclusive(measurement: Measurement) -> Finding:

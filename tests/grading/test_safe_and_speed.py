@@ -371,6 +371,14 @@ def test_a_device_without_a_clock_is_not_timed(tmp_path: Any) -> None:
     assert "left out of the grade" in result.findings[0].hint
 
 
+def test_the_simulated_threshold_is_for_devices_that_estimate(bench: Bench) -> None:
+    tiers = tuple(replace(tier, simulated_threshold=1.25) for tier in EXERCISE.speed)
+    results = bench.results(right(costs_ms=2.0), speed=tiers)
+    measured = results["speedup[1.5x]"].measurement
+    assert measured is not None
+    assert (measured.speedup, measured.threshold, results["speedup[1.5x]"].verdict) == (1.5, 1.25, "passed")
+
+
 def test_the_simulated_size_is_for_devices_that_estimate(tmp_path: Any) -> None:
     real = Bench(tmp_path, estimates=False).device
     tier = EXERCISE.speed[0]

@@ -34,11 +34,13 @@ class Estimate:
         elapsed_ms: of the launch.
         parts_ms: what each part of the GPU would need alone, by its name in words.
         occupancy: theoretical, 0 to 1.
+        used_sms: the share of the GPU's multiprocessors that have a block.
     """
 
     elapsed_ms: float
     parts_ms: Mapping[str, float] = field(default_factory=dict)
     occupancy: float = 0.0
+    used_sms: float = 1.0
 
     @property
     def bottleneck(self) -> str:
@@ -79,7 +81,7 @@ def estimate(
     waits = _waits(gpu, asked, blocks, max(resident, 1), block_s)
     total_s = _norm([_norm(busy.values(), BUSY_OVERLAP), *waits.values()], OVERLAP)
     parts_ms = {part: 1e3 * seconds for part, seconds in {**busy, **waits}.items()}
-    return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share)
+    return Estimate(1e3 * total_s + 1e-3 * gpu.launch_us, parts_ms, share, min(blocks / gpu.sms, 1.0))
 
 
 def _norm(values: object, power: float) -> float:
@@ -89,7 +91,10 @@ def _norm(values: object, power: float) -> float:
 def _pipes(gpu: Gpu, counters: Mapping[str, float], asked: Demands, blocks: int) -> dict[str, float]:
     """Seconds that the busiest SM's pipes need."""
     share = ceil(blocks / gpu.sms) / blocks  # of the work, on the SM that has the most blocks
-    shared = sum(counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom"))
+    read, written, updated = (
+        counters[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"] for op in ("ld", "st", "atom")
+    )
+    shared = read + written * gpu.shared_store_cycles + updated
     cycles = {
         "instruction issue": counters["smsp__inst_executed.sum"] / SCHEDULERS,
         "floating-point units": asked.pipes.get(FLOAT, 0.0) * WARP / gpu.fp32_lanes,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.critical_path import step_cycles
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.footprint import SECTOR_BYTES, Touched
@@ -19,6 +20,20 @@ from pytest_gpulab.devices.simulated.translation.waits import places_that_wait_f
 L1_SHARE = 0.5  # of L1 and shared memory together, for data that all blocks read
 FETCH_BYTES = 64  # that L2 asks of memory at once
 HOT_BYTES = 1024  # of global memory whose atomics meet in one place
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Accesses of warps to global memory at one place of the source: averages of a request.
+
+    Attributes:
+        sectors: that it touches.
+        least_sectors: that would hold the bytes that its lanes ask for.
+    """
+
+    where: SourceLine | None
+    sectors: float
+    least_sectors: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Demands:
         hops: how often one block has to wait for another in a row.
         hop_answers: of the L2 cache that each hop takes.
         block_cycles, longest_block_cycles: the average and the longest way of a block.
+        most_scattered: where most sectors are touched beyond those that the bytes fill, if anywhere.
     """
 
     pipes: Mapping[str, float]
@@ -47,6 +63,7 @@ class Demands:
     hop_answers: int
     block_cycles: float
     longest_block_cycles: float
+    most_scattered: Scattered | None = None
 
 
 def demands(counters: Counters, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
@@ -75,6 +92,7 @@ def demands(counters: Counters, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
         hop_answers=answers,
         block_cycles=float(longest.mean()),
         longest_block_cycles=float(longest.max()),
+        most_scattered=_most_scattered(workload),
     )
 
 
@@ -88,6 +106,17 @@ def _of_array(touched: Touched, scale: float, gpu: Gpu) -> tuple[float, float, f
         return missed, min(fetched, touched.nbytes), min(written, touched.nbytes)
     partly = min(2 * (1 - touched.filled), 1.0)  # sectors of which half or more is missing are read, too
     return missed, fetched, (1 - partly) * written + partly * 2 * touched.written_pairs * FETCH_BYTES * scale
+
+
+def _most_scattered(workload: Workload) -> Scattered | None:
+    wasted, worst = 0.0, None
+    for index, (requests, sectors, nbytes) in workload.by_site.items():
+        least = max(nbytes / SECTOR_BYTES, requests)
+        if sectors - least > wasted:
+            wasted = sectors - least
+            where = workload.program.sites[index].where
+            worst = Scattered(where, sectors / requests, least / requests)
+    return worst
 
 
 def _wait_cycles(gpu: Gpu, fetched_bytes: float, waits: float) -> float:

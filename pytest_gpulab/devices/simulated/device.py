@@ -26,6 +26,7 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.accounts import Accounts
+from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
@@ -296,7 +297,8 @@ class SimulatedModule:
         lines = with_shares(accounts.lines(blocks / ran), cost.parts_ms, OVERLAP)
         return replace(
             profile, counters=totals, lines=lines, estimated_ms=cost.elapsed_ms,
-            bottleneck=cost.bottleneck, occupancy=found.occupancy, resources=self.resources(profile.kernel),
+            bottleneck=bottleneck(cost, totals, lines, asked), occupancy=found.occupancy,
+            resources=self.resources(profile.kernel),
             kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
 

@@ -32,6 +32,7 @@ class Gpu:
         l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
         l1_bytes: size of an SM's L1 and shared memory together.
         fp32_lanes, int_multiply_lanes, fp64_lanes, special_lanes: results a cycle and SM.
+        shared_store_cycles: of the SM for each wavefront of a store to shared memory.
         store_cycles: of the SM for each 128-byte line that a warp writes to.
         constant_cycles: of the constant cache for each distinct address that a warp reads.
         barrier_cycles: of the SM for each warp that comes to a barrier.
@@ -54,6 +55,7 @@ class Gpu:
     int_multiply_lanes: int
     fp64_lanes: int
     special_lanes: int
+    shared_store_cycles: float
     store_cycles: float
     constant_cycles: float
     barrier_cycles: float

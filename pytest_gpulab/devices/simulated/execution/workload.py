@@ -5,6 +5,7 @@ The way of a warp is how often it ran each basic block of the program: from it f
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,7 @@ class Workload:
         blocks: that ran.
         passes: of global loads through L1.
         written_sectors, stored_lines: of global stores and atomics.
+        by_site: requests, sectors and bytes of each memory instruction on global memory.
         polled: addresses of other blocks' words that were looked at in loops that wait; at most `polled_together` by
             a warp at once.
     """
@@ -58,6 +60,7 @@ class Workload:
         self.program = program
         self.blocks = 0
         self.written_sectors = self.stored_lines = self.passes = 0
+        self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
         self.polled, self.polled_together = Seen(), 0
         self._polling = polling_sites(program)
@@ -105,6 +108,10 @@ class Workload:
 
     def access(self, lanes: Lanes, site: Site, address: Value, asked: Asked) -> None:
         """A group accessed global memory."""
+        counts = self.by_site[site.index]
+        counts[0] += len(asked.rows) * asked.repeat
+        counts[1] += asked.total(asked.sectors)
+        counts[2] += lanes.n * site.nbytes
         if site.modifies:
             self.written_sectors += asked.total(asked.sectors)
             self.stored_lines += asked.total(asked.lines)

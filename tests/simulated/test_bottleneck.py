@@ -1,0 +1,91 @@
+"""What limits a launch is said in words, with the line that does it; one kernel for each kind."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.bottleneck import KINDS
+from pytest_gpulab.grading.advice import QUESTIONS, question
+
+# Kernels of 2^15 blocks of 256 threads (the last two of 32), with what is said of each; HERE is the line that it is said of.
+KERNELS = {
+    "shared memory: 16-way bank conflicts at HERE; shared accesses take SHARE": """
+        __shared__ float s[1024]; s[t] = t; __syncthreads(); float a = 0;
+        for (int k = 0; k < 256; k++) a += s[(t * 16 + k) & 1023]; // HERE
+        out[i] = a;""",
+    "global memory: 32 sectors a request where 4 would do at HERE; memory bandwidth takes SHARE": """
+        out[i] = in[i * 32u & (1u << 25) - 1]; // HERE""",
+    "memory bandwidth: no sector is wasted, and SHARE is the memory's speed": """
+        float a = 0;
+        for (int k = 0; k < 8; k++) a += in[(i + k * (1u << 22)) & (1u << 25) - 1];
+        out[i] = a;""",
+    "constant memory: 32 different addresses in a warp at HERE, one after the other, take SHARE": """
+        float a = 0;
+        for (int k = 0; k < 64; k++) a += table[(k + t) & 63]; // HERE
+        out[i] = a;""",
+    "idle lanes: on average [3-6] of 32 lanes work, most are idle at HERE; instructions take SHARE": """
+        float x = t;
+        for (unsigned k = 0; k < 8; k++)
+            if (k == t % 8)
+                for (int j = 0; j < 64; j++) { x = x * 0.9f + k; x = x * x - 0.1f; } // HERE
+        out[i] = x;""",
+    "instructions: issuing them takes SHARE, most at HERE": """
+        float x = t, y = t + 1, z = t + 2, w = t + 3;
+        for (int k = 0; k < 64; k++) { x = x * 0.9f + y; y = y * 0.8f + z; z = z * 0.7f + w; w = w * 0.6f + x; } // HERE
+        out[i] = x + y + z + w;""",
+    "special functions: sines, roots, exponentials, divisions take SHARE, most at HERE": """
+        float x = t;
+        for (int k = 0; k < 256; k++) x = __sinf(x) + 1; // HERE
+        out[i] = x;""",
+    "arithmetic: double precision takes SHARE, most at HERE": """
+        double x = t, y = t + 1;
+        for (int k = 0; k < 256; k++) { x = x * 0.9 + 1; y = y * 0.9 + 1; } // HERE
+        out[i] = x + y;""",
+    "barriers: warps that come to one take SHARE, most at HERE": """
+        for (int k = 0; k < 256; k++) __syncthreads(); // HERE
+        out[i] = t;""",
+    "atomics: updates of the same words, one after the other at HERE, take SHARE": """
+        atomicAdd(out + (t & 3), 1.f); // HERE
+        if (i == 0) out[8] = 1;""",
+    "latency: 6 % of the warps that an SM could hold are too few to hide that each of them waits, SHARE": """
+        __shared__ float s[12000]; float a = in[i];
+        for (int k = 0; k < 64; k++) { s[t] = a; __syncwarp(); a = s[(t + 1) & 31]; __syncwarp(); }
+        out[i] = a;""",
+    "many blocks: starting them takes SHARE": """
+        if (t == 0) out[blockIdx.x] = i;""",
+}
+
+
+def limit(body: str, grid: int = 1 << 15, block: int = 256) -> str:
+    head = "__constant__ float table[64]; __global__ void kernel(const float *in, float *out) {"
+    threads = " unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;"
+    device = SimulatedDevice()
+    module = device.compile(f"{head}{threads}{body}\n}}", "kernel.cu")
+    arrays = [device.array(np.zeros(1 << 25, np.float32)) for _ in range(2)]
+    return module.launch("kernel", (grid,), (block,), arrays, options=LaunchOptions(sample_blocks=8)).bottleneck
+
+
+@pytest.mark.parametrize("expected", KERNELS, ids=[expected.partition(":")[0] for expected in KERNELS])
+def test_the_bottleneck_is_named(expected: str) -> None:
+    body = KERNELS[expected]
+    line = next((number for number, text in enumerate(body.splitlines(), 1) if "HERE" in text), 0)
+    pattern = expected.replace("HERE", rf"kernel\.cu:{line}").replace("SHARE", r"\d+ % of the time")
+    found = limit(body, block=32 if expected.startswith(("latency", "many blocks")) else 256)
+    assert re.fullmatch(pattern, found), found
+
+
+def test_a_grid_that_is_too_small_is_told() -> None:
+    slow = "float a = t; for (int k = 0; k < 4096; k++) a = a * 0.5f + 1; out[i] = a;"
+    assert limit(slow, 2, 32).startswith("few blocks: only 2 % of the multiprocessors have one; waiting takes")
+
+
+def test_every_kind_has_a_question_that_leaves_the_answer_open() -> None:
+    assert set(QUESTIONS) == set(KINDS)
+    assert all(text.endswith("?") for text in QUESTIONS.values())
+    assert question("barriers: warps that come to one take 50 % of the time") == QUESTIONS["barriers"]
+    assert question("issue slots") == ""
