@@ -339,6 +339,9 @@ class Exercise:
         headers: file names in the exercise's folder that submissions may include, such as `paths.cuh`.
         mixable: whether a stretch of an input may be replaced by the same stretch of another one, as the timed runs do
             so that none can hand out a stored answer; False where elements depend on each other, as in a sorted array.
+        reference_at: (problem, inputs, places) to what must come out at some places: output buffer to indices into the
+            flattened buffer, and to values and tolerances in their order. For outputs whose elements are computed one
+            by one; a timed output of more than 2^20 elements is then checked at random places instead of everywhere.
 
     Raises:
         ExerciseError: where names repeat or points do not add up.
@@ -359,6 +362,7 @@ class Exercise:
     deterministic: bool = True
     headers: tuple[str, ...] = ()
     mixable: bool = True
+    reference_at: Callable[[Problem, Mapping[str, Array], Mapping[str, Array]], Expected] | None = None
 
     def __post_init__(self) -> None:
         if not self.cases:

@@ -64,13 +64,22 @@ def reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
     (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., lemma 3.1). Those magnitudes are taken as
     (|x| + |vx|)**2 + (|y| + |vy|)**2, so that an expanded square x*x - 2*x*vx + vx*vx passes as well.
     """
-    width, height, count = problem.size
-    x, y = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None]
-    field, magnitude = np.zeros((height, width)), np.zeros((height, width))
-    for vx, vy in inputs["vectors"].astype(np.float64):
-        field += (x - vx) ** 2 + (y - vy) ** 2
+    width, height, _ = problem.size
+    return field(np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None], inputs["vectors"])
+
+
+def reference_at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
+    y, x = np.divmod(places["out"], problem.size[0])
+    return field(x.astype(np.float64), y.astype(np.float64), inputs["vectors"])
+
+
+def field(x: Array, y: Array, vectors: Array) -> Expected:
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    values, magnitude = np.zeros(shape), np.zeros(shape)
+    for vx, vy in vectors.astype(np.float64):
+        values += (x - vx) ** 2 + (y - vy) ** 2
         magnitude += (x + abs(vx)) ** 2 + (y + abs(vy)) ** 2
-    return Expected({"out": field}, {"out": gamma(count + 4, np.float32) * magnitude})
+    return Expected({"out": values}, {"out": gamma(len(vectors) + 4, np.float32) * magnitude})
 
 
 def fixed(width: int, height: int, count: int, points: float, *patterns: str) -> Case:
@@ -90,6 +99,7 @@ exercise = Exercise(
     plan=plan,
     inputs=inputs,
     reference=reference,
+    reference_at=reference_at,
     tunables=(
         Tunable("TILE_X", (1, 2, 4, 8, 16, 32)),
         Tunable("TILE_Y", (1, 2, 4, 8, 16, 32)),
