@@ -250,3 +250,20 @@ def test_a_long_stretch_without_a_barrier_is_remembered(run: Run) -> None:
     found = run(source, out, np.int32(160), grid=(128,), block=(256,), options=CHECKED).hazards
     (hazard,) = found
     assert (hazard.where, hazard.other and hazard.other.where) == (marked(source), marked(source, "// OTHER"))
+
+
+@pytest.mark.parametrize(("own", "clean"), [("blockIdx.x", True), ("blockIdx.x ^ 1", False)])
+def test_many_accesses_before_another_blocks_write_are_remembered(run: Run, own: str, clean: bool) -> None:
+    """So many that they are thinned out on the way."""
+    source = f"""
+    __global__ void f(int *out, int rounds) {{
+        int t = threadIdx.x, x = 0;
+        for (int k = 0; k < rounds; k++)
+            x += out[blockIdx.x * 256 + (t * (2 * k + 1) & 255)];  // OTHER
+        __syncthreads();
+        if (x == 0) out[({own}) * 256 + t] = 1;  // HERE
+    }}"""
+    out = np.zeros(128 * 256, np.int32)
+    hazards = run(source, out, np.int32(160), grid=(128,), block=(256,), options=CHECKED).hazards
+    parties = {(hazard.where, hazard.other and hazard.other.where) for hazard in hazards}
+    assert parties == (set() if clean else {(marked(source), marked(source, "// OTHER"))})
