@@ -84,7 +84,7 @@ def listing_of(
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
-    note = of_error(run.error)[1].what if run.error is not None else _too_long(path)
+    note = of_error(run.error)[1].what if run.error is not None else _too_long(path) or _by_rules(run.profiles)
     small = _largest_small(cases_of(loaded.exercise, variant), build)
     hazards = _hazards(_run(loaded, simulated, build, seed, small, CHECKED)) if small is not None else ()
     ends = [profile.estimated_ms for profile in run.profiles if profile.estimated_ms is not None]
@@ -145,6 +145,12 @@ def _lines(path: Path, figures: Mapping[int, Figures], also_idle: bool) -> tuple
 def _too_long(path: Path) -> str:
     is_long = len(path.read_text(encoding="utf-8", errors="replace").splitlines()) > MAX_LINES
     return f"Only the first {MAX_LINES} lines of {path.name} are listed." if is_long else ""
+
+
+def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
+    kernels = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules")
+    named = ", ".join(kernels)
+    return f"The machine code of {named} cannot be read: instructions are counted by rules." if kernels else ""
 
 
 def _hazards(run: Run) -> Iterable[ListedHazard]:

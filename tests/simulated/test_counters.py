@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple
@@ -17,6 +18,9 @@ from pytest_gpulab.devices import metrics
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated import device as simulated_device
+from pytest_gpulab.exercise import DEFAULT_VARIANT
+from pytest_gpulab.grading.annotate import listing_of
+from pytest_gpulab.grading.catalogue import Catalogue
 
 FOLDER = Path(__file__).parents[1] / "h200"
 ROWS = runpy.run_path(str(FOLDER / "launches.py"))["launches"]("small")
@@ -161,6 +165,56 @@ def test_memory_counters_hold_on_kernels_that_no_rule_was_made_for(further: Coun
     assert {(row, name) for row, name, _, _ in missed} == set(FURTHER_MISSES)
 
 
+SHORT_AND_LONG = """
+__global__ void branches(float *x, int n)
+{
+    int i = threadIdx.x;
+    float y = x[i];
+    if (i < n) y = x[i + 32] + y;
+    x[i] = y;
+    if (i < n) {
+        for (int k = 0; k < n; k++) y = y * 1.5f + x[k];
+        x[i] = y;
+    }
+}
+"""
+
+
+def test_by_rules_a_short_branch_is_a_guard_and_a_long_one_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_device, "kernel_blocks", lambda *_: [])
+    device = SimulatedDevice()
+    x = device.array(np.ones(64, np.float32))
+    module = device.compile(SHORT_AND_LONG, "branches.cu")
+    profile = module.launch("branches", (1,), (32,), (x, np.int32(5)), options=LaunchOptions(count=True))
+    line = {line.where.line: line.counters for line in profile.lines}
+    lanes = "smsp__thread_inst_executed_per_inst_executed.ratio"
+    assert line[6][lanes] == 32
+    assert 5 <= line[6][WORKING] / line[6][ISSUED] < 32
+    assert line[9][lanes] == 5
+    assert "smsp__sass_branch_targets.sum" not in line[6]
+    assert line[8]["smsp__sass_branch_targets_threads_divergent.sum"] == 1
+
+
+def test_a_profile_holds_what_the_compiler_says(profiles: dict[str, LaunchProfile]) -> None:
+    profile = profiles["branch_two_way_divergent"]
+    assert profile.counters["launch__registers_per_thread"] == profile.resources.registers
+    assert profile.counters["gpulab__local_bytes_per_thread"] == profile.resources.local_bytes == 32
+    assert profile.counters["sm__maximum_warps_per_active_cycle_pct"] == 100
+
+
+def test_a_listing_says_where_instructions_are_counted_by_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    loaded = Catalogue(root / "exercises").load("reduction")
+    path = root / "solutions" / "reduction" / "06_shared_modulo.cu"
+
+    def note() -> str:
+        return listing_of(loaded, path, SimulatedDevice(), 1, 4096, DEFAULT_VARIANT).note
+
+    assert note() == ""
+    monkeypatch.setattr(simulated_device, "kernel_blocks", lambda *_: [])
+    assert re.fullmatch(r"The machine code of \w+ cannot be read: instructions are counted by rules\.", note())
+
+
 def test_every_figure_is_in_the_table_of_metrics(profiles: dict[str, LaunchProfile]) -> None:
     names = {name for profile in profiles.values() for name in profile.counters}
     names |= {name for profile in profiles.values() for line in profile.lines for name in line.counters}
@@ -169,7 +223,7 @@ def test_every_figure_is_in_the_table_of_metrics(profiles: dict[str, LaunchProfi
 
 
 def test_lines_add_up_to_the_launch(profiles: dict[str, LaunchProfile]) -> None:
-    once_a_launch = {"gpulab__touched_sectors.sum", "gpulab__warps.sum"}
+    once_a_launch = {"gpulab__touched_sectors.sum", "gpulab__warps.sum"}  # all others that are sums
     for profile in profiles.values():
         for name, total in profile.counters.items():
             if name.endswith(".sum") and name not in once_a_launch:

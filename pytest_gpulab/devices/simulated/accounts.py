@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from pytest_gpulab.devices.metrics import METRICS, with_ratios
-from pytest_gpulab.devices.protocol import InstructionSource, LineCounters, SourceLine
+from pytest_gpulab.devices.protocol import InstructionSource, KernelResources, LineCounters, SourceLine
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Traffic
 from pytest_gpulab.devices.simulated.machine import sass
 from pytest_gpulab.devices.simulated.machine.executions import Executed, Executions, Floats, MachineKernel
@@ -74,6 +74,16 @@ class Accounts:
             LineCounters(where, with_ratios({name: value * scale for name, value in figures.items()}))
             for where, figures in known
         )
+
+
+def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, float]:
+    """Name what the compiler says of a kernel, and the theoretical occupancy (0 to 1)."""
+    figures = {"sm__maximum_warps_per_active_cycle_pct": 100 * occupancy}
+    if resources.registers is not None:
+        figures["launch__registers_per_thread"] = resources.registers
+    if resources.local_bytes is not None:
+        figures["gpulab__local_bytes_per_thread"] = resources.local_bytes
+    return figures
 
 
 def _memory(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:

@@ -25,7 +25,7 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
-from pytest_gpulab.devices.simulated.accounts import Accounts
+from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
 from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import demands
@@ -291,6 +291,7 @@ class SimulatedModule:
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
+        totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
         described = self._resources_on(gpu.architecture, profile.kernel)
         asked = demands(counters, self._device.arena, gpu, blocks)
         cost = estimate(gpu, totals, asked, blocks, threads, shared_bytes, described)
