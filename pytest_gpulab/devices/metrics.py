@@ -63,6 +63,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("gpulab__atomic_passes_shared.sum", "passes", "exact", f"atomics on shared memory: {_MET}"),
     Metric("gpulab__barriers.sum", "warps", "exact", "barriers of a block, once for each warp there"),
     Metric("gpulab__warps.sum", "warps", "exact", "warps of the launch"),
+    Metric("gpulab__sampling_error.pct", "%", "modelled",
+           "standard error of counts scaled up from some of the blocks; 0 if all ran"),
     Metric("gpulab__ptx_thread_inst.sum", "instructions", "exact", "PTX instructions by threads, as written"),
     Metric("idc__requests.sum", "requests", "modelled",
            "loads from constant memory (parameters, too) by a warp, once more for each further address"),

@@ -290,6 +290,8 @@ class SimulatedModule:
         accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
+        if (error := counters.workload.sampling_error(blocks)) is not None:
+            totals["gpulab__sampling_error.pct"] = 100 * error
         gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
         totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
         described = self._resources_on(gpu.architecture, profile.kernel)

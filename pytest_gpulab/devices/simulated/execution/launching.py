@@ -18,6 +18,7 @@ WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of
 MAX_LOCAL_BYTES = 512 << 10  # a thread, as on hardware
 MAX_SHARED_BYTES = 227 * 1024
 MAX_THREADS = 1024
+BATCHES = 4  # of a sample, whose differences tell how far it may be off
 PATIENCE = 40  # times that all waves only wait, no byte of memory changing, before the kernel counts as endless
 
 
@@ -80,14 +81,15 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
     return bytes(packed)
 
 
-def _sample(blocks: int, launch: Launch) -> npt.NDArray[np.intp]:
-    """Choose the blocks to run: all, or evenly spread ones; the first ones if blocks talk to each other."""
+def _batches(blocks: int, launch: Launch) -> list[npt.NDArray[np.intp]]:
+    """Choose the blocks to run: all, or evenly spread ones in batches; the first ones if blocks talk to each other."""
     wanted = launch.options.sample_blocks
     if wanted is None or blocks <= wanted:
-        return np.arange(blocks)
+        return [np.arange(blocks)]
     if any(step.spins for step in launch.program.steps):
-        return np.arange(wanted)
-    return np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
+        return [np.arange(wanted)]
+    spread = np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
+    return [spread[start::BATCHES] for start in range(min(BATCHES, len(spread)))]
 
 
 def run_blocks(launch: Launch, sms: int) -> int:
@@ -98,20 +100,26 @@ def run_blocks(launch: Launch, sms: int) -> int:
         LaunchError: its threads need more local memory than hardware gives.
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    chosen = _sample(launch.grid[0] * launch.grid[1] * launch.grid[2], launch)
     local = launch.program.local
     if local > MAX_LOCAL_BYTES:
         raise LaunchError(f"{launch.program.name}: {local} bytes of local memory a thread exceed {MAX_LOCAL_BYTES}")
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
-    waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
+    ran = 0
     try:
         with np.errstate(all="ignore"):
-            _run_waves(launch, waves, sms * max(1, 2048 // threads))
+            for chosen in _batches(launch.grid[0] * launch.grid[1] * launch.grid[2], launch):
+                if launch.counters is not None and launch.counters.workload.is_enough:
+                    break
+                waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
+                _run_waves(launch, waves, sms * max(1, 2048 // threads))
+                ran += len(chosen)
+                if launch.counters is not None:
+                    launch.counters.workload.end_batch()
             if launch.watch is not None:
                 launch.watch.end()
     except KernelFault as fault:
         raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
-    return len(chosen)
+    return ran
 
 
 def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int) -> None:

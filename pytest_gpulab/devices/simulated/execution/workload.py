@@ -18,6 +18,7 @@ from pytest_gpulab.devices.simulated.translation.regions import regions
 from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.simulated.translation.waits import polling_sites
 
+MAX_ISSUED = 1_500_000  # instructions of warps in a sample, as far as it can be cut short
 MAX_WAYS = 4096  # warps whose ways are kept; the others go the same, as far as the model knows
 
 Rows = npt.NDArray[np.int64]
@@ -66,11 +67,13 @@ class Workload:
         self._polling = polling_sites(program)
         self._heads = frozenset(region[0] for region in regions(program.steps))
         self._ways: dict[int, tuple[Shape, Rows | None]] = {}
-        self._kept = self._time = 0
+        self._kept = self._time = self._issued = self._asked = 0
+        self._batches: list[tuple[int, int, int]] = []  # blocks, instructions of warps and sectors until then
 
     def step(self, block: int, lanes: Lanes) -> None:
         """A group begins to run a basic block."""
         self._time += block in self._heads
+        self._issued += lanes.warp_count * len(self.program.steps[block].statements)
         ways = self._ways_of(lanes.wave)
         if ways is None:
             return
@@ -106,11 +109,36 @@ class Workload:
                 counts[warp, columns[block]] += 1
         return counts
 
+    def end_batch(self) -> None:
+        """Note what has been counted until now: some of the blocks of a sample have ended."""
+        self._batches.append((self.blocks, self._issued, self._asked))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a sample is large enough to stop: two batches, and more work than NumPy does in a second."""
+        return len(self._batches) > 1 and self._issued > MAX_ISSUED
+
+    def sampling_error(self, blocks: int) -> float | None:
+        """Return how far counts scaled to so many blocks may be off: the standard error, relative to the count.
+
+        It is that of the mean of the batches, of instructions or of sectors of global memory, whichever is larger; 0 if
+        all blocks ran, and None where there is one batch only.
+        """
+        if self.blocks >= blocks:
+            return 0.0
+        if len(self._batches) < 2:
+            return None
+        grown = np.diff(np.array([(0, 0, 0), *self._batches], np.float64), axis=0)
+        rates = grown[:, 1:] / grown[:, :1]
+        error = rates.std(axis=0, ddof=1) / np.sqrt(len(rates)) * np.sqrt(1 - self.blocks / blocks)
+        return float((error / np.maximum(rates.mean(axis=0), 1e-12)).max())
+
     def access(self, lanes: Lanes, site: Site, address: Value, asked: Asked) -> None:
         """A group accessed global memory."""
         counts = self.by_site[site.index]
         counts[0] += len(asked.rows) * asked.repeat
         counts[1] += asked.total(asked.sectors)
+        self._asked += asked.total(asked.sectors)
         counts[2] += lanes.n * site.nbytes
         if site.modifies:
             self.written_sectors += asked.total(asked.sectors)
