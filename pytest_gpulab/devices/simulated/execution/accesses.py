@@ -119,10 +119,12 @@ def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block:
         lanes = access.lanes
         shift = access.address.dtype.type(unit_bytes.bit_length() - 1)
         first = (access.address >> shift).astype(np.intp)
-        shape = (lanes.shape[0], 1) if one_block else lanes.shape
-        unit = np.broadcast_to(first, shape).ravel()
-        thread = np.broadcast_to(lanes.threads.reshape(-1, 1), shape).ravel()
-        column = np.broadcast_to(lanes.column[:, :1] if one_block else lanes.column, shape).ravel()
-        lane = np.arange(len(unit)) * (lanes.shape[1] if one_block else 1)
+        if one_block:
+            thread = lanes.threads
+            column, lane = np.zeros(len(thread), np.intp), np.arange(len(thread)) * lanes.shape[1]
+            unit = np.broadcast_to(first, (len(thread), 1)).ravel()
+        else:
+            thread, column, lane = lanes.each
+            unit = (first if first.shape == lanes.shape else np.broadcast_to(first, lanes.shape)).ravel()
         for nth in range(access.site.nbytes // unit_bytes):
             yield Part(position, access, nth, unit + nth if nth else unit, thread, column, lane)

@@ -50,7 +50,7 @@ class Crossing:
         """Report what there is."""
         for memory in self._changed:
             accesses = self._accesses[memory]
-            if _blocks(accesses) > 1 and not _apart(accesses):
+            if accesses[0].lanes.wave.grid != (1, 1, 1) and not _apart(accesses):
                 self._judge(accesses)
 
     def _judge(self, accesses: list[Access]) -> None:
@@ -67,39 +67,28 @@ class Crossing:
                 self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
 
 
-def _blocks(accesses: Sequence[Access]) -> int:
-    return len(np.unique(np.concatenate([a.lanes.wave.block_ids[np.unique(a.lanes.columns)] for a in accesses])))
-
-
 def _block_of(part: Part) -> IndexArray:
     blocks: IndexArray = part.access.lanes.wave.block_ids[part.column]
     return blocks
 
 
 def _apart(accesses: Sequence[Access]) -> bool:
-    """Whether no block comes near what another one changes: by the lowest and highest address of each block."""
-    touched: list[npt.NDArray[np.int64]] = []
+    """Whether no block comes near what another one accesses: by the lowest and highest address of each block."""
+    grid = accesses[0].lanes.wave.grid
+    low = np.full(grid[0] * grid[1] * grid[2], np.iinfo(np.int64).max)
+    high = np.zeros(len(low), np.int64)
     for access in accesses:
-        touched.append(_stretches(access))
-    every = np.concatenate(touched)
-    every = every[np.lexsort((every[:, 1], every[:, 0]))]
-    starts = np.flatnonzero(np.concatenate(([True], every[1:, 0] != every[:-1, 0])))
-    low, high = np.minimum.reduceat(every[:, 1], starts), np.maximum.reduceat(every[:, 2], starts)
+        lanes, table = access.lanes, np.atleast_2d(access.address).astype(np.int64)
+        blocks = lanes.wave.block_ids[lanes.columns]
+        if lanes.flat:
+            np.minimum.at(low, blocks, table[:, 0])
+            np.maximum.at(high, blocks, table[:, 0] + access.site.nbytes)
+        else:
+            low[blocks] = np.minimum(low[blocks], table.min(axis=0))
+            high[blocks] = np.maximum(high[blocks], table.max(axis=0) + access.site.nbytes)
     order = np.argsort(low, kind="stable")
+    order = order[high[order] > 0]
     return bool((low[order][1:] >= np.maximum.accumulate(high[order])[:-1]).all())
-
-
-def _stretches(access: Access) -> npt.NDArray[np.int64]:
-    """Return block, lowest address and end of what each block accesses: (blocks, 3)."""
-    lanes, nbytes = access.lanes, access.site.nbytes
-    blocks = lanes.wave.block_ids[lanes.columns]
-    address = np.broadcast_to(access.address, (lanes.shape[0], 1) if lanes.flat else access.address.shape)
-    if lanes.flat:
-        low = high = address[:, 0].astype(np.int64)
-    else:
-        table = address.reshape(1, 1) if address.ndim == 0 else address
-        low, high = (np.broadcast_to(f(axis=0).astype(np.int64), blocks.shape) for f in (table.min, table.max))
-    return np.stack([blocks, low, high + nbytes], axis=1)
 
 
 def _contested(parts: list[Part]) -> list[Part]:

@@ -103,6 +103,12 @@ class Lanes:
         return self.threads.tobytes()
 
     @cached_property
+    def each(self) -> tuple[IndexArray, IndexArray, IndexArray]:
+        """Thread, column and number of each lane, flattened."""
+        thread = np.broadcast_to(self.threads.reshape(-1, 1), self.shape).ravel()
+        return thread, np.broadcast_to(self.column, self.shape).ravel(), np.arange(self.n)
+
+    @cached_property
     def column(self) -> IndexArray:
         """The wave's column of each lane, broadcastable to the shape."""
         return self.columns.reshape((-1, 1) if self.flat else (1, -1))
