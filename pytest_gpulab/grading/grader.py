@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,13 +70,22 @@ class Grader:
     def run(self, check: Check) -> CheckResult:
         """Grade one check; whatever is wrong with the submission or the exercise is in the result."""
         begin_s = time.perf_counter()
-        try:
-            result = self._judge(check)
-        except InstructorsMistake as mistake:
-            result = _result(check, "not gradable", (mistake.finding,))
+        result = self._guarded(check, self._judge)
         if self._annotator is not None:
             result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
+
+    def countable(self, check: Check) -> CheckResult:
+        """Return why a `uses` check fails before anything is counted; passed: the simulated GPU is to count."""
+        assert isinstance(check.subject, UsesCheck)
+        variant = check.subject.variant
+        return self._guarded(check, lambda check: self._unless_right(check, variant) or _result(check, "passed"))
+
+    def count(self, check: Check) -> CheckResult:
+        """Grade a `uses` check by what is counted alone: its cases were found right elsewhere."""
+        assert isinstance(check.subject, UsesCheck)
+        uses = check.subject
+        return self._guarded(check, lambda check: self._counted_use(check, uses))
 
     def close(self) -> None:
         """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
@@ -87,20 +97,25 @@ class Grader:
         elif check.subject is None:
             self._builds.block(found)
 
-    def _judge(self, check: Check) -> CheckResult:
-        subject = check.subject
+    def _guarded(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
         try:
-            if subject is None:
-                return self._compile(check)
-            if isinstance(subject, Case):
-                return self._correct(check, subject)
-            if isinstance(subject, SafeCheck):
-                return self._safe(check, subject)
-            if isinstance(subject, UsesCheck):
-                return self._uses(check, subject)
-            return self._speedup(check, subject)
+            return judge(check)
+        except InstructorsMistake as mistake:
+            return _result(check, "not gradable", (mistake.finding,))
         except Blocked as blocked:
             return _result(check, blocked.verdict, (because_of("compile", blocked.finding),))
+
+    def _judge(self, check: Check) -> CheckResult:
+        subject = check.subject
+        if subject is None:
+            return self._compile(check)
+        if isinstance(subject, Case):
+            return self._correct(check, subject)
+        if isinstance(subject, SafeCheck):
+            return self._safe(check, subject)
+        if isinstance(subject, UsesCheck):
+            return self._uses(check, subject)
+        return self._speedup(check, subject)
 
     def _compile(self, check: Check) -> CheckResult:
         try:
@@ -129,8 +144,10 @@ class Grader:
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only what is right, too: a wrong kernel may use the idea for nothing."""
-        if (wrong := self._unless_right(check, uses.variant)) is not None:
-            return wrong
+        wrong = self._unless_right(check, uses.variant)
+        return self._counted_use(check, uses) if wrong is None else wrong
+
+    def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
         try:
             unused = self._usages().unused(uses)
         except Blocked as blocked:

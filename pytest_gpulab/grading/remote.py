@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.exercise import Size, SpeedTier
+from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
@@ -130,17 +130,27 @@ class RemoteGrader:
         objection = self._second.objection(check) if self._is_built else None
         if objection is not None:
             return objection
-        result = self._graded(check)
+        result = self._used(check) if isinstance(check.subject, UsesCheck) else self._graded(check)
         fails = result.verdict != "passed"
         if fails and (check.kind == "compile" or any(found.because == "compile" for found in result.findings)):
             self._is_built = False
         return self._second.added_to(result)
 
-    def _graded(self, check: Check) -> CheckResult:
+    def _used(self, check: Check) -> CheckResult:
+        """Let the process with the simulated GPU count, which has compiled the submission already, if it can."""
+        assert self._second is not None
+        if self._task["annotate"]:
+            return self._graded(check)
+        countable = self._graded(check, "countable")
+        if countable.verdict != "passed":
+            return countable
+        return self._second.count(check) or self._graded(check)
+
+    def _graded(self, check: Check, asking: str = "check") -> CheckResult:
         found = None
         for _ in range(ATTEMPTS):
             try:
-                return self._asked(check)
+                return self._asked(check, asking)
             except DeviceUnavailable as missing:
                 self._kill()
                 return _result(check, *of_error(missing))
@@ -155,10 +165,10 @@ class RemoteGrader:
         assert found is not None
         return self._lost(check, found)
 
-    def _asked(self, check: Check) -> CheckResult:
+    def _asked(self, check: Check, asking: str) -> CheckResult:
         if self._worker is None:
             self._worker = Worker(self._task | self._lessons())
-        answer = self._worker.ask({"check": check.name}, self._limit_s(check))
+        answer = self._worker.ask({asking: check.name}, self._limit_s(check))
         result = CheckResult.from_dict(answer["result"])
         if result.findings and result.findings[0].code == "assert":
             result = _with_message(result, self._worker.stderr())

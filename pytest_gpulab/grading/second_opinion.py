@@ -8,7 +8,7 @@ far as its cases are small. Then
 - `correct`, right on the GPU, fails if the simulated one proves that this was luck: an access outside of all arrays, or
   runs of the case that do not agree. Plainly wrong results prove nothing, they might be the simulator's own mistake;
 - `correct`, wrong on the GPU, stays so; where the simulated one names the mistake more precisely its name is given;
-- `uses` and `speedup` need the cases of their variant, as ever.
+- `uses` and `speedup` need the cases of their variant, as ever; it counts for `uses` what it has compiled anyway.
 
 Where there is no simulated GPU, or it cannot run a case or not in time, the GPU's word stands and nobody loses a point.
 """
@@ -86,6 +86,12 @@ class SecondOpinion:
                 return replace(result, verdict="failed", points=0.0, findings=(first, *others))
         return result
 
+    def count(self, check: Check) -> CheckResult | None:
+        """Grade a `uses` check by what the simulated GPU counts; None where it cannot be asked."""
+        if not self._silent:
+            self._note("count", check.name)
+        return self._opinions.get(check.name)
+
     def close(self) -> None:
         """End the process, if there is one."""
         if self._worker is not None:
@@ -119,20 +125,23 @@ class SecondOpinion:
     def _on(self, name: str) -> CheckResult | None:
         """Return what the simulated GPU makes of a check by itself; None where nothing can be had."""
         if name not in self._opinions and not self._silent:
-            self._silent = self._ask(name)
-            if self._silent:
-                self.close()
+            self._note("check", name)
         opinion = self._opinions.get(name)
         is_none = opinion is None or any(found.because == "compile" for found in opinion.findings)
         return None if is_none else opinion
 
-    def _ask(self, name: str) -> str:
+    def _note(self, what: str, name: str) -> None:
+        self._silent = self._ask(what, name)
+        if self._silent:
+            self.close()
+
+    def _ask(self, what: str, name: str) -> str:
         """Note the answer; return why there is none and never will be."""
         try:
             if self._worker is None:
                 self._worker = Worker(self._task)
             begin_s = time.perf_counter()
-            answer = self._worker.ask({"check": name}, self._left_s)
+            answer = self._worker.ask({what: name}, self._left_s)
         except DeviceUnavailable as missing:
             return f"there is no simulated GPU: {missing}"
         except Hung:

@@ -15,9 +15,10 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import worker
+from pytest_gpulab.grading import grader, worker
 
 ALONE_VARIABLE = "LUCKY_ALONE"
+CANNOT_COUNT_VARIABLE = "LUCKY_CANNOT_COUNT"
 PADDING_BYTES = 1 << 16
 
 
@@ -36,6 +37,9 @@ class LuckyMemory:
 
     def damage(self) -> None:
         return None
+
+    def mark_unwritten(self) -> None:
+        """Nobody looks."""
 
     def free(self) -> None:
         self.whole.free()
@@ -90,6 +94,12 @@ def opened(spec: str, launch_limit_s: float, architecture: str | None) -> tuple[
     return SimulatedDevice() if spec == "sim" else LuckyDevice(), "a test wants it"
 
 
+def no_counting_device() -> Any:
+    raise AssertionError("the process with the simulated GPU is to count")
+
+
 def main(lifeline: int) -> None:
     worker.open_device = opened
+    if CANNOT_COUNT_VARIABLE in os.environ:
+        grader.counting_device = no_counting_device
     worker.main(lifeline)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lucky_device import ALONE_VARIABLE
+from lucky_device import ALONE_VARIABLE, CANNOT_COUNT_VARIABLE
 from test_remote import KERNEL, Class
 
 from pytest_gpulab.devices.protocol import DeviceInfo
@@ -86,6 +86,27 @@ def test_a_right_kernel_keeps_all_its_points() -> None:
     found = list(graded(ROOT / "solutions" / "scan" / "06_single_pass.cu"))
     assert all(result.points == result.max_points for result in found if result.kind in ("compile", "correct", "safe"))
     assert all(not result.findings for result in found if result.kind == "safe")
+
+
+USES = ("uses[conflict-free]", "uses[work-efficient]")
+
+
+@pytest.mark.parametrize("name", ["03_blelloch", "05_warp_shuffle"])
+def test_the_process_with_the_simulated_gpu_counts_what_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "solutions" / "scan" / f"{name}.cu"
+    monkeypatch.setenv(CANNOT_COUNT_VARIABLE, "1")
+    there = [(result.verdict, result.findings, result.points) for result in graded(path, *USES)]
+    monkeypatch.delenv(CANNOT_COUNT_VARIABLE)
+    monkeypatch.setenv(ALONE_VARIABLE, "1")
+    here = [(result.verdict, result.findings, result.points) for result in graded(path, *USES)]
+    assert there == here and len(here) == 2
+
+
+def test_nothing_is_counted_of_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CANNOT_COUNT_VARIABLE, "1")
+    wrong = ROOT / "tests" / "wrong" / "scan" / "missing_barrier.cu"
+    for result in graded(wrong, *USES):
+        assert result.points == 0 and result.findings[0].because.startswith("correct[")
 
 
 READS_BEYOND = KERNEL.replace("if (i < n)", "int next = in[i + 1];\n    if (i < n && next != 1 << 30)")
