@@ -165,8 +165,7 @@ def _replays(counters: Counters) -> dict[int, float]:
 
 def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, float]) -> dict[str, Floats]:
     """Figures of each instruction, by name."""
-    operations = np.array([instruction.operation for instruction in kernel.code])
-    branches = np.array([instruction.jumps and instruction.conditional for instruction in kernel.code])
+    operations, branches = kernel.operations, kernel.branches
     constant = operations == sass.LDC
     asked = np.ones(len(operations))
     if replays:

@@ -63,6 +63,7 @@ class MachineKernel:
         blocks: as given.
         code: all instructions.
         numbers: the statement that each instruction is charged to.
+        operations, branches: of each instruction, `MachineInstruction.operation` and whether it is a conditional jump.
         is_too_large: whether its executions cannot be found.
     """
 
@@ -73,6 +74,8 @@ class MachineKernel:
         self.code = [instruction for block in blocks for instruction in block.instructions]
         self._block = np.repeat(np.arange(len(blocks)), [len(block.instructions) for block in blocks])
         self.numbers = self._charged()
+        self.operations = np.array([instruction.operation for instruction in self.code])
+        self.branches = np.array([instruction.jumps and instruction.conditional for instruction in self.code])
         self._entering: dict[int, list[int]] = {i: [] for i in range(len(blocks))}
         for i, block in enumerate(blocks):
             for target in block.targets:
