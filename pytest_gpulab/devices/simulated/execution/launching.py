@@ -89,7 +89,8 @@ def _batches(blocks: int, launch: Launch) -> list[npt.NDArray[np.intp]]:
     if any(step.spins for step in launch.program.steps):
         return [np.arange(wanted)]
     spread = np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
-    return [spread[start::BATCHES] for start in range(min(BATCHES, len(spread)))]
+    count = BATCHES if len(spread) >= 4 * BATCHES else 1
+    return [spread[start::count] for start in reversed(range(count))]  # the last block, often the longest, at first
 
 
 def run_blocks(launch: Launch, sms: int) -> int:

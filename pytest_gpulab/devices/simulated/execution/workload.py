@@ -14,11 +14,12 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.execution.footprint import Footprint, Seen
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.translation.program import Program
-from pytest_gpulab.devices.simulated.translation.regions import regions
+from pytest_gpulab.devices.simulated.translation.regions import load_depths, regions
 from pytest_gpulab.devices.simulated.translation.sites import Site
 from pytest_gpulab.devices.simulated.translation.waits import polling_sites
 
 MAX_ISSUED = 1_500_000  # instructions of warps in a sample, as far as it can be cut short
+MAX_DEPTH = 64  # loads of a region that wait for each other
 MAX_WAYS = 4096  # warps whose ways are kept; the others go the same, as far as the model knows
 
 Rows = npt.NDArray[np.int64]
@@ -65,6 +66,7 @@ class Workload:
         self.footprint = Footprint()
         self.polled, self.polled_together = Seen(), 0
         self._polling = polling_sites(program)
+        self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
         self._ways: dict[int, tuple[Shape, Rows | None]] = {}
         self._kept = self._time = self._issued = self._asked = 0
@@ -149,7 +151,8 @@ class Workload:
             self.footprint.atomics(asked.rows, asked.repeat)
         if site.index in self._polling:
             self._poll(asked.rows)
-        self.footprint.access(lanes, site, address, self._time)
+        time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)
+        self.footprint.access(lanes, site, address, time)
 
     def _poll(self, rows: Rows) -> None:
         ordered = np.sort(rows, axis=1)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from pytest_gpulab.devices.simulated.ptx.syntax import Call
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
+from pytest_gpulab.devices.simulated.translation.control import defined_and_used
 from pytest_gpulab.devices.simulated.translation.program import Step
 
 MAX_PREDICATED = 12  # statements of a body that is predicated
@@ -47,3 +48,18 @@ def _following(steps: Sequence[Step], last: int, entries: dict[int, set[int]], r
     if not (is_short and body.end == "goto" and body.targets == (join,) and join is not None and join > after):
         return None
     return [after, join] if entries[join] <= region | {after} and join == after + 1 else [after]
+
+
+def load_depths(steps: Sequence[Step]) -> dict[int, int]:
+    """Return for each load, by its statement's number, how many loads of its region it has to wait for in a row."""
+    depths: dict[int, int] = {}
+    for region in regions(steps):
+        behind: dict[str, int] = defaultdict(int)
+        for statement in (s for i in region for s in steps[i].statements if isinstance(s, Instruction)):
+            defined, used = defined_and_used(statement, {})
+            depth = max((behind[name] for name in used), default=0)
+            if statement.op[0] in ("ld", "ldu"):
+                depths[statement.number] = depth
+                depth += "param" not in statement.op
+            behind.update(dict.fromkeys(defined, depth))
+    return depths
