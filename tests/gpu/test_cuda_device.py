@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.limits import Limits
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
@@ -254,3 +255,15 @@ def test_a_cubin_that_is_too_large_is_refused(device):
     source = "__device__ char huge[1u << 28] = {1};\n__global__ void k(char *x) { x[0] = huge[threadIdx.x]; }\n"
     with pytest.raises(CompileError, match="did not come to its end; it may take 4 GiB of memory and 16 MiB a file"):
         Nvcc(Limits(file_bytes=16 << 20)).cubin(source, "huge.cu", device.info.architecture, {}, {})
+
+
+def test_the_same_source_is_compiled_once_with_the_same_warnings(device, tmp_path):
+    nvcc, architecture = Nvcc(cache=CubinCache(tmp_path)), device.info.architecture
+    source = "__global__ void k(int *x) { int unused; x[0] = VALUE; }\n"
+    first = nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {})
+    assert "unused" in first[1] and nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == first
+    (entry,) = tmp_path.iterdir()
+    CubinCache(tmp_path).put(entry.name, b"kept", "said")
+    assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == (b"kept", "said")
+    assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "2"}, {})[0] not in (first[0], b"kept")
+    assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {"more.cuh": ""})[0] != b"kept"

@@ -6,10 +6,12 @@ import re
 import shutil
 import warnings
 from collections.abc import Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..protocol import CompileError, DeviceUnavailable
+from .cubin_cache import CubinCache, key_of, users_cache
 from .limits import Limits, limited
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
@@ -22,13 +24,14 @@ class Nvcc:
 
     Args:
         limits: what it may take.
+        cache: what was compiled before; the user's own if None.
 
     Raises:
         DeviceUnavailable: it is not on the PATH.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: Limits | None = None, cache: CubinCache | None = None) -> None:
+        self._limits, self._cache = limits or Limits(), cache or users_cache()
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceUnavailable(
@@ -37,7 +40,7 @@ class Nvcc:
             )
         self._path = path
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Such as `nvcc 13.0.88`."""
         from pycuda.compiler import get_nvcc_version
@@ -48,12 +51,21 @@ class Nvcc:
     def cubin(
         self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
     ) -> tuple[bytes, str]:
-        """Return the machine code for one architecture (`sm_90`), and the warnings.
+        """Return the machine code for one architecture (`sm_90`), and the warnings; compiled once for the same source.
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`.
             DeviceUnavailable: no program can be run from the folder for temporary files.
         """
+        text = with_prelude(source, filename, defines)
+        key = key_of((self._path, self.version, *_OPTIONS, architecture, text, *_texts(headers), *_own_headers()))
+        known = self._cache.get(key)
+        if known is None:
+            known = self._compiled(text, filename, architecture, headers)
+            self._cache.put(key, *known)
+        return known
+
+    def _compiled(self, source: str, filename: str, architecture: str, headers: Mapping[str, str]) -> tuple[bytes, str]:
         with TemporaryDirectory(prefix="gpulab-") as name, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             folder = Path(name)
@@ -62,7 +74,7 @@ class Nvcc:
             for header, text in headers.items():
                 (included / header).write_text(text)
             nvcc = limited(self._path, folder, self._limits)
-            cubin = self._compile(nvcc, with_prelude(source, filename, defines), filename, architecture, included)
+            cubin = self._compile(nvcc, source, filename, architecture, included)
         return cubin, diagnostics(*(str(warning.message).partition(":\n")[2] for warning in caught))
 
     def _compile(self, nvcc: str, source: str, filename: str, architecture: str, included: Path) -> bytes:
@@ -84,6 +96,16 @@ class Nvcc:
             # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
             raise CompileError(message.replace('"kernel.cu"', f'"{filename}"')) from None
         return cubin
+
+
+def _texts(headers: Mapping[str, str]) -> list[str]:
+    return [part for name in sorted(headers) for part in (name, headers[name])]
+
+
+@cache
+def _own_headers() -> tuple[str, ...]:
+    files = sorted(path for path in _INCLUDE_DIR.rglob("*") if path.is_file())
+    return tuple(_texts({str(path): path.read_text(encoding="utf-8") for path in files}))
 
 
 def with_prelude(source: str, filename: str, defines: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -118,8 +119,13 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
         f"--gpulab-report=json:{report}",
         str(folder),
     ]
+    temporary = folder.with_suffix(".tmp")  # a new one, or the second run would find all compiled
+    temporary.mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
     begin_s = time.perf_counter()
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     took_s = time.perf_counter() - begin_s
     if ended.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr)[-2000:]}")

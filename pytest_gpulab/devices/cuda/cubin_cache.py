@@ -1,0 +1,92 @@
+"""Machine code that was compiled before: a class's baselines, and files that several students hand in unchanged.
+
+It lies in a folder of the user's own among the temporary files, which nobody else may enter; where that is in another
+state nothing is kept. Students' code never runs on this machine's CPU, so it cannot write there either. An entry is
+named after everything that the compiler was told; what does not compile is not kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+MAX_ENTRIES = 1000
+MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
+_ENVIRONMENT = ("PATH", "CPATH", "CPLUS_INCLUDE_PATH")
+_PREFIXES = ("NVCC_", "PYCUDA_")
+
+
+class CubinCache:
+    """Machine code and the compiler's messages by a key.
+
+    Args:
+        folder: where to keep them; None keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> tuple[bytes, str] | None:
+        """Return what was put there, or None."""
+        if self._folder is None:
+            return None
+        try:
+            contents = (self._folder / key).read_bytes()
+            messages, _, cubin = contents.partition(b"\n")
+            return cubin, str(json.loads(messages))
+        except (OSError, ValueError):
+            return None
+
+    def put(self, key: str, cubin: bytes, messages: str) -> None:
+        """Keep it if that is possible; another process sees all of it or nothing."""
+        contents = json.dumps(messages).encode() + b"\n" + cubin
+        if self._folder is None or len(contents) > MAX_ENTRY_BYTES:
+            return
+        with contextlib.suppress(OSError):
+            self._make_room(self._folder)
+            descriptor, name = tempfile.mkstemp(dir=self._folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(contents)
+                Path(name).replace(self._folder / key)
+            except OSError:
+                Path(name).unlink()
+
+    def _make_room(self, folder: Path) -> None:
+        """Remove the older half where there are too many."""
+        if sum(1 for _ in folder.iterdir()) < MAX_ENTRIES:
+            return
+        oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+        for path in oldest_first[: MAX_ENTRIES // 2]:
+            path.unlink(missing_ok=True)
+
+
+def users_cache() -> CubinCache:
+    """Return this user's cache; one that keeps nothing where there is no folder that only this user can write to."""
+    if not hasattr(os, "getuid"):
+        return CubinCache(None)
+    folder = Path(tempfile.gettempdir()) / f"gpulab-cubins-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return CubinCache(folder if is_private(folder) else None)
+    except OSError:
+        return CubinCache(None)
+
+
+def is_private(folder: Path) -> bool:
+    """Return whether a path is a folder, no link to one, that belongs to this user and that nobody else may enter."""
+    found = os.lstat(folder)
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def key_of(parts: Iterable[str]) -> str:
+    """Return a file name that stands for all the parts, in their order, and for what the environment tells nvcc."""
+    names = sorted(name for name in os.environ if name in _ENVIRONMENT or name.startswith(_PREFIXES))
+    told = [*parts, *(f"{name}={os.environ[name]}" for name in names)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
