@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import numpy as np
 import pytest
 
 from pytest_gpulab.devices.architectures import LIMITS
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import described_gpu, known_gpus, sources
 
 
@@ -37,3 +39,20 @@ def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
         DeviceUnavailable, match=r"no GPU is described as 'rtx2'; described are h200, a100, rtx3090, t4"
     ):
         described_gpu("rtx2")
+
+
+def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
+    """The order of the four GPUs' data sheets, and no more bandwidth than they have."""
+    source = (
+        "__global__ void copy(const float *a, float *b) { unsigned i = blockIdx.x * 1024 + threadIdx.x; b[i] = a[i]; }"
+    )
+    n, found = 1 << 24, {}
+    for name in known_gpus():
+        device = SimulatedDevice(described_gpu(name))
+        arrays = [device.array(np.ones(n, np.float32)) for _ in range(2)]
+        options = LaunchOptions(sample_blocks=16)
+        profile = device.compile(source).launch("copy", (n // 1024,), (1024,), arrays, options=options)
+        assert profile.estimated_ms is not None
+        found[name] = 8 * n / profile.estimated_ms / 1e6
+        assert 0.5 < found[name] / described_gpu(name).bandwidth_gb_s < 0.92
+    assert sorted(found, key=found.__getitem__) == ["t4", "rtx3090", "a100", "h200"]
