@@ -65,6 +65,15 @@ def answered_under(
     return answer, said
 
 
+def environment() -> dict[str, str]:
+    """Return that of a worker: beside others, NumPy's linear algebra gets one thread instead of one for every core.
+
+    To start those threads takes as much CPU time as all the rest of importing NumPy, and the cores are busy anyway.
+    """
+    beside_others = "PYTEST_XDIST_WORKER" in os.environ
+    return ({"OPENBLAS_NUM_THREADS": "1"} if beside_others else {}) | os.environ
+
+
 class Worker:
     """The other end of `worker.main`: a process, with all that it starts in one group.
 
@@ -83,6 +92,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             encoding="utf-8",
+            env=environment(),
             start_new_session=True,
             pass_fds=(for_guard,),
         )

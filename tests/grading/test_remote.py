@@ -297,3 +297,13 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path, ending: signal.
     parent.send_signal(ending)
     parent.wait(WAIT_S)
     wait_for_end([hung, compiler])
+
+
+def test_a_worker_beside_others_does_not_start_a_thread_for_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    assert process.environment() == dict(os.environ)
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    assert process.environment() == {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    assert process.environment()["OPENBLAS_NUM_THREADS"] == "3", "whoever asks for threads gets them"
