@@ -119,7 +119,9 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
     if sums_exactly(terms, dtype):
         return np.zeros(terms.size)
     steps = recursive_depth(terms.size) if depth is None else depth
-    bound: Array = np.cumsum(np.abs(terms).astype(np.float64))  # far faster than to let it convert them itself
+    bound: Array = terms.reshape(-1).astype(np.float64)  # far faster than to let cumsum convert them itself
+    np.abs(bound, out=bound)  # all in one array, because large new ones cost more than the sums
+    np.cumsum(bound, out=bound)
     bound *= gamma(steps, dtype)
     return bound
 
