@@ -231,7 +231,9 @@ class CudaStopwatch:
         """Let each multiprocessor learn where the pages of the arrays are that will be copied to."""
         for target in {id(copy.target): copy.target for copy in copies}.values():
             assert isinstance(target, CudaMemory)
-            self._touch(target.address, np.uint64(target.nbytes), grid=self._touch_grid, block=(TOUCH_BLOCK, 1, 1))
+            self._touch(
+                np.uint64(target.address), np.uint64(target.nbytes), grid=self._touch_grid, block=(TOUCH_BLOCK, 1, 1)
+            )
 
     def _copy(self, copies: Copies) -> None:
         for copy in copies:
