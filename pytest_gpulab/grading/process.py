@@ -65,13 +65,14 @@ def answered_under(
     return answer, said
 
 
-def environment() -> dict[str, str]:
-    """Return that of a worker: beside others, NumPy's linear algebra gets one thread instead of one for every core.
+def environment(few_threads: bool = False) -> dict[str, str]:
+    """Return that of a worker; beside others, NumPy's linear algebra gets one thread instead of one for every core.
 
-    To start those threads takes as much CPU time as all the rest of importing NumPy, and the cores are busy anyway.
+    Threads that wait for each other on busy cores cost far more than they save: the simulated GPU's small systems of
+    equations take four to ten times the CPU time with two threads.
     """
-    beside_others = "PYTEST_XDIST_WORKER" in os.environ
-    return ({"OPENBLAS_NUM_THREADS": "1"} if beside_others else {}) | os.environ
+    one_thread = few_threads or "PYTEST_XDIST_WORKER" in os.environ
+    return ({"OPENBLAS_NUM_THREADS": "1"} if one_thread else {}) | os.environ
 
 
 class Worker:
@@ -92,7 +93,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             encoding="utf-8",
-            env=environment(),
+            env=environment(few_threads=bool(task.get("beside_a_gpu"))),
             start_new_session=True,
             pass_fds=(for_guard,),
         )

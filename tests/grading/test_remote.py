@@ -303,6 +303,7 @@ def test_a_worker_beside_others_does_not_start_a_thread_for_every_core(monkeypat
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     assert process.environment() == dict(os.environ)
+    assert process.environment(few_threads=True) == {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
     assert process.environment() == {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
