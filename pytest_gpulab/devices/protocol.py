@@ -167,7 +167,7 @@ class LineCounters:
     counters: Mapping[str, float]
 
 
-InstructionSource = Literal["machine code", "rules", ""]
+InstructionSource = Literal["machine code", "rules", "rules for large code", ""]
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,9 @@ class LaunchProfile:
         hazards: see `Hazard`.
         output: what the kernel printed (capped).
         kernel_occupancy: the theoretical occupancy in full, where known.
-        instruction_source: what counts of issued instructions are made from: the compiler's machine code or, where it
-            cannot be read, rules; empty where nothing was counted.
+        instruction_source: what counts of issued instructions are made from: the compiler's machine code; where it
+            cannot be read, rules; where it is too large to follow, `rules for large code`; empty where nothing was
+            counted.
     """
 
     kernel: str

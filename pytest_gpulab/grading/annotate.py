@@ -26,7 +26,7 @@ from pytest_gpulab.grading.usage import counting_device
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
 MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that is run for hazards
 COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
-COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, count=True))
+COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
 CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
 
@@ -148,9 +148,12 @@ def _too_long(path: Path) -> str:
 
 
 def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
-    kernels = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules")
-    named = ", ".join(kernels)
-    return f"The machine code of {named} cannot be read: instructions are counted by rules." if kernels else ""
+    """Say of which kernels instructions are counted by rules, and why."""
+    unread = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules")
+    large = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules for large code")
+    reasons = [f"that of {', '.join(unread)} cannot be read"] if unread else []
+    reasons += [f"that of {', '.join(large)} is too large to follow"] if large else []
+    return f"Instructions are counted by rules, without machine code: {'; '.join(reasons)}." if reasons else ""
 
 
 def _hazards(run: Run) -> Iterable[ListedHazard]:

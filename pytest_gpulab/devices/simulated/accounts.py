@@ -47,7 +47,8 @@ class Accounts:
         for where, figures in _memory(counters):
             self._charge(where, figures)
         machine = _by_machine_code(counters, kernel, launched)
-        self.source: InstructionSource = "rules" if machine is None else "machine code"
+        by: InstructionSource = "rules" if kernel is None else "rules for large code"
+        self.source: InstructionSource = by if machine is None else "machine code"
         for where, figures in by_rules(counters) if machine is None else machine:
             self._charge(where, figures)
 
