@@ -91,18 +91,21 @@ class Workbench:
         Raises:
             SettingsError: it is not there; says what is missing and how to get it.
         """
-        from pytest_gpulab.devices import open_device, processes
+        from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device, processes
         from pytest_gpulab.devices.protocol import DeviceUnavailable
         from pytest_gpulab.grading import ncu, sanitizer
 
         processes.mark_what_is_started()
         try:
-            self.device, reason = open_device(self.settings.device, occupancy_architecture=self.settings.architecture)
+            described = (self.settings.architecture, self.settings.gpu)
+            self.device, reason = open_device(self.settings.device, LAUNCH_LIMIT_S, *described)
         except DeviceUnavailable as error:
             raise SettingsError(str(error)) from None
         why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
         info = self.device_info = self.device.info
         self.device_lines = (f"{info.name}, because {why}", info.summary)
+        if info.kind == "cuda" and self.settings.gpu is not None:
+            self.device_lines += ("--gpulab-gpu has no effect: the GPU is a real one",)
         if info.kind == "cuda" and self.settings.architecture is not None:
             self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
         self.device_lines += self._choose_thresholds(info)
@@ -141,7 +144,7 @@ class Workbench:
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
         settings = self.settings
         more = (settings.architecture, settings.sanitize, self.profiler, settings.annotate)
-        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more)
+        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
 
     def close_device(self) -> None:
         """Give the device back, if one is open."""

@@ -26,8 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpulab-device", metavar="DEVICE", help="auto (default), cuda, cuda:N or sim")
     group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
     group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
+    group.addoption("--gpulab-gpu", metavar="NAME", help="the GPU that the simulated one describes (default: h200)")
     group.addoption(
-        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: its own, sm_90)"
+        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the described GPU)"
     )
     group.addoption(
         "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("gpulab_device", "as --gpulab-device", default="")
     parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
     parser.addini("gpulab_seed", "as --gpulab-seed", default="")
+    parser.addini("gpulab_gpu", "as --gpulab-gpu", default="")
     parser.addini("gpulab_arch", "as --gpulab-arch", default="")
     parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
     parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")

@@ -45,6 +45,7 @@ class Settings:
         sanitize: whether compute-sanitizer looks at what fails on a GPU.
         annotate: whether to list what each source line does and costs; a page of listings is a report.
         count: whether Nsight Compute counts what timed kernels do on a GPU.
+        gpu: which GPU the simulated one describes, by its short name such as `t4`; None for the default.
         architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
         calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
             exercises, `none` leaves the exercises' own.
@@ -61,6 +62,7 @@ class Settings:
     sanitize: bool = False
     count: bool = False
     annotate: bool = False
+    gpu: str | None = None
     architecture: str | None = None
     calibration: str = "auto"
     calibrate: bool = False
@@ -101,6 +103,7 @@ class Settings:
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
             annotate=bool(option("gpulab_annotate")) or any(report.format == "html" for report in reports),
+            gpu=option("gpulab_gpu") or ini("gpulab_gpu") or None,
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
         )

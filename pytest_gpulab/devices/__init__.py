@@ -12,7 +12,10 @@ LAUNCH_LIMIT_S = 10.0
 
 
 def open_device(
-    spec: str = "auto", launch_limit_s: float = LAUNCH_LIMIT_S, occupancy_architecture: str | None = None
+    spec: str = "auto",
+    launch_limit_s: float = LAUNCH_LIMIT_S,
+    occupancy_architecture: str | None = None,
+    gpu: str | None = None,
 ) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
@@ -20,18 +23,20 @@ def open_device(
         spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU if PyCUDA and one
             are there and the simulated one otherwise.
         launch_limit_s: a kernel that runs longer on a GPU is taken for one that never ends.
-        occupancy_architecture: what the simulated GPU tells registers and occupancy for, such as `sm_86`.
+        occupancy_architecture: what the simulated GPU tells registers and occupancy for, such as `sm_86`; for the GPU
+            that it describes if None.
+        gpu: which GPU the simulated one describes, such as `t4`; the H200 if None.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
     """
     if spec == "sim":
-        return _open_simulated(occupancy_architecture), "it was asked for"
+        return _open_simulated(gpu, occupancy_architecture), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
-            return _open_simulated(occupancy_architecture), f"no CUDA device: {missing}"
+            return _open_simulated(gpu, occupancy_architecture), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
@@ -44,7 +49,8 @@ def _open_cuda(ordinal: int, launch_limit_s: float) -> Device:
     return CudaDevice(ordinal, launch_limit_s)
 
 
-def _open_simulated(occupancy_architecture: str | None) -> Device:
+def _open_simulated(gpu: str | None, occupancy_architecture: str | None) -> Device:
     from .simulated import SimulatedDevice
+    from .simulated.gpus import DEFAULT_GPU, described_gpu
 
-    return SimulatedDevice(occupancy_architecture=occupancy_architecture)
+    return SimulatedDevice(described_gpu(gpu or DEFAULT_GPU), occupancy_architecture=occupancy_architecture)

@@ -31,6 +31,11 @@ class Limits:
     shared_unit: int = 128
     registers: int = 65536
 
+    @property
+    def largest_shared_bytes(self) -> int:
+        """The most that one block may have."""
+        return self.shared_bytes - self.reserved_bytes
+
 
 LIMITS: Mapping[str, Limits] = {
     "sm_75": Limits("Turing", 16, 32, 64 * _KIB, reserved_bytes=0, shared_unit=256),

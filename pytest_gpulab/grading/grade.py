@@ -18,6 +18,7 @@ from pytest_gpulab.grading.listing import Listing as Listing
 from pytest_gpulab.grading.thresholds import OWN
 
 SCHEMA_VERSION = 1
+LEAST_TOLD_PCT = 0.05  # of an error: less would read 0.0 %
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
 CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
@@ -65,6 +66,8 @@ class Measurement:
         bottleneck: what limits it, in words, where known.
         baseline: the file that it was compared to.
         low, high: the speedup's confidence interval, of at least 95 %; None where there is no clock.
+        sampling_error_pct: standard error of an estimated speedup, because some of the blocks stand for all; None where
+            that is not known, or a clock timed.
         rounds: how often both were timed; 0 where there is no clock.
         dropped: rounds left out because something disturbed them.
         caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
@@ -99,12 +102,15 @@ class Measurement:
     calibrated: bool = False
     counters: tuple[KernelCounters, ...] = ()
     counters_note: str = ""
+    sampling_error_pct: float | None = None
 
     @property
     def certainty(self) -> str:
-        """How sure the speedup is and how it was timed, in words; empty for an estimate."""
+        """How sure the speedup is and how it was timed, in words; empty for an estimate that no sample can spoil."""
         if self.low is None or self.high is None:
-            return ""
+            error_pct = self.sampling_error_pct or 0.0
+            told = f"estimated from a sample of the blocks, which may err by {error_pct:.1f} %"
+            return told if error_pct >= LEAST_TOLD_PCT else ""
         dropped = f", {self.dropped} of them disturbed and left out" if self.dropped else ""
         between = f"between {self.low:.3f}x and {self.high:.3f}x"
         return f"{between}, from {self.rounds} rounds{dropped}, with {self.caches} caches"

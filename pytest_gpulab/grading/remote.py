@@ -53,6 +53,7 @@ class RemoteGrader:
         sanitize: bool = False,
         profiler: ncu.Profiler | None = None,
         annotate: bool = False,
+        gpu: str | None = None,
     ) -> None:
         """Start nothing before the first check.
 
@@ -68,6 +69,7 @@ class RemoteGrader:
             occupancy_architecture: as `open_device` takes it.
             profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
             annotate: whether to list what each source line does and costs.
+            gpu: as `open_device` takes it.
         """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
@@ -79,6 +81,7 @@ class RemoteGrader:
             "path": str(path.absolute()),
             "device": device,
             "occupancy_architecture": occupancy_architecture,
+            "gpu": gpu,
             "seed": int(seed),
             "thresholds": asdict(exercise.thresholds),
             "annotate": annotate,

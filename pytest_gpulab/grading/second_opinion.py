@@ -158,6 +158,7 @@ class SecondOpinion:
 _SIMULATED: dict[str, Any] = {
     "device": "sim",
     "occupancy_architecture": None,
+    "gpu": None,
     "launch_limit_s": LAUNCH_LIMIT_S,
     "known": {},
     "beside_a_gpu": True,

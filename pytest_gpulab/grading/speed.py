@@ -38,6 +38,7 @@ MAX_CHECKED_THREADS = 1 << 17
 MOVED_SHARE = 0.9
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32
+SAMPLING_ERROR = "gpulab__sampling_error.pct"
 
 SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
@@ -56,6 +57,7 @@ class Timing:
         moved_bytes: of global memory, read or written, where the device counts them.
         kernels: of the different launches, in their order.
         counters: of the different launches, in their order.
+        error_pct: standard error of `elapsed_ms` because some blocks stand for all; None where it is not known.
     """
 
     elapsed_ms: float
@@ -64,6 +66,7 @@ class Timing:
     moved_bytes: float | None = None
     kernels: tuple[KernelOccupancy, ...] = ()
     counters: tuple[KernelCounters, ...] = ()
+    error_pct: float | None = None
 
 
 class Costs:
@@ -107,6 +110,7 @@ class Costs:
             kernels=own.kernels,
             peak_bandwidth_gb_s=self._device.info.peak_bandwidth_gb_s,
             counters=own.counters,
+            sampling_error_pct=_of_both(own.error_pct, baseline.error_pct),
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
@@ -268,7 +272,21 @@ def _estimated(run: Run) -> Timing:
     sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
     moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
     slowest = run.profiles[int(np.argmax(known))]
-    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels_of(run.profiles), counted(run.profiles))
+    kernels, counters = kernels_of(run.profiles), counted(run.profiles)
+    error_pct = _error_pct(run.profiles, known)
+    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels, counters, error_pct)
+
+
+def _error_pct(profiles: Sequence[LaunchProfile], estimates_ms: Sequence[float]) -> float | None:
+    """Return the standard error of a sum of estimates, each of which errs on its own, as far as its counts do."""
+    if any(SAMPLING_ERROR not in profile.counters for profile in profiles) or not sum(estimates_ms):
+        return None
+    errors = (ms * profile.counters[SAMPLING_ERROR] for ms, profile in zip(estimates_ms, profiles, strict=True))
+    return math.hypot(*errors) / sum(estimates_ms)
+
+
+def _of_both(own_pct: float | None, baseline_pct: float | None) -> float | None:
+    return None if own_pct is None or baseline_pct is None else math.hypot(own_pct, baseline_pct)
 
 
 def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:

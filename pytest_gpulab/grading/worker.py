@@ -76,7 +76,8 @@ class _Bench:
     """A device and the grader of one submission on it."""
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
-        self.device, _ = open_device(task["device"], task["launch_limit_s"], task["occupancy_architecture"])
+        described = (task["occupancy_architecture"], task["gpu"])
+        self.device, _ = open_device(task["device"], task["launch_limit_s"], *described)
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]

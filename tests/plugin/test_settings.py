@@ -89,6 +89,46 @@ def test_occupancy_is_told_for_the_architecture(course: Course, key: str, apart:
     assert "occupancy for             sm_86 (Ampere)" in lines
 
 
+def test_a_gpu_that_is_not_described(course: Course) -> None:
+    line = usage_error(course.grade("--gpulab-gpu=rtx2"))
+    assert line == "no GPU is described as 'rtx2'; described are h200, a100, rtx3090, t4"
+
+
+@pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
+@pytest.mark.parametrize("key", ["--gpulab-gpu=t4", "-ogpulab_gpu=t4"])
+def test_kernels_run_on_the_gpu_that_is_chosen(course: Course, key: str, apart: list[str]) -> None:
+    course.write("twice.cu", RIGHT.replace("2 * in[i]", "__CUDA_ARCH__ == 750 ? 2 * in[i] : 0"))
+    result = course.grade("twice.cu", "-v", key, *apart)
+    lines = result.stdout.str().splitlines()
+    assert any(line.startswith("gpulab: simulated GPU (cost model: NVIDIA T4), because") for line in lines)
+    assert "gpulab: described: Turing, 40 SMs at 1590 MHz, 320 GB/s at most" in lines
+    assert "described GPU             NVIDIA T4" in lines
+    assert "For sm_75." in lines
+    result.assert_outcomes(passed=6)
+
+
+def test_occupancy_may_be_for_another_architecture_than_the_chosen_gpus(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    lines = course.grade("twice.cu", "-v", "--gpulab-gpu=t4", "--gpulab-arch=sm_86").stdout.str().splitlines()
+    assert "gpulab: described: Turing, 40 SMs at 1590 MHz, 320 GB/s at most; occupancy for sm_86" in lines
+    assert "For sm_86." in lines
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ("out[i] = __reduce_add_sync(~0u, in[i]);", '*identifier "__reduce_add_sync" is undefined*'),
+        ('asm("redux.sync.add.s32 %0, %1, -1;" : "=r"(out[i]) : "r"(in[i]));', "*'redux' requires .target sm_80*"),
+    ],
+)
+def test_what_the_chosen_gpu_lacks_is_a_compile_error(course: Course, instead: str, said: str) -> None:
+    course.write("twice.cu", RIGHT.replace("out[i] = 2 * in[i];", instead))
+    course.grade("twice.cu", "-k", "compile").assert_outcomes(passed=1)
+    result = course.grade("twice.cu", "-k", "compile", "--gpulab-gpu=t4")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["compile-error: The file does not compile*", said])
+
+
 def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()

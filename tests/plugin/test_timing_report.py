@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
 from pytest_gpulab.reports.terminal import footnotes, sections
@@ -30,8 +32,14 @@ def test_verbose_reports_say_how_sure_a_speedup_is() -> None:
     assert "gpulab: timing" not in titles(timed, 0)
 
 
-def test_an_estimate_has_no_interval() -> None:
-    assert "gpulab: timing" not in titles(book(), 1)
+@pytest.mark.parametrize("error_pct", [None, 0.0, 0.04])
+def test_an_estimate_has_no_interval(error_pct: float | None) -> None:
+    assert "gpulab: timing" not in titles(book(sampling_error_pct=error_pct), 1)
+
+
+def test_an_estimate_from_a_sample_says_how_far_it_may_err() -> None:
+    told = "estimated from a sample of the blocks, which may err by 3.2 %"
+    assert titles(book(sampling_error_pct=3.21), 1)["gpulab: timing"] == ["a.cu", f"  speedup[4.3x]: {told}"]
 
 
 def test_other_processes_on_the_gpu_are_named() -> None:

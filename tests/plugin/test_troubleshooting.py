@@ -132,6 +132,15 @@ def no_nvml(machine: Machine) -> str:
     return nvml.describe("0000:01:00.0")[0]
 
 
+def described_on_a_gpu(machine: Machine) -> str:
+    machine.gpu_to_look_at()
+    return machine.graded("--gpulab-device=cuda", "--gpulab-gpu=t4", "-k", "nothing")
+
+
+def unknown_gpu(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-gpu=rtx2")
+
+
 def arch_on_a_gpu(machine: Machine) -> str:
     machine.gpu_to_look_at()
     return machine.graded("--gpulab-device=cuda", "--gpulab-arch=sm_86", "-k", "nothing")
@@ -236,6 +245,8 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "nvcc was not found": no_nvcc,
     "no program can be run": noexec,
     "clocks, memory and driver": no_nvml,
+    "--gpulab-gpu has no effect": described_on_a_gpu,
+    "no GPU is described": unknown_gpu,
     "--gpulab-arch has no effect": arch_on_a_gpu,
     "nothing is known of the architecture": unknown_arch,
     "compute-sanitizer": no_sanitizer,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.architectures import LIMITS
-from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchOptions
+from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import described_gpu, known_gpus, sources
 
@@ -39,6 +39,16 @@ def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
         DeviceUnavailable, match=r"no GPU is described as 'rtx2'; described are h200, a100, rtx3090, t4"
     ):
         described_gpu("rtx2")
+
+
+@pytest.mark.parametrize(("name", "kib"), [("h200", 227), ("a100", 163), ("rtx3090", 99), ("t4", 64)])
+def test_a_block_has_no_more_shared_memory_than_the_gpu_gives_it(name: str, kib: int) -> None:
+    device = SimulatedDevice(described_gpu(name))
+    source = "extern __shared__ float more[]; __global__ void f(float *x) { more[0] = 1; x[0] = more[0]; }"
+    module, x, options = device.compile(source), device.array(np.zeros(1, np.float32)), LaunchOptions(count=True)
+    assert module.launch("f", (1,), (1,), (x,), kib * 1024, options).occupancy
+    with pytest.raises(LaunchError, match=f"of shared memory a block exceed {kib * 1024}"):
+        module.launch("f", (1,), (1,), (x,), kib * 1024 + 16)
 
 
 def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:

@@ -50,6 +50,7 @@ from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
+KNOWN_TARGET = 90  # whose instructions can be simulated; older GPUs lack some, and only the assembler knows which
 
 
 class SimulatedMemory:
@@ -217,9 +218,17 @@ class SimulatedModule:
         return self._binaries[architecture]
 
     def _machine_kernel(self, kernel: str) -> MachineKernel | None:
+    def assemble(self) -> None:
+        """Let the assembler look for instructions that the described GPU does not have.
+
+        Raises:
+            CompileError: it has found some; with its messages.
+        """
+        self._binary(self._device.gpu.architecture)
+
         """A kernel's machine code for the described GPU; None where it cannot be read."""
         if kernel not in self._machine_kernels:
-            architecture = "sm_" + self._device.gpu.architecture.removeprefix("sm_")
+            architecture = self._device.gpu.architecture
             cubin = self._binary(architecture).cubin
             blocks = kernel_blocks(cubin, architecture, self._module, self._entry(kernel).name)
             statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
@@ -261,7 +270,8 @@ class SimulatedModule:
         """Run a kernel to its end; see `protocol.Module.launch`."""
         program = self.program(kernel)
         grid3, block3 = three_extents(grid), three_extents(block)
-        check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
+        largest = self._device.gpu.limits.largest_shared_bytes
+        check_extents(kernel, grid3, block3, program.static_shared + shared_bytes, largest)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
         counters = self._counters(kernel) if options.count or options.sample_blocks is not None else None
         launch = Launch(
@@ -353,7 +363,10 @@ class SimulatedDevice:
     ) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
         ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", defines, headers)
-        return SimulatedModule(self, ptx, log, (source, filename, defines, headers))
+        module = SimulatedModule(self, ptx, log, (source, filename, defines, headers))
+        if "begin inline asm" in ptx and int(self.gpu.target) < KNOWN_TARGET:
+            module.assemble()
+        return module
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
         """Allocate and fill an array."""

@@ -16,7 +16,6 @@ from pytest_gpulab.devices.simulated.execution.wave import Launch
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
 MAX_LOCAL_BYTES = 512 << 10  # a thread, as on hardware
-MAX_SHARED_BYTES = 227 * 1024
 MAX_THREADS = 1024
 BATCHES = 4  # of a sample, whose differences tell how far it may be off
 PATIENCE = 40  # times that all waves only wait, no byte of memory changing, before the kernel counts as endless
@@ -34,8 +33,10 @@ def three_extents(extents: Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
-    """Hold a launch to CUDA's limits for compute capability 9.0.
+def check_extents(
+    kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, largest_shared_bytes: int
+) -> None:
+    """Hold a launch to CUDA's limits, which but for shared memory are the same for all GPUs.
 
     Raises:
         LaunchError: beyond one of them.
@@ -45,8 +46,8 @@ def check_extents(kernel: str, grid: tuple[int, int, int], block: tuple[int, int
         raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
     if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
         raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
-    if shared_bytes > MAX_SHARED_BYTES:
-        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {MAX_SHARED_BYTES}")
+    if shared_bytes > largest_shared_bytes:
+        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {largest_shared_bytes}")
 
 
 def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]) -> bytes:
