@@ -52,7 +52,7 @@ GPULAB_TUNABLE(BLOCK_SIZE, 32)
 __global__ void saxpy(float a, const float *x, const float *y, float *out, int n) {
     volatile float *slow = out;
     int i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
-    for (int k = 0; k < 32; ++k)
+    for (int k = 0; k < 256; ++k)
         if (i < n) slow[i] = a * x[i] + y[i];
 }
 """

@@ -75,7 +75,7 @@ def test_lanes_of_the_mask_that_never_come_are_a_hazard(run: Run) -> None:
     profile = run(MISSING, out, block=(64,))
     (hazard,) = profile.hazards
     assert hazard.kind == "barrier"
-    assert "not all threads of the mask reach the warp-synchronising operation" in hazard.what
+    assert "not all threads that the mask names reach this _sync operation" in hazard.what
     assert hazard.where is not None
     assert hazard.where.line == 7
     assert hazard.lane is not None
