@@ -1,10 +1,11 @@
 """Grading kernels that are really compiled and run, on the simulated GPU."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from block_sums import NAIVE, TREE, changed, graded, line_of
+from block_sums import EXERCISE, NAIVE, TREE, changed, graded, line_of
 from doubling import codes
 
 from pytest_gpulab.devices.protocol import Device
@@ -36,6 +37,17 @@ def test_the_naive_kernel_handed_in_earns_its_correctness_and_no_speed(gpu: Devi
     measured = results["speedup[1.2x int32]"].measurement
     assert measured is not None and measured.speedup == 1
     assert [results[name].verdict for name in codes(results)] == ["failed", "missed"]
+
+
+def test_a_speedup_from_sampled_blocks_says_how_far_it_may_err(gpu: Device, tmp_path: Path) -> None:
+    rounds = "float a = 0; for (unsigned k = blockIdx.x * 2654435761u >> 24; k > 0; k--) a = a * 0.5f + k;"
+    source = changed(TREE, "__syncthreads();\n    for", f"{rounds} if (a < 0) out[0] = 0; __syncthreads();\n    for")
+    big = replace(EXERCISE, speed=tuple(replace(tier, simulated_size=2**17) for tier in EXERCISE.speed))
+    result = graded(tmp_path, gpu, source, big)["speedup[1000x int32]"]
+    assert result.measurement is not None and result.measurement.sampling_error_pct is not None
+    assert 1 < result.measurement.sampling_error_pct < 30
+    said = f"which may err by {result.measurement.sampling_error_pct:.1f} %"
+    assert result.findings[0].evidence[1] == f"estimated from a sample of the blocks, {said}"
 
 
 def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Device, tmp_path: Path) -> None:
