@@ -217,7 +217,6 @@ class SimulatedModule:
             self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, defines, headers)
         return self._binaries[architecture]
 
-    def _machine_kernel(self, kernel: str) -> MachineKernel | None:
     def assemble(self) -> None:
         """Let the assembler look for instructions that the described GPU does not have.
 
@@ -226,6 +225,7 @@ class SimulatedModule:
         """
         self._binary(self._device.gpu.architecture)
 
+    def _machine_kernel(self, kernel: str) -> MachineKernel | None:
         """A kernel's machine code for the described GPU; None where it cannot be read."""
         if kernel not in self._machine_kernels:
             architecture = self._device.gpu.architecture
