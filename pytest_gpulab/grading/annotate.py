@@ -149,10 +149,11 @@ def _too_long(path: Path) -> str:
 
 def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
     """Say of which kernels instructions are counted by rules, and why."""
-    unread = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules")
-    large = dict.fromkeys(profile.kernel for profile in profiles if profile.instruction_source == "rules for large code")
-    reasons = [f"that of {', '.join(unread)} cannot be read"] if unread else []
-    reasons += [f"that of {', '.join(large)} is too large to follow"] if large else []
+    sources = {profile.kernel: profile.instruction_source for profile in profiles}
+    unread = ", ".join(kernel for kernel, source in sources.items() if source == "rules")
+    large = ", ".join(kernel for kernel, source in sources.items() if source == "rules for large code")
+    reasons = [f"that of {unread} cannot be read"] if unread else []
+    reasons += [f"that of {large} is too large to follow"] if large else []
     return f"Instructions are counted by rules, without machine code: {'; '.join(reasons)}." if reasons else ""
 
 

@@ -50,8 +50,8 @@ HINTS: Mapping[str, str] = {
 }
 
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
-    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: those that really come to it, no "
-     "more and no less."),
+    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: those that really come to it, "
+     "no more and no less."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
      "writes, except by atomics."),
     ("race", "in one warp", "The threads of a warp need not run in step: where one reads what another one writes, "

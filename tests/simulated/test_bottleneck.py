@@ -12,7 +12,7 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.bottleneck import KINDS
 from pytest_gpulab.grading.advice import QUESTIONS, question
 
-# Kernels of 2^15 blocks of 256 threads (the last two of 32), with what is said of each; HERE is the line that it is said of.
+# Kernels of 2^15 blocks of 256 threads (the last two of 32), with what is said of each; HERE is the line that it names.
 KERNELS = {
     "shared memory: 16-way bank conflicts at HERE; shared accesses take SHARE": """
         __shared__ float s[1024]; s[t] = t; __syncthreads(); float a = 0;

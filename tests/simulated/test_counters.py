@@ -75,7 +75,7 @@ def calibration_launches() -> Counted:
 
 
 def further_launches() -> Counted:
-    """The launches of counters.json: kernels of many shapes; the rules for atomics and wide accesses were made with them."""
+    """The launches of counters.json: many shapes; rules for atomics and wide accesses were made with them."""
     rows = [astuple(row) for row in runpy.run_path(str(FOLDER / "counter_launches.py"))["launches"]()]
     return counted(rows, "counter_kernels.cu", json.loads((FOLDER / "counters.json").read_text()))
 
