@@ -178,8 +178,9 @@ class LaunchProfile:
         kernel, grid, block: the launch.
         counters: exact and modelled counts under Nsight Compute's names; empty on a device that does not count.
         lines: the same, split by source line.
-        estimated_ms: the cost model's figure for the described GPU; None on a device that measures instead.
-        bottleneck: what the cost model says limits the launch, in words.
+        estimated_ms: the cost model's figure for the described GPU; None where nobody asked for it
+            (`LaunchOptions.estimate`), and on a device that measures instead.
+        bottleneck: what the cost model says limits the launch, in words; empty without an estimate.
         occupancy: theoretical, 0 to 1, where known.
         resources: the compiler's figures.
         hazards: see `Hazard`.
@@ -219,6 +220,7 @@ class LaunchOptions:
         sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
             only, the results are incomplete. None runs all.
         count: count also where all blocks run; sampled launches always count.
+        estimate: count and estimate the time also where all blocks run; sampled launches always do both.
         check: look for races and for uninitialised reads.
         step_budget: the basic blocks that warps may run before a loop counts as endless; None: the device's own.
     """
@@ -227,6 +229,7 @@ class LaunchOptions:
     fill: int = 0xFF
     sample_blocks: int | None = None
     count: bool = False
+    estimate: bool = False
     check: bool = False
     step_budget: int | None = None
 

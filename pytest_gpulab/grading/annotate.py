@@ -26,7 +26,7 @@ from pytest_gpulab.grading.usage import counting_device
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
 MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that is run for hazards
 COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
-COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, count=True))
+COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
 CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
 

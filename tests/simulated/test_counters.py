@@ -52,9 +52,12 @@ FURTHER_MISSES = {
 }
 
 Counted = dict[str, tuple[LaunchProfile, dict[str, float]]]
+COUNT = LaunchOptions(count=True)
 
 
-def counted(rows: Iterable[Any], source: str, truth: dict[str, dict[str, float]]) -> Counted:
+def counted(
+    rows: Iterable[Any], source: str, truth: dict[str, dict[str, float]], options: LaunchOptions = COUNT
+) -> Counted:
     """Launch each row on the simulated GPU; return its profile beside the hardware's counters."""
     device, found = SimulatedDevice(), {}
     module = device.compile((FOLDER / source).read_text(), source)
@@ -62,7 +65,6 @@ def counted(rows: Iterable[Any], source: str, truth: dict[str, dict[str, float]]
         for symbol, values in constants.items():
             module.set_constant(symbol, values)
         arrays = [device.array(a) if isinstance(a, np.ndarray) else a for a in args]
-        options = LaunchOptions(count=True)
         found[name] = module.launch(kernel, grid, block, arrays, shared_bytes, options), truth[name]
         device.reset()
     return found
@@ -74,10 +76,10 @@ def calibration_launches() -> Counted:
     return counted(rows, "kernels.cu", {name: row["counters"] for name, row in MEASURED.items()})
 
 
-def further_launches() -> Counted:
+def further_launches(options: LaunchOptions = COUNT) -> Counted:
     """The launches of counters.json: many shapes; rules for atomics and wide accesses were made with them."""
     rows = [astuple(row) for row in runpy.run_path(str(FOLDER / "counter_launches.py"))["launches"]()]
-    return counted(rows, "counter_kernels.cu", json.loads((FOLDER / "counters.json").read_text()))
+    return counted(rows, "counter_kernels.cu", json.loads((FOLDER / "counters.json").read_text()), options)
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +227,16 @@ def test_every_figure_is_in_the_table_of_metrics(profiles: dict[str, LaunchProfi
     names |= {name for profile in profiles.values() for line in profile.lines for name in line.counters}
     assert names <= set(metrics.LEVELS)
     assert len(metrics.LEVELS) == len(metrics.METRICS)
+
+
+def test_the_counters_are_the_same_with_an_estimate(further: Counted) -> None:
+    for row, (estimated, _) in further_launches(LaunchOptions(estimate=True)).items():
+        profile, _ = further[row]
+        assert profile.counters == estimated.counters, row
+        assert (profile.estimated_ms, profile.bottleneck) == (None, "")
+        assert estimated.estimated_ms is not None and estimated.bottleneck
+        shares = [line.counters["gpulab__time_share.pct"] for line in estimated.lines]
+        assert not shares or sum(shares) == pytest.approx(100), row
 
 
 def test_lines_add_up_to_the_launch(profiles: dict[str, LaunchProfile]) -> None:

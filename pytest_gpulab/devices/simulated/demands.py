@@ -66,9 +66,8 @@ class Demands:
     most_scattered: Scattered | None = None
 
 
-def demands(counters: Counters, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
+def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
     """Return what a launch of so many blocks asks for, of which some ran."""
-    workload = counters.workload
     scale = blocks / workload.blocks
     l1_missed, fetched, memory_bytes = 0.0, 0.0, 0.0
     for touched in workload.footprint.touched(arena):

@@ -28,7 +28,7 @@ from pytest_gpulab.devices.protocol import (
 from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
 from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
-from pytest_gpulab.devices.simulated.demands import demands
+from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.group import unwritten
@@ -36,6 +36,7 @@ from pytest_gpulab.devices.simulated.execution.launching import check_extents, p
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.simulated.execution.workload import Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
 from pytest_gpulab.devices.simulated.line_shares import with_shares
 from pytest_gpulab.devices.simulated.machine.code import kernel_blocks
@@ -273,7 +274,8 @@ class SimulatedModule:
         largest = self._device.gpu.limits.largest_shared_bytes
         check_extents(kernel, grid3, block3, program.static_shared + shared_bytes, largest)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
-        counters = self._counters(kernel) if options.count or options.sample_blocks is not None else None
+        estimated = options.estimate or options.sample_blocks is not None
+        counters = self._counters(kernel, estimated) if options.count or estimated else None
         launch = Launch(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
@@ -284,36 +286,46 @@ class SimulatedModule:
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
         )  # fmt: skip
-        return profile if counters is None else self._cost(profile, counters, ran, total)
+        return profile if counters is None else self._counted(profile, counters, ran, total)
 
-    def _counters(self, kernel: str) -> Counters:
-        counters, machine = Counters(self.program(kernel)), self._machine_kernel(kernel)
+    def _counters(self, kernel: str, estimated: bool) -> Counters:
+        program, machine = self.program(kernel), self._machine_kernel(kernel)
+        counters = Counters(program, Workload(program) if estimated else None)
         if machine is not None:
             shared = [site for site in counters.program.sites if site.space == "shared" and site.op in ("ld", "st")]
             accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
             counters.expect_joined(machine.joined_widths(accesses))
         return counters
 
-    def _cost(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
+    def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
         threads = profile.block[0] * profile.block[1] * profile.block[2]
         accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
         totals = accounts.totals(blocks / ran)
         totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
-        if (error := counters.workload.sampling_error(blocks)) is not None:
+        if (error := counters.sampling_error(blocks)) is not None:
             totals["gpulab__sampling_error.pct"] = 100 * error
-        gpu, found = self._device.gpu, self._occupancy(profile.kernel, threads, shared_bytes)
+        found = self._occupancy(profile.kernel, threads, shared_bytes)
         totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
-        described = self._resources_on(gpu.architecture, profile.kernel)
-        asked = demands(counters, self._device.arena, gpu, blocks)
-        cost = estimate(gpu, totals, asked, blocks, threads, shared_bytes, described)
-        lines = with_shares(accounts.lines(blocks / ran), cost.parts_ms, OVERLAP)
-        return replace(
-            profile, counters=totals, lines=lines, estimated_ms=cost.elapsed_ms,
-            bottleneck=bottleneck(cost, totals, lines, asked), occupancy=found.occupancy,
-            resources=self.resources(profile.kernel),
-            kernel_occupancy=found, instruction_source=accounts.source,
+        counted = replace(
+            profile, counters=totals, lines=accounts.lines(blocks / ran), occupancy=found.occupancy,
+            resources=self.resources(profile.kernel), kernel_occupancy=found, instruction_source=accounts.source,
         )  # fmt: skip
+        if counters.workload is None:
+            return counted
+        return self._estimated(
+            counted, demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks), shared_bytes
+        )
+
+    def _estimated(self, counted: LaunchProfile, asked: Demands, shared_bytes: int) -> LaunchProfile:
+        blocks = counted.grid[0] * counted.grid[1] * counted.grid[2]
+        threads = counted.block[0] * counted.block[1] * counted.block[2]
+        gpu = self._device.gpu
+        described = self._resources_on(gpu.architecture, counted.kernel)
+        cost = estimate(gpu, counted.counters, asked, blocks, threads, shared_bytes, described)
+        lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
+        what = bottleneck(cost, counted.counters, lines, asked)
+        return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=what)
 
 
 class SimulatedDevice:

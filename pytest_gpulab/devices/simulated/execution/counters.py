@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.banks import fresh, least_wavefronts, wavefronts, word_passes
+from pytest_gpulab.devices.simulated.execution.footprint import Seen
 from pytest_gpulab.devices.simulated.execution.joining import Joiner, SharedAccess
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, to_warps
 from pytest_gpulab.devices.simulated.execution.workload import Asked, Workload
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-BANKS = 32
 _WORD, _SECTOR, _SECTORS_OF_LINE = np.int64(2), np.int64(5), np.int64(2)  # address bits within one
 Rows = npt.NDArray[np.int64]
 
@@ -43,6 +44,11 @@ class Traffic:
     addresses: int = 0
     passes: int = 0
 
+    def add(self, requests: int, units: int) -> None:
+        """Count more of them."""
+        self.requests += requests
+        self.units += units
+
 
 class Counters:
     """Counts of the blocks that ran.
@@ -54,8 +60,9 @@ class Counters:
         traffic: by memory instruction (`Site.index`) and the space that it reached.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.workload = program, Workload(program)
+    def __init__(self, program: Program, workload: Workload | None = None) -> None:
+        self.program, self.workload = program, workload
+        self._sectors = Seen()
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
         self.taken = [0] * len(program.steps)
@@ -71,7 +78,8 @@ class Counters:
         """A group ran a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
-        self.workload.step(block, lanes)
+        if self.workload is not None:
+            self.workload.step(block, lanes)
         if not self.joiner.is_empty:
             self.finish()
 
@@ -89,11 +97,12 @@ class Counters:
 
     def arena(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed global or constant memory."""
-        rows, repeat = _rows(lanes, address)
         if site.space == "const":
-            traffic = self._note(site, "const", rows, repeat, _distinct(rows >> _WORD))
-            traffic.addresses += int(_distinct(rows).sum()) * repeat
+            self._constant(lanes, site, address)
             return
+        if self.workload is None and site.access != "atomic" and self._in_order(lanes, site, address):
+            return
+        rows, repeat = _rows(lanes, address)
         sectors = _in_order(rows >> _SECTOR)
         asked = _asked(site, rows, sectors, repeat)
         traffic = self._note(site, "global", rows, repeat, asked.sectors)
@@ -103,7 +112,42 @@ class Counters:
             uniform = address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat)  # one lane acts for all
             if site.op == "atom" and not uniform and again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
-        self.workload.access(lanes, site, address, asked)
+        if self.workload is not None:
+            self.workload.access(lanes, site, address, asked)
+        else:
+            self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
+
+    def _constant(self, lanes: Lanes, site: Site, address: Value) -> None:
+        traffic = self.traffic[site.index, "const"]
+        if lanes.agree(address):
+            traffic.add(lanes.warp_count, lanes.warp_count)
+            traffic.addresses += lanes.warp_count
+            return
+        rows, repeat = _rows(lanes, address)
+        traffic.add(len(rows) * repeat, int(_distinct(rows >> _WORD).sum()) * repeat)
+        traffic.addresses += int(_distinct(rows).sum()) * repeat
+
+    def _in_order(self, lanes: Lanes, site: Site, address: Value) -> bool:
+        """Count an access to global memory if no lane asks for a sector before that of its neighbour, as most do."""
+        sectors = address >> np.uint64(_SECTOR)
+        if lanes.agree(address):
+            self._sectors.add(sectors.reshape(-1))
+            self.traffic[site.index, "global"].add(lanes.warp_count, lanes.warp_count)
+            return True
+        if lanes.flat:
+            return False
+        falls, starts = sectors[1:] < sectors[:-1], lanes.warp_starts
+        falls[starts[1:] - 1] = False
+        if falls.any():
+            return False
+        new = np.empty(sectors.shape, np.bool_)
+        np.not_equal(sectors[1:], sectors[:-1], out=new[1:])
+        new[starts] = True
+        found = sectors[new]
+        self._sectors.add(found)
+        repeat = len(lanes.columns) if sectors.shape[1] == 1 else 1
+        self.traffic[site.index, "global"].add(lanes.warp_count, len(found) * repeat)
+        return True
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed shared memory."""
@@ -115,6 +159,12 @@ class Counters:
 
     def _shared(self, access: SharedAccess) -> None:
         site = access.site
+        plain = site.access != "atomic" and access.nbytes <= 4
+        if plain and (passes := word_passes(access.lanes, access.address)) is not None:
+            traffic, count = self.traffic[site.index, "shared"], access.lanes.warp_count
+            traffic.add(count, passes)
+            traffic.ideal += count
+            return
         rows, repeat = _rows(access.lanes, access.address)
         traffic = self._note(site, "shared", rows, repeat, wavefronts(rows, access.nbytes))
         traffic.ideal += int(least_wavefronts(rows, access.nbytes).sum()) * repeat
@@ -126,22 +176,32 @@ class Counters:
 
     def _note(self, site: Site, space: str, rows: Rows, repeat: int, units: npt.NDArray[np.intp]) -> Traffic:
         traffic = self.traffic[site.index, space]
-        traffic.requests += len(rows) * repeat
-        traffic.units += int(units.sum()) * repeat
+        traffic.add(len(rows) * repeat, int(units.sum()) * repeat)
         return traffic
 
     @property
     def touched(self) -> int:
         """Distinct sectors of global memory."""
-        return self.workload.footprint.touched_sectors
+        if self.workload is not None:
+            return self.workload.footprint.touched_sectors
+        return len(self._sectors.distinct())
+
+    def sampling_error(self, blocks: int) -> float | None:
+        """See `Workload.sampling_error`; launches without a workload run all their blocks."""
+        return 0.0 if self.workload is None else self.workload.sampling_error(blocks)
 
 
 def _divided(lanes: Lanes, taken: Value) -> int:
     """Warps with lanes on both ways of a branch."""
+    if lanes.agree(taken):
+        return 0
+    if not lanes.flat:
+        some = np.logical_or.reduceat(taken, lanes.warp_starts, axis=0)
+        every = np.logical_and.reduceat(taken, lanes.warp_starts, axis=0)
+        return int(np.count_nonzero(some & ~every)) * (len(lanes.columns) if taken.shape[1] == 1 else 1)
     grid = to_warps(lanes, taken.astype(np.int8), -1)
     both = (grid == 0).any(axis=1) & (grid == 1).any(axis=1)
-    repeat = len(lanes.columns) if grid.shape[2] == 1 and not lanes.flat else 1
-    return int(both.sum()) * repeat
+    return int(both.sum())
 
 
 def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
@@ -160,15 +220,6 @@ def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
     if lanes.full:
         return rows, repeat
     return rows[rows.max(axis=1) >= 0], repeat
-
-
-def _fresh(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Whether each value of sorted rows is not negative and the first of its kind in its row."""
-    fresh = np.empty(rows.shape, np.bool_)
-    fresh[:, 0] = True
-    np.not_equal(rows[:, 1:], rows[:, :-1], out=fresh[:, 1:])
-    fresh &= rows >= 0
-    return fresh
 
 
 def _asked(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Asked:
@@ -197,13 +248,13 @@ def _changes(rows: Rows) -> Rows:
 
 def _distinct(rows: Rows) -> npt.NDArray[np.intp]:
     """Distinct non-negative values of each row."""
-    return np.asarray(_fresh(np.sort(rows, axis=1)).sum(axis=1))
+    return np.asarray(fresh(np.sort(rows, axis=1)).sum(axis=1))
 
 
 def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
     """For each lane of sorted-by-address rows, how many lanes before it have its address; 0 for absent lanes."""
     rows = np.sort(rows, axis=1)
-    starts = np.where(_fresh(rows), np.arange(WARP), 0)
+    starts = np.where(fresh(rows), np.arange(WARP), 0)
     before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
     return np.where(rows >= 0, before, 0)
 
@@ -213,64 +264,3 @@ def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:
     warp, lane = np.nonzero(again)
     sector = np.sort(rows, axis=1)[warp, lane] >> _SECTOR
     return len(np.unique(np.stack([warp, again[warp, lane], sector]), axis=1).T)
-
-
-def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
-    """Passes that an access by so many lanes of so many bytes would take without bank conflicts."""
-    parts = max(nbytes // 4, 1)
-    if parts == 1:
-        return np.ones(len(rows), np.intp)
-    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)
-    active = (groups.reshape(2 * len(groups), -1) >= 0).any(axis=1).reshape(-1, 2).sum(axis=1)
-    active[_together(groups)] = 1
-    return np.asarray(active.reshape(len(rows), -1).sum(axis=1))
-
-
-def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
-    """Passes that each warp's shared-memory access takes: the most distinct words in one bank, summed over its parts.
-
-    8-byte accesses go by half warps, 16-byte ones by quarters; two neighbouring parts go together where every lane has
-    the address of the lane beside it, or every lane that of the next but one, absent lanes aside.
-
-    Args:
-        rows: byte addresses, (warps, 32), -1 for absent lanes.
-        nbytes: of one lane's access.
-    """
-    parts = max(nbytes // 4, 1)
-    if parts == 1:
-        words = rows >> _WORD
-        return np.ones(len(rows), np.intp) if _is_conflict_free(words) else _longest(words)
-    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # of two neighbouring parts
-    words = groups[:, :, None] >> _WORD
-    words = np.where(groups[:, :, None] >= 0, words + np.arange(parts), -1)
-    halves = words.reshape(2 * len(groups), -1)
-    passes = _longest(halves).reshape(-1, 2).sum(axis=1)
-    together = _together(groups)
-    if together.any():
-        passes[together] = _longest(words[together].reshape(int(together.sum()), -1))
-    return np.asarray(passes.reshape(len(rows), -1).sum(axis=1))
-
-
-def _together(groups: Rows) -> npt.NDArray[np.bool_]:
-    """Whether both parts of each row go in one pass, bank conflicts aside; rows without lanes do not count."""
-    return (_pairwise(groups, 1) | _pairwise(groups, 2)) & (groups >= 0).any(axis=1)
-
-
-def _pairwise(groups: Rows, apart: int) -> npt.NDArray[np.bool_]:
-    """Whether all lanes of a row agree with the lane whose number differs in one bit, absent ones aside."""
-    partner = groups[:, np.arange(groups.shape[1]) ^ apart]
-    return np.asarray(((groups == partner) | (groups < 0) | (partner < 0)).all(axis=1))
-
-
-def _is_conflict_free(words: Rows) -> bool:
-    """Whether neighbouring lanes have neighbouring words in every row, or all lanes of a row the same, none absent."""
-    apart = words[:, 1:] - words[:, :-1]
-    return bool(words[0, 0] >= 0 and ((apart == 1).all() or not apart.any()) and (words[:, 0] >= 0).all())
-
-
-def _longest(words: Rows) -> npt.NDArray[np.intp]:
-    """The most distinct non-negative words of each row that lie in one bank."""
-    words = np.sort(words, axis=1)
-    fresh = _fresh(words)
-    key = np.arange(len(words))[:, None] * BANKS + (words & (BANKS - 1))
-    return np.asarray(np.bincount(key[fresh], minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1))

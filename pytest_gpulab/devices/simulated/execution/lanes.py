@@ -131,12 +131,29 @@ class Lanes:
         return aligned and int(self.threads[-1]) - first == size - 1
 
     @cached_property
+    def warp_starts(self) -> IndexArray:
+        """The rows of a rectangle where another warp begins."""
+        if self.whole_warps:
+            return np.arange(0, len(self.threads), WARP)
+        warps = self.threads // WARP
+        return np.flatnonzero(np.concatenate(([True], warps[1:] != warps[:-1])))
+
+    @cached_property
+    def warp_numbers(self) -> IndexArray:
+        """The warp of each row; of flat lanes, warps of different blocks are told apart."""
+        warps = self.threads // WARP
+        return warps * self.wave.columns + self.columns if self.flat else warps
+
+    @cached_property
     def warp_count(self) -> int:
         """How many warps have at least one lane here."""
-        warps = self.threads // WARP
         if self.flat:
-            return int(np.count_nonzero(np.bincount(warps * self.wave.columns + self.columns)))
-        return int(np.count_nonzero(np.bincount(warps))) * len(self.columns)
+            return int(np.count_nonzero(np.bincount(self.threads // WARP * self.wave.columns + self.columns)))
+        return len(self.warp_starts) * len(self.columns)
+
+    def agree(self, value: Value) -> bool:
+        """Whether all lanes of a block have the same value, as far as its shape tells."""
+        return bool(value.ndim == 0 or value.shape[0] == 1)
 
     @cached_property
     def _place(self) -> IndexArray:

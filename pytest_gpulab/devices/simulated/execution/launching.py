@@ -106,17 +106,17 @@ def run_blocks(launch: Launch, sms: int) -> int:
     if local > MAX_LOCAL_BYTES:
         raise LaunchError(f"{launch.program.name}: {local} bytes of local memory a thread exceed {MAX_LOCAL_BYTES}")
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
-    ran = 0
+    ran, workload = 0, launch.counters.workload if launch.counters is not None else None
     try:
         with np.errstate(all="ignore"):
             for chosen in _batches(launch.grid[0] * launch.grid[1] * launch.grid[2], launch):
-                if launch.counters is not None and launch.counters.workload.is_enough:
+                if workload is not None and workload.is_enough:
                     break
                 waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
                 _run_waves(launch, waves, sms * max(1, 2048 // threads))
                 ran += len(chosen)
-                if launch.counters is not None:
-                    launch.counters.workload.end_batch()
+                if workload is not None:
+                    workload.end_batch()
             if launch.watch is not None:
                 launch.watch.end()
     except KernelFault as fault:

@@ -1,0 +1,131 @@
+"""How many passes a warp's accesses to shared memory take: 32 banks of 4 bytes give one word each a pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
+
+BANKS = 32
+_WORD = np.int64(2)  # address bits within one
+_LANES_AT_ONCE = 8192
+_DEEPEST = 64  # words of a bank, 8 KiB of shared memory
+_AT_ONCE = 256  # rows; larger arrays are mapped and unmapped at each operation, which takes longer than the work
+Rows = npt.NDArray[np.int64]
+
+
+def fresh(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Whether each value of sorted rows is not negative and the first of its kind in its row."""
+    new = np.empty(rows.shape, np.bool_)
+    new[:, 0] = True
+    np.not_equal(rows[:, 1:], rows[:, :-1], out=new[:, 1:])
+    new &= rows >= 0
+    return new
+
+
+def word_passes(lanes: Lanes, address: Value) -> int | None:
+    """Return the passes of all warps of a group together for elements of up to 4 bytes; None if they lie too far apart.
+
+    One pass does for a warp whose words lie within as many as there are banks. Otherwise each word is marked in a table
+    of its warp, with a column for each bank.
+    """
+    if lanes.agree(address):
+        return lanes.warp_count
+    repeat = len(lanes.columns) if address.shape[1] == 1 and not lanes.flat else 1
+    words = address >> address.dtype.type(_WORD)
+    if not lanes.flat:
+        lowest, highest = (f.reduceat(words, lanes.warp_starts, axis=0) for f in (np.minimum, np.maximum))
+        if (highest - lowest < BANKS).all():
+            return lanes.warp_count
+    words = words.astype(np.intp)
+    words -= int(words.min()) & -BANKS
+    depth, width = int(words.max()) // BANKS + 1, 1 if lanes.flat else words.shape[1]
+    if depth > _DEEPEST:
+        return None
+    warps = lanes.warp_numbers
+    size = _LANES_AT_ONCE // width // WARP * WARP or WARP
+    if lanes.flat or not lanes.whole_warps:
+        size = len(words)
+    parts = range(0, len(words), size)
+    return repeat * sum(_marked(words[i : i + size], warps[i : i + size], width, depth) for i in parts)
+
+
+def _marked(words: Rows, warps: Rows, width: int, depth: int) -> int:
+    """Add up the most words of a bank over all warps.
+
+    Args:
+        words: (lanes, blocks), from 0 to 32 * depth.
+        warps: the warp of each row, in order.
+        width: blocks, or 1 if each lane is of a block of its own, which `warps` then tells apart.
+        depth: words of a bank.
+    """
+    first = int(warps[0]) if width > 1 else int(warps.min())
+    count = (int(warps.max()) - first + 1) * width
+    place = (warps.reshape(-1, 1) - first) * width + np.arange(width)
+    marks = np.zeros(depth * count * BANKS, np.uint8)
+    marks[(words // BANKS * count + place) * BANKS + words % BANKS] = 1
+    of_bank = np.add.reduce(marks.reshape(depth, count * BANKS), axis=0, dtype=np.uint8)
+    return int(of_bank.reshape(count, BANKS).max(axis=1).sum())
+
+
+def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
+    """Passes that an access by so many lanes of so many bytes would take without bank conflicts."""
+    parts = max(nbytes // 4, 1)
+    if parts == 1:
+        return np.ones(len(rows), np.intp)
+    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)
+    active = (groups.reshape(2 * len(groups), -1) >= 0).any(axis=1).reshape(-1, 2).sum(axis=1)
+    active[_together(groups)] = 1
+    return np.asarray(active.reshape(len(rows), -1).sum(axis=1))
+
+
+def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
+    """Passes that each warp's shared-memory access takes: the most distinct words in one bank, summed over its parts.
+
+    8-byte accesses go by half warps, 16-byte ones by quarters; two neighbouring parts go together where every lane has
+    the address of the lane beside it, or every lane that of the next but one, absent lanes aside.
+
+    Args:
+        rows: byte addresses, (warps, 32), -1 for absent lanes.
+        nbytes: of one lane's access.
+    """
+    parts = max(nbytes // 4, 1)
+    if parts == 1:
+        words = rows >> _WORD
+        return np.ones(len(rows), np.intp) if _is_conflict_free(words) else _longest(words)
+    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # of two neighbouring parts
+    words = groups[:, :, None] >> _WORD
+    words = np.where(groups[:, :, None] >= 0, words + np.arange(parts), -1)
+    halves = words.reshape(2 * len(groups), -1)
+    passes = _longest(halves).reshape(-1, 2).sum(axis=1)
+    together = _together(groups)
+    if together.any():
+        passes[together] = _longest(words[together].reshape(int(together.sum()), -1))
+    return np.asarray(passes.reshape(len(rows), -1).sum(axis=1))
+
+
+def _together(groups: Rows) -> npt.NDArray[np.bool_]:
+    """Whether both parts of each row go in one pass, bank conflicts aside; rows without lanes do not count."""
+    return (_pairwise(groups, 1) | _pairwise(groups, 2)) & (groups >= 0).any(axis=1)
+
+
+def _pairwise(groups: Rows, apart: int) -> npt.NDArray[np.bool_]:
+    """Whether all lanes of a row agree with the lane whose number differs in one bit, absent ones aside."""
+    partner = groups[:, np.arange(groups.shape[1]) ^ apart]
+    return np.asarray(((groups == partner) | (groups < 0) | (partner < 0)).all(axis=1))
+
+
+def _is_conflict_free(words: Rows) -> bool:
+    """Whether neighbouring lanes have neighbouring words in every row, or all lanes of a row the same, none absent."""
+    apart = words[:, 1:] - words[:, :-1]
+    return bool(words[0, 0] >= 0 and ((apart == 1).all() or not apart.any()) and (words[:, 0] >= 0).all())
+
+
+def _longest(words: Rows) -> npt.NDArray[np.intp]:
+    """The most distinct non-negative words of each row that lie in one bank."""
+    if len(words) > _AT_ONCE:
+        return np.concatenate([_longest(words[i : i + _AT_ONCE]) for i in range(0, len(words), _AT_ONCE)])
+    words = np.sort(words, axis=1)
+    key = np.arange(len(words))[:, None] * BANKS + (words & (BANKS - 1))
+    return np.asarray(np.bincount(key[fresh(words)], minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1))
