@@ -39,7 +39,7 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 
 
 def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
-    """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for long evidence.
+    """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for tools' messages.
 
     A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, what is known of
     the device, how the kernels fill it, and how sure the times are.
@@ -154,7 +154,8 @@ def _headline(heading: str, finding: Finding) -> Iterator[str]:
 
 def _details(finding: Finding, indent: str) -> Iterator[str]:
     for line in finding.evidence:
-        yield from (indent + part for part in line.splitlines())
+        parts = line.splitlines()  # more than one: a tool's own layout
+        yield from [_wrapped(line, indent)] if len(parts) == 1 else (indent + part for part in parts)
     if finding.hint:
         yield _wrapped(f"hint: {finding.hint}", indent)
 
