@@ -1,10 +1,10 @@
 """Timing launches on a GPU with CUDA events, alone among the graders of the machine.
 
-Before each sample every multiprocessor looks into each page of the arrays, which copies do not do for it: where arrays
-have just been allocated, misses of the address translation made kernels up to 8 % slower than from the second run on
-(seen on an H200). Then the GPU reads more than its level-2 cache holds. That drives everything else out and leaves
-nothing behind that must be written back while the clock runs, as overwriting would. Meanwhile the host enqueues events
-and launches, so that they follow each other without a gap, however slow Python is.
+Before each sample the GPU reads more than its level-2 cache holds. That drives everything else out and leaves nothing
+behind that must be written back while the clock runs, as overwriting would. It also drives out where the arrays' pages
+are, which no kernel is slow at: up to 8 % of a large kernel's time on an H200 went there. So each multiprocessor looks
+into every page afterwards. Meanwhile the host enqueues events and launches, so that they follow each other without a
+gap, however slow Python is.
 """
 
 from __future__ import annotations
@@ -190,11 +190,12 @@ class CudaStopwatch:
         """
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
-                self._touch_targets((*before, *after))
                 self._copy(before)
-                for _ in range(ceil(self._lead_ms * (len(after) + len(launches) + 1) / self._flush_ms)):
+                enqueued = len(before) + 2 * len(after) + len(launches) + 1  # touches included
+                for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
                     self._flush()
                 self._copy(after)
+                self._touch_targets((*before, *after))
                 elapsed_ms, seamless = self._timed(launches, kernel)
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
