@@ -1,4 +1,4 @@
-"""Calibrations: from a graded ladder to thresholds, from thresholds to a file, and back into grades."""
+"""Calibrations: from thresholds to a file, and back into grades."""
 
 from __future__ import annotations
 
@@ -8,192 +8,23 @@ from typing import Any
 
 import pytest
 from clocked_device import ClockedBench
-from doubling import EXERCISE, Bench, right
+from doubling import Bench, right
+from tiers import LADDER, TWO, expecting, graded, measured, speedup, with_tiers
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.exercise import Exercise, SpeedTier, UsesCheck, Variant
+from pytest_gpulab.exercise import Exercise
 from pytest_gpulab.grading.calibration import DeviceThresholds
 from pytest_gpulab.grading.calibration_file import CalibrationError, document, read, text
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
-from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
+from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.ladder import Proposal, Step, exercise_table, ladders, proposals, reached_tiers, step_of
+from pytest_gpulab.grading.ladder import exercise_table, ladders, proposals
 from pytest_gpulab.grading.race import CALIBRATING_ROUNDS
 from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.reports.calibration import lines, problems
 
 H200 = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132", "compute capability": "9.0"})
 T4 = DeviceInfo("cuda", "Tesla T4", "nvcc 13.0", "sm_75", False, {"SMs": "40"})
-SOURCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "7", "0.1.0", "0" * 64, {"driver": "580.1"})
-EIGHT = Variant("eight-way")
-
-
-def with_tiers(*tiers: SpeedTier) -> Exercise:
-    """An exercise whose tiers share 40 points; all else earns 60."""
-    return replace(EXERCISE, speed=tiers)
-
-
-TWO = with_tiers(SpeedTier(1.4, 10, 1024, required=True), SpeedTier(4.3, 30, 1024))
-THREE = with_tiers(SpeedTier(1.4, 10, 1024, required=True), SpeedTier(2, 10, 1024), SpeedTier(4.3, 20, 1024))
-
-
-def expecting(points: float | None = None, **fails: str) -> Expectation:
-    return Expectation(ExpectedFailures({f"speedup[{name}]": code for name, code in fails.items()}), points)
-
-
-class TestWhatASolutionMustReach:
-    def test_points_tell_the_bonuses(self) -> None:
-        assert reached_tiers(TWO, expecting(70)) == {"1.4x"}
-        assert reached_tiers(TWO, expecting(100)) == {"1.4x", "4.3x"}
-
-    def test_a_required_tier_is_reached_unless_it_is_said_to_fail(self) -> None:
-        assert reached_tiers(TWO, expecting(60, **{"1.4x": "too-slow"})) == set()
-        assert reached_tiers(with_tiers(SpeedTier(1.4, 40, 1024, required=True)), expecting()) == {"1.4x"}
-
-    def test_a_higher_tier_is_reached_with_all_lower_ones(self) -> None:
-        assert reached_tiers(THREE, expecting(80)) == {"1.4x", "2x"}
-        assert reached_tiers(THREE, expecting(90)) is None, "4.3x without 2x"
-
-    def test_what_points_leave_open_is_no_step(self) -> None:
-        twins = with_tiers(SpeedTier(1.4, 20, 1024), SpeedTier(3, 20, 1024, variant=EIGHT))
-        assert reached_tiers(twins, expecting(80)) is None
-        assert reached_tiers(twins, expecting(80, **{"1.4x": "too-slow"})) == {"3x eight-way"}
-        assert reached_tiers(TWO, expecting()) is None
-
-    def test_a_file_with_wrong_results_is_no_step(self) -> None:
-        fails = ExpectedFailures({"correct[n=4]": "wrong-result"})
-        assert reached_tiers(TWO, Expectation(fails, 100)) is None
-
-    def test_what_other_bonuses_earned_is_taken_from_the_grade(self) -> None:
-        uses = UsesCheck("coalesced", (), 10, 1024, required=False)
-        exercise = replace(TWO, cases=(replace(TWO.cases[0], points=15), *TWO.cases[1:]), uses=(uses,))
-        exercise = replace(exercise, speed=(TWO.speed[0], replace(TWO.speed[1], points=10), SpeedTier(9, 20, 1024)))
-        assert reached_tiers(exercise, expecting(70)) is None, "either of two bonuses"
-        for verdict, tiers in (("passed", {"1.4x"}), ("missed", {"1.4x", "4.3x"})):
-            check = CheckResult("uses[coalesced]", "uses", verdict, 0, 10)
-            assert reached_tiers(exercise, expecting(70), graded("a.cu", check)) == tiers
-        unknown = CheckResult("uses[coalesced]", "uses", "not gradable", 0, 10)
-        assert reached_tiers(exercise, expecting(70), graded("a.cu", unknown)) is None
-
-
-def measured(speedup: float, spread: float = 0.01, **more: Any) -> Measurement:
-    ends = {"low": speedup - spread, "high": speedup + spread}
-    figures: dict[str, Any] = {"rounds": 256, "caches": "cold", "baseline": "naive.cu"} | ends | more
-    return Measurement("2^10", 1.0, speedup, speedup, 1.4, False, **figures)
-
-
-def step(name: str, speedup: float, *reaches: str, exercise: Exercise = TWO) -> Step:
-    return Step(name, frozenset(reaches), {tier.name: measured(speedup) for tier in exercise.speed})
-
-
-LADDER = (
-    step("1_naive.cu", 1.0),
-    step("2_strided.cu", 1.6, "1.4x"),
-    step("3_sequential.cu", 2.1, "1.4x"),
-    step("4_loads.cu", 8.0, "1.4x", "4.3x"),
-    step("5_shuffle.cu", 9.8, "1.4x", "4.3x"),
-)
-
-
-def by_tier(proposed: tuple[Proposal, ...]) -> dict[str, Proposal]:
-    return {proposal.tier.name: proposal for proposal in proposed}
-
-
-class TestWhereATierLies:
-    def test_at_a_fraction_of_the_slowest_that_must_reach_it(self) -> None:
-        found = by_tier(proposals(TWO, LADDER, 0.85))
-        assert (found["1.4x"].threshold, found["4.3x"].threshold) == (1.35, 6.79)
-        references = {name: proposal.reference and proposal.reference.name for name, proposal in found.items()}
-        assert references == {"1.4x": "2_strided.cu", "4.3x": "4_loads.cu"}
-        assert {name: proposal.below and proposal.below.name for name, proposal in found.items()} == {
-            "1.4x": "1_naive.cu",
-            "4.3x": "3_sequential.cu",
-        }
-
-    def test_tiers_that_the_same_solutions_reach_keep_their_distance(self) -> None:
-        three = with_tiers(SpeedTier(1.5, 10, 1024), SpeedTier(3, 10, 1024), SpeedTier(2, 20, 1024, variant=EIGHT))
-        reaches = ("1.5x", "3x", "2x eight-way")
-        found = by_tier(proposals(three, [step("a.cu", 4.01, *reaches, exercise=three)], 0.75))
-        assert {name: proposal.threshold for name, proposal in found.items()} == {
-            "1.5x": 1.5,
-            "3x": 3.0,
-            "2x eight-way": 3.0,
-        }
-
-    def test_a_fraction_that_would_let_in_the_step_below_is_told_of(self) -> None:
-        found = by_tier(proposals(TWO, LADDER, 0.5))
-        assert found["4.3x"].threshold == 4.0
-        assert found["1.4x"].threshold is None
-        assert found["1.4x"].problem == (
-            "2_strided.cu reaches 1.59x, and 1_naive.cu, which must not reach it, 1.01x; "
-            "--gpulab-calibrate-fraction=0.65 would separate them"
-        )
-        assert by_tier(proposals(TWO, LADDER, 0.65))["1.4x"].threshold == 1.03
-
-    def test_steps_that_the_device_does_not_tell_apart(self) -> None:
-        alike = (*LADDER[:3], step("4_loads.cu", 2.11, "1.4x", "4.3x"))
-        found = by_tier(proposals(TWO, alike, 0.99))["4.3x"]
-        assert found.problem == (
-            "these steps cannot be told apart on this device: 4_loads.cu reaches 2.1x, and 3_sequential.cu, which must "
-            "not reach it, 2.11x"
-        )
-
-    def test_a_tier_that_no_solution_was_measured_for(self) -> None:
-        found = by_tier(proposals(TWO, LADDER[:3], 0.85))["4.3x"]
-        assert (found.threshold, found.problem) == (None, "no solution that must reach it was measured")
-
-    def test_whether_the_exercises_own_threshold_holds_here(self) -> None:
-        found = by_tier(proposals(TWO, LADDER, 0.85))
-        assert found["1.4x"].own_holds and found["4.3x"].own_holds
-        halves = {one.name: measured(one.measured["1.4x"].speedup / 2) for one in LADDER}
-        slower = [replace(one, measured=dict.fromkeys(one.measured, halves[one.name])) for one in LADDER]
-        found = by_tier(proposals(TWO, slower, 0.85))
-        assert not found["1.4x"].own_holds and not found["4.3x"].own_holds
-        assert (found["1.4x"].threshold, found["4.3x"].threshold) == (0.671, 3.39)
-
-
-UNSETTLED = "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
-TOO_SLOW = Finding("too-slow", "A speedup of 1.60x over naive.cu.")
-
-
-def graded(name: str, *checks: CheckResult) -> Grade:
-    return Grade(f"solutions/twice/{name}", "twice", checks, SOURCE)
-
-
-def speedup(tier: str, verdict: Any = "passed", *found: Finding, measurement: Any = None) -> CheckResult:
-    return CheckResult(f"speedup[{tier}]", "speedup", verdict, 0, 0, found, measurement)
-
-
-class TestWhichFilesAreSteps:
-    def test_one_that_misses_a_tier_is(self) -> None:
-        strided = measured(1.6)
-        checks = speedup("1.4x", measurement=strided), speedup("4.3x", "missed", TOO_SLOW, measurement=strided)
-        found = step_of(TWO, graded("2_strided.cu", *checks), expecting(70))
-        assert found == Step("2_strided.cu", frozenset({"1.4x"}), {"1.4x": strided, "4.3x": strided})
-
-    @pytest.mark.parametrize(
-        ("check", "expectation", "why"),
-        [
-            (speedup("1.4x"), None, "nothing is expected of it"),
-            (speedup("1.4x"), expecting(), UNSETTLED),
-            (speedup("1.4x"), expecting(70), "speedup[1.4x] was not measured"),
-            (
-                speedup("1.4x", "not gradable", Finding("not-timed", "The GPU was busy.")),
-                expecting(70),
-                "speedup[1.4x] was not measured: The GPU was busy.",
-            ),
-            (
-                speedup("1.4x", "failed", Finding("wrong-result", "`out` is wrong."), measurement=measured(1.6)),
-                expecting(70),
-                "speedup[1.4x] was not measured: `out` is wrong.",
-            ),
-        ],
-    )
-    def test_others_are_left_out_with_the_reason(
-        self, check: CheckResult, expectation: Expectation | None, why: str
-    ) -> None:
-        assert step_of(TWO, graded("2_strided.cu", check), expectation) == why
 
 
 def calibrated(folder: Path, exercise: Exercise = TWO, name: str = "calibration/nvidia-h200.toml") -> Path:
@@ -454,7 +285,7 @@ def test_from_grades_to_a_file_to_grades(clocked: ClockedBench, exercises: Path)
     costs = {"1_naive.cu": 3.0, "2_strided.cu": 1.8, "3_shuffle.cu": 0.4}
     points = {"1_naive.cu": expecting(60, **{"1.4x": "too-slow"}), "2_strided.cu": expecting(70)}
     (exercises / "twice").mkdir()
-    (exercises / "twice" / "exercise.py").write_text("from test_calibration import TWO as exercise\n")
+    (exercises / "twice" / "exercise.py").write_text("from tiers import TWO as exercise\n")
     made = device(exercises, measuring=True)
     made.choose(H200)
     measuring = made.applied_to(LoadedExercise("twice", clocked.folder, TWO)).thresholds
@@ -482,7 +313,7 @@ def test_from_grades_to_a_file_to_grades(clocked: ClockedBench, exercises: Path)
 
 def test_the_report_tells_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "twice").mkdir()
-    (tmp_path / "twice" / "exercise.py").write_text("from test_calibration import TWO as exercise\n")
+    (tmp_path / "twice" / "exercise.py").write_text("from tiers import TWO as exercise\n")
     grades = [
         graded("2_strided.cu", *(speedup(tier.name, measurement=measured(1.3)) for tier in TWO.speed)),
         graded("9_unknown.cu", *(speedup(tier.name, measurement=measured(9)) for tier in TWO.speed)),
@@ -505,74 +336,3 @@ def test_a_device_that_estimates_takes_thresholds_as_well(bench: Bench) -> None:
     path.write_text("submission")
     loaded = LoadedExercise("twice", bench.folder, TWO, Thresholds("test", {"1.4x": 3.5}))
     assert Grader(loaded, path, bench.device, 1).grade().checks[-2].verdict == "failed"
-
-
-ROOT = Path(__file__).parents[2]
-SHIPPED = sorted(ROOT.glob("exercises/calibration/*.toml"))
-
-# Ladders of the literature as measured on an H200, over the baseline, with the tiers that each step must reach: sums of
-# 2^26 ints, and 64 rounds of arithmetic in two or eight branches.
-LITERATURE = {
-    "reduction": {
-        "interleaved addressing, modulo": ("default", 1.00, 0),
-        "interleaved addressing, strided index": ("default", 1.62, 1),
-        "sequential addressing": ("default", 2.10, 2),
-        "first add during load": ("default", 3.88, 3),
-        "8 loads per thread, warp shuffle": ("default", 9.75, 4),
-        "int4 grid-stride, warp shuffle": ("default", 9.36, 4),
-        "global memory, neighbored pairs, modulo": ("default", 0.89, 0),
-        "global memory, neighbored pairs, strided index": ("default", 1.60, 1),
-        "global memory, interleaved pairs": ("default", 1.88, 2),
-        "global memory, unroll 8, last warp unrolled": ("default", 7.67, 4),
-    },
-    "divergence": {
-        "branch by element": ("two-way", 1.00, 0),
-        "two-way branch by warp": ("two-way", 1.94, 2),
-        "eight-way branch by warp": ("eight-way", 7.3, 2),
-    },
-}
-
-
-def shipped(name: str, path: Path) -> LoadedExercise:
-    found = device(ROOT / "exercises", path)
-    calibration = read(path)
-    found.choose(DeviceInfo("cuda", calibration.device, "", "", False, {"SMs": calibration.sms}))
-    return found.applied_to(Catalogue(ROOT / "exercises").load(name))
-
-
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-class TestTheShippedFiles:
-    def test_hold_for_every_tier_of_the_exercises_as_they_are(self, path: Path) -> None:
-        for name in Catalogue(ROOT / "exercises").names:
-            loaded = shipped(name, path)
-            assert set(loaded.thresholds.by_tier) == {tier.name for tier in loaded.exercise.speed}
-            assert ";" not in loaded.thresholds.source
-
-    def test_separate_the_steps_that_were_measured_and_so_do_the_exercises_own_thresholds(self, path: Path) -> None:
-        for name, table in read(path).exercises.items():
-            assert {step.name for step in ROOT.glob(f"solutions/{name}/*.cu")} == {
-                step for tier in table["tiers"].values() for step in tier["measured"]
-            }
-            for tier in table["tiers"].values():
-                for threshold in (tier["threshold"], tier["own_threshold"]):
-                    for step in tier["measured"].values():
-                        assert step["low"] >= threshold if step["must_reach"] else step["high"] < threshold
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(
-    ("exercise", "step"), [(exercise, step) for exercise, steps in LITERATURE.items() for step in steps]
-)
-def test_the_literatures_steps_reach_their_tiers_on_an_h200(exercise: str, step: str, own: bool) -> None:
-    loaded = shipped(exercise, ROOT / "exercises/calibration/nvidia-h200.toml")
-    variant, reached, tiers = LITERATURE[exercise][step]
-    asked = [
-        tier.threshold if own else loaded.thresholds.of(tier)
-        for tier in loaded.exercise.speed
-        if tier.variant.name == variant
-    ]
-    assert sum(threshold <= reached for threshold in asked) == tiers
-
-
-def test_the_h200s_calibration_is_shipped() -> None:
-    assert "nvidia-h200" in {path.stem for path in SHIPPED}
