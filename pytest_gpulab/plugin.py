@@ -39,6 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gpulab-ncu", action="store_true", help="count what timed kernels do on a GPU with Nsight Compute's ncu"
     )
+    _add_calibration_options(group)
+    group.addoption("--gpulab-annotate", action="store_true", help="list the source with what each line does and costs")
+    group.addoption(
+        "--gpulab-report",
+        metavar="FORMAT:PATH",
+        action="append",
+        default=[],
+        help="write a file: the grades (json), or the annotated listings as a page (html)",
+    )
+    _add_ini_keys(parser)
+
+
+def _add_calibration_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--gpulab-calibration",
         metavar="PATH",
@@ -52,14 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="F",
         help="of its reference solution's speedup that a tier is to ask for (default: 0.85)",
     )
-    group.addoption("--gpulab-annotate", action="store_true", help="list the source with what each line does and costs")
-    group.addoption(
-        "--gpulab-report",
-        metavar="FORMAT:PATH",
-        action="append",
-        default=[],
-        help="write a file: the grades (json), or the annotated listings as a page (html)",
-    )
+
+
+def _add_ini_keys(parser: pytest.Parser) -> None:
     parser.addini("gpulab_device", "as --gpulab-device", default="")
     parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
     parser.addini("gpulab_seed", "as --gpulab-seed", default="")

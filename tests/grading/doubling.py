@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from fake_device import FakeDevice, Program
 
+from pytest_gpulab.devices.protocol import KernelFault, Lane, SourceLine
 from pytest_gpulab.exercise import (
     Array,
     Buffer,
@@ -115,3 +116,18 @@ def tunable(name: str, value: int, n_bytes: int = 4) -> dict[str, bytes]:
 
 
 BLOCK_SIZE = Tunable("BLOCK_SIZE", (32, 64, 128))
+
+
+PLACE = SourceLine("student.cu", 5)
+LANE = Lane((0, 0, 0), (32, 0, 0))
+
+
+def faulting(code: str, above: int = 0) -> Program:
+    """A program that ends abnormally for more than `above` elements."""
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n > above:
+            raise KernelFault(code, "it happened", PLACE, LANE)
+        return kernel()(options, source, out, n)
+
+    return program(twice)

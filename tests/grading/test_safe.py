@@ -1,0 +1,84 @@
+"""Safe checks: hazards and faults of all runs, with line, block and thread."""
+
+from typing import Any, Literal
+
+import pytest
+from doubling import LANE, PLACE, Bench, codes, faulting, program, right
+
+from pytest_gpulab.devices.protocol import Access, Hazard, KernelFault, Lane, SourceLine
+from pytest_gpulab.exercise import Case, SafeCheck
+
+
+def test_a_hazard_fails_its_check_although_the_results_are_right(bench: Bench) -> None:
+    hazard = Hazard("barrier", "divergent barrier", PLACE, LANE)
+    results = bench.results(right(hazards=(hazard,)))
+    assert codes(results) == {"safe[barrier]": "barrier"}
+    (finding,) = results["safe[barrier]"].findings
+    assert (finding.what, finding.where) == ("Divergent barrier", "student.cu:5")
+    assert finding.evidence == ("first by block 0 thread 32", "seen in correct[n=4], correct[n=70]")
+    assert "same __syncthreads()" in finding.hint
+
+
+@pytest.mark.parametrize("kind", ["race", "uninitialised"])
+def test_races_and_uninitialised_reads_fail_checks_of_their_own(
+    bench: Bench, kind: Literal["race", "uninitialised"]
+) -> None:
+    met = Access("write of 4 bytes", SourceLine("student.cu", 3), Lane((0, 0, 0), (1, 0, 0)))
+    hazards = (Hazard(kind, "it happened", PLACE, LANE, other=met), Hazard(kind, "it may be", harmless=True))
+    safe = (SafeCheck("memory", 3), SafeCheck("barrier", 3), SafeCheck(kind, 4))
+    results = bench.results(right(hazards=hazards), safe=safe)
+    assert codes(results) == {f"safe[{kind}]": kind}
+    (finding,) = results[f"safe[{kind}]"].findings
+    assert finding.where == "student.cu:5"
+    party = "block 0 thread 32, against the write of 4 bytes by block 0 thread 1 at student.cu:3"
+    assert finding.evidence[0] == f"first by {party}"
+
+
+def test_a_write_into_a_guard_zone_is_out_of_bounds(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = 2 * source.values
+        out.report = "4 bytes written after the end"
+
+    results = bench.results(program(twice), speed=(), compile_points=40)
+    assert codes(results) == {"safe[memory]": "out-of-bounds"}
+    (finding,) = results["safe[memory]"].findings
+    assert finding.what == "4 bytes written after the end (buffer `out`)"
+    assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
+
+
+@pytest.mark.parametrize(
+    ("code", "check"),
+    [("out-of-bounds", "memory"), ("misaligned", "memory"), ("deadlock", "barrier"), ("barrier", "barrier")],
+)
+def test_a_fault_of_the_kind_fails_the_check_even_if_one_case_has_it(bench: Bench, code: str, check: str) -> None:
+    results = bench.results(faulting(code, above=4))
+    other = {"memory": "barrier", "barrier": "memory"}[check]
+    assert results["correct[n=4]"].verdict == "passed"
+    assert results[f"safe[{check}]"].findings[0].code == code
+    assert results[f"safe[{check}]"].findings[0].evidence == ("first by block 0 thread 32", "seen in correct[n=70]")
+    assert results[f"safe[{other}]"].verdict == "passed"
+
+
+def test_doing_nothing_right_is_not_safe(bench: Bench) -> None:
+    results = bench.results(program(lambda options, *args: None))
+    assert codes(results) == {name: "not-written" for name in results if name != "compile"}
+    (finding,) = results["safe[memory]"].findings
+    assert finding.what == ("Not graded, because `correct[n=4]` did not pass: `out`: all 4 elements are never written.")
+    assert finding.because == "correct[n=4]"
+
+
+def test_one_line_is_one_finding_however_its_addresses_differ(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> None:
+        raise KernelFault("out-of-bounds", f"read past the end of {n} elements", PLACE)
+
+    (finding,) = bench.result("safe[memory]", program(twice)).findings
+    assert finding.what == "Read past the end of 4 elements"
+    assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
+
+
+def test_many_places_are_cut_short_and_many_checks_are_counted(bench: Bench) -> None:
+    hazards = tuple(Hazard("memory", "odd write", SourceLine("student.cu", line)) for line in range(9))
+    cases = tuple(Case(f"n={n}", n, 10) for n in range(1, 6))
+    result = bench.result("safe[memory]", right(hazards=hazards), cases=cases)
+    assert [finding.where for finding in result.findings] == [f"student.cu:{line}" for line in range(5)]
+    assert result.findings[0].evidence == ("seen in correct[n=1], correct[n=2], correct[n=3] and 2 more",)
