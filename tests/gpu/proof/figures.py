@@ -62,7 +62,7 @@ class Proof:
     def as_data(self) -> dict[str, Any]:
         return {
             "title": self.title,
-            "command": " ".join(["python", *sys.argv]),
+            "command": " ".join(["python", *map(_as_anywhere, sys.argv)]),
             "utc": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
             "took_s": round(time.perf_counter() - self.begin_s, 1),
             "machine": machine(),
@@ -70,6 +70,12 @@ class Proof:
             "tables": [asdict(table) for table in self.tables],
             "records": self.records,
         }
+
+
+def _as_anywhere(argument: str) -> str:
+    """Return a file by its place in the checkout or its name: nobody else has this machine's folders."""
+    path = Path(argument)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name if path.is_absolute() else argument
 
 
 FIGURE_HEADERS = ("figure", "value", "bar", "met")
