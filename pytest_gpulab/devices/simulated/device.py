@@ -26,6 +26,7 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
+from pytest_gpulab.devices.simulated.arrays import SimulatedMemory
 from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
@@ -52,71 +53,6 @@ from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 KNOWN_TARGET = 90  # whose instructions can be simulated; older GPUs lack some, and only the assembler knows which
-
-
-class SimulatedMemory:
-    """An array of the simulated GPU."""
-
-    def __init__(self, device: SimulatedDevice, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._device = device
-        self.dtype, self.shape = dtype, shape
-        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        self.allocation: Allocation | None = device.arena.allocate(self.nbytes)
-
-    @property
-    def address(self) -> int:
-        """Where the array lies in device memory.
-
-        Raises:
-            LaunchError: it was freed.
-        """
-        if self.allocation is None:
-            raise LaunchError("this array was freed")
-        return self.allocation.base
-
-    def _contents(self) -> Array:
-        if self.allocation is None:
-            raise LaunchError("this array was freed")
-        contents: Array = self.allocation.data[: self.nbytes].view(self.dtype).reshape(self.shape)
-        return contents
-
-    def get(self) -> Array:
-        """Return a copy in host memory."""
-        contents: Array = self._contents().copy()
-        return contents
-
-    def set(self, values: npt.ArrayLike) -> None:
-        """Overwrite the contents.
-
-        Raises:
-            ValueError: where the shape differs.
-        """
-        values = np.asarray(values)
-        if values.shape != self.shape:
-            raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
-        self._contents()[...] = values
-        assert self.allocation is not None
-        self.allocation.written = None
-
-    def mark_unwritten(self) -> None:
-        """Count the contents as undefined: a launch with `check` reports who reads them before they are written.
-
-        Raises:
-            LaunchError: it was freed.
-        """
-        if self.allocation is None:
-            raise LaunchError("this array was freed")
-        self.allocation.mark_unwritten()
-
-    def damage(self) -> str | None:
-        """Return None: the simulated GPU stops at a write outside an array."""
-        return None
-
-    def free(self) -> None:
-        """Give the memory back."""
-        if self.allocation is not None:
-            self._device.forget(self)
-            self.allocation = None
 
 
 class SimulatedModule:
@@ -390,12 +326,12 @@ class SimulatedDevice:
     def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> SimulatedMemory:
         """Allocate an array with undefined contents."""
         extents = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        memory = SimulatedMemory(self, tuple(int(extent) for extent in extents), np.dtype(dtype))
+        memory = SimulatedMemory(self.arena, tuple(int(extent) for extent in extents), np.dtype(dtype), self._forget)
         memory.mark_unwritten()
         self._arrays.append(memory)
         return memory
 
-    def forget(self, memory: SimulatedMemory) -> None:
+    def _forget(self, memory: SimulatedMemory) -> None:
         """Take an array's addresses out of use."""
         assert memory.allocation is not None
         self._arrays.remove(memory)
