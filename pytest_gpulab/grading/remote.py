@@ -34,7 +34,21 @@ COMPILER_HINT = "The compiler did not come to an end: look for templates and mac
 
 
 class RemoteGrader:
-    """A `Grader` in another process: the same interface, and `close`.
+    """A `Grader` in another process, which starts with the first check: the same interface, and `close`.
+
+    Args:
+        exercise: what to grade it for; the worker loads it again from its folder.
+        path: the submission.
+        device: as `open_device` takes it.
+        info: what that device says about itself.
+        seed: of all input data.
+        label: what the grade calls the submission; its path if None.
+        timeout_s: the longest that a check may take, its wait for other processes' timing left out.
+        sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
+        occupancy_architecture: as `open_device` takes it.
+        profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
+        annotate: whether to list what each source line does and costs.
+        gpu: as `open_device` takes it.
 
     Attributes:
         provenance: what the grade depends on.
@@ -55,22 +69,6 @@ class RemoteGrader:
         annotate: bool = False,
         gpu: str | None = None,
     ) -> None:
-        """Start nothing before the first check.
-
-        Args:
-            exercise: what to grade it for; the worker loads it again from its folder.
-            path: the submission.
-            device: as `open_device` takes it.
-            info: what that device says about itself.
-            seed: of all input data.
-            label: what the grade calls the submission; its path if None.
-            timeout_s: the longest that a check may take, its wait for other processes' timing left out.
-            sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
-            occupancy_architecture: as `open_device` takes it.
-            profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
-            annotate: whether to list what each source line does and costs.
-            gpu: as `open_device` takes it.
-        """
         self._loaded, self._timeout_s = exercise, timeout_s
         self._label = str(path) if label is None else label
         self._info, self._sanitize, self._profiler = info, sanitize, profiler
