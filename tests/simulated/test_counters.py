@@ -15,7 +15,7 @@ import pytest
 from tabulate import tabulate
 
 from pytest_gpulab.devices import metrics
-from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
+from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, LineCounters, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated import device as simulated_device
 from pytest_gpulab.devices.simulated.machine import flow
@@ -181,6 +181,18 @@ __global__ void branches(float *x, int n)
     }
 }
 """
+
+
+def test_what_a_launch_counts_does_not_depend_on_those_before_it() -> None:
+    device = SimulatedDevice()
+    x = device.array(np.ones(64, np.float32))
+
+    def lines(module: Module, n: int, threads: int) -> tuple[LineCounters, ...]:
+        return module.launch("branches", (1,), (threads,), (x, np.int32(n)), options=COUNT).lines
+
+    used = device.compile(SHORT_AND_LONG, "branches.cu")
+    for n, threads in ((5, 32), (6, 32), (5, 64), (5, 32), (0, 32)):
+        assert lines(used, n, threads) == lines(device.compile(SHORT_AND_LONG, "branches.cu"), n, threads)
 
 
 def test_by_rules_a_short_branch_is_a_guard_and_a_long_one_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ _CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 _FLOATS = {sass.FADD: "fadd", sass.FMUL: "fmul", sass.FFMA: "ffma"}
 _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
 Figures = Mapping[str, float]
+REMEMBERED = 64  # launches of a kernel
+Entries = list[tuple[SourceLine | None, Figures]]
 
 
 class Accounts:
@@ -120,12 +122,24 @@ def _traffic_figures(site: Site, space: str, traffic: Traffic) -> Figures:
     }
 
 
-def _by_machine_code(
-    counters: Counters, kernel: MachineKernel | None, launched: int
-) -> list[tuple[SourceLine | None, Figures]] | None:
-    """Figures of issued instructions from the machine code, by line; None where there is none or it is too large."""
+def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Entries | None:
+    """Figures of issued instructions from the machine code, by line; None where there is none or it is too large.
+
+    Launches are often repeated, with other data or at another seed, so those of the last few are kept.
+    """
     if kernel is None or kernel.is_too_large:
         return None
+    ran, replays = (tuple(counters.lanes), tuple(counters.warps), tuple(counters.parted)), _replays(counters)
+    key = (ran, tuple(replays.items()), launched)
+    if key not in kernel.remembered:
+        if len(kernel.remembered) >= REMEMBERED:
+            kernel.remembered.clear()
+        kernel.remembered[key] = _issued_by_line(counters, kernel, launched, replays)
+    known: Entries = kernel.remembered[key]
+    return known
+
+
+def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]) -> Entries:
     executed, places = _executed(counters)
     found = kernel.executions(executed, launched)
     lines = list(dict.fromkeys(places[number] for number in kernel.numbers))
@@ -133,9 +147,9 @@ def _by_machine_code(
     rows = np.array([row[places[number]] for number in kernel.numbers])
     table = {
         name: np.bincount(rows, weights=values, minlength=len(lines)).tolist()
-        for name, values in _issued(kernel, found, _replays(counters)).items()
+        for name, values in _issued(kernel, found, replays).items()
     }
-    return [(where, {name: values[i] for name, values in table.items()}) for i, where in enumerate(lines)]
+    return [(where, {name: values[i] for name, values in table.items() if values[i]}) for i, where in enumerate(lines)]
 
 
 def _executed(counters: Counters) -> tuple[Executed, dict[int, SourceLine | None]]:

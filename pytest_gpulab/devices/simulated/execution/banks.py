@@ -32,39 +32,54 @@ def word_passes(lanes: Lanes, address: Value) -> int | None:
     """
     if lanes.agree(address):
         return lanes.warp_count
-    repeat = len(lanes.columns) if address.shape[1] == 1 and not lanes.flat else 1
-    words = address >> address.dtype.type(_WORD)
-    if not lanes.flat:
-        lowest, highest = (f.reduceat(words, lanes.warp_starts, axis=0) for f in (np.minimum, np.maximum))
-        if (highest - lowest < BANKS).all():
-            return lanes.warp_count
-    words = words.astype(np.intp)
-    words -= int(words.min()) & -BANKS
-    depth, width = int(words.max()) // BANKS + 1, 1 if lanes.flat else words.shape[1]
-    if depth > _DEEPEST:
+    width = 1 if lanes.flat else address.shape[1]
+    size = max(_LANES_AT_ONCE // width // WARP, 1) * WARP if lanes.whole_warps else len(address)
+    total = 0
+    for start in range(0, len(address), size):
+        words = address[start : start + size] >> address.dtype.type(_WORD)
+        passes = _side_by_side(lanes, words)
+        if passes is None:
+            passes = _marked(words.astype(np.intp), lanes.warp_numbers[start : start + size])
+        if passes is None:
+            return None
+        total += passes
+    return total * (len(lanes.columns) if width == 1 and not lanes.flat else 1)
+
+
+def _side_by_side(lanes: Lanes, words: Value) -> int | None:
+    """Return the warps of a group, or of whole warps of it, if the words of each lie close enough for one pass."""
+    if lanes.flat:
         return None
-    warps = lanes.warp_numbers
-    size = _LANES_AT_ONCE // width // WARP * WARP or WARP
-    if lanes.flat or not lanes.whole_warps:
-        size = len(words)
-    parts = range(0, len(words), size)
-    return repeat * sum(_marked(words[i : i + size], warps[i : i + size], width, depth) for i in parts)
+    if lanes.whole_warps:
+        warps = words.reshape(-1, WARP, words.shape[1])
+        apart = warps.max(axis=1) - warps.min(axis=1)
+    else:
+        lowest, highest = (f.reduceat(words, lanes.warp_starts, axis=0) for f in (np.minimum, np.maximum))
+        apart = highest - lowest
+    return int(apart.size) if (apart < BANKS).all() else None
 
 
-def _marked(words: Rows, warps: Rows, width: int, depth: int) -> int:
-    """Add up the most words of a bank over all warps.
+def _marked(words: Rows, warps: Rows) -> int | None:
+    """Add up the most words of a bank over all warps; None where they would need a large table.
 
     Args:
-        words: (lanes, blocks), from 0 to 32 * depth.
-        warps: the warp of each row, in order.
-        width: blocks, or 1 if each lane is of a block of its own, which `warps` then tells apart.
-        depth: words of a bank.
+        words: (lanes, blocks).
+        warps: the warp of each row.
     """
-    first = int(warps[0]) if width > 1 else int(warps.min())
-    count = (int(warps.max()) - first + 1) * width
-    place = (warps.reshape(-1, 1) - first) * width + np.arange(width)
+    words -= int(words.min()) & -BANKS
+    warps = warps - warps.min()
+    depth, width = int(words.max()) // BANKS + 1, words.shape[1]
+    count = (int(warps.max()) + 1) * width
+    if depth > _DEEPEST:
+        return None
+    place = words >> 5
+    place *= count
+    place += warps.reshape(-1, 1) * width + np.arange(width)
+    place *= BANKS
+    words &= BANKS - 1
+    place += words
     marks = np.zeros(depth * count * BANKS, np.uint8)
-    marks[(words // BANKS * count + place) * BANKS + words % BANKS] = 1
+    marks[place] = 1
     of_bank = np.add.reduce(marks.reshape(depth, count * BANKS), axis=0, dtype=np.uint8)
     return int(of_bank.reshape(count, BANKS).max(axis=1).sum())
 

@@ -100,12 +100,12 @@ class Counters:
         if site.space == "const":
             self._constant(lanes, site, address)
             return
-        if self.workload is None and site.access != "atomic" and self._in_order(lanes, site, address):
+        if self.workload is None and site.access != "atomic" and self._ascending(lanes, site, address):
             return
         rows, repeat = _rows(lanes, address)
         sectors = _in_order(rows >> _SECTOR)
-        asked = _asked(site, rows, sectors, repeat)
-        traffic = self._note(site, "global", rows, repeat, asked.sectors)
+        new, traffic = fresh(sectors), self.traffic[site.index, "global"]
+        traffic.add(len(rows) * repeat, int(np.count_nonzero(new)) * repeat)
         if site.access == "atomic":
             again = _met_again(rows)
             traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
@@ -113,9 +113,9 @@ class Counters:
             if site.op == "atom" and not uniform and again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
         if self.workload is not None:
-            self.workload.access(lanes, site, address, asked)
+            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
         else:
-            self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
+            self._sectors.add(sectors[new].astype(np.uint64))
 
     def _constant(self, lanes: Lanes, site: Site, address: Value) -> None:
         traffic = self.traffic[site.index, "const"]
@@ -124,10 +124,11 @@ class Counters:
             traffic.addresses += lanes.warp_count
             return
         rows, repeat = _rows(lanes, address)
-        traffic.add(len(rows) * repeat, int(_distinct(rows >> _WORD).sum()) * repeat)
-        traffic.addresses += int(_distinct(rows).sum()) * repeat
+        words = _distinct(rows >> _WORD) * repeat
+        traffic.add(len(rows) * repeat, words)
+        traffic.addresses += words if site.nbytes >= 4 else _distinct(rows) * repeat
 
-    def _in_order(self, lanes: Lanes, site: Site, address: Value) -> bool:
+    def _ascending(self, lanes: Lanes, site: Site, address: Value) -> bool:
         """Count an access to global memory if no lane asks for a sector before that of its neighbour, as most do."""
         sectors = address >> np.uint64(_SECTOR)
         if lanes.agree(address):
@@ -246,9 +247,9 @@ def _changes(rows: Rows) -> Rows:
     return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
 
 
-def _distinct(rows: Rows) -> npt.NDArray[np.intp]:
-    """Distinct non-negative values of each row."""
-    return np.asarray(fresh(np.sort(rows, axis=1)).sum(axis=1))
+def _distinct(rows: Rows) -> int:
+    """Distinct non-negative values of each row, added up."""
+    return int(np.count_nonzero(fresh(np.sort(rows, axis=1))))
 
 
 def _met_again(rows: Rows) -> npt.NDArray[np.intp]:

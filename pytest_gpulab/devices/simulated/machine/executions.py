@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import median_low
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,7 @@ class MachineKernel:
         blocks: as given.
         code: all instructions.
         numbers: the statement that each instruction is charged to.
+        remembered: what `accounts` made of earlier launches, by what they did.
         operations, branches: of each instruction, `MachineInstruction.operation` and whether it is a conditional jump.
         is_too_large: whether its executions cannot be found.
     """
@@ -70,6 +72,7 @@ class MachineKernel:
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int], corrected: frozenset[int]) -> None:
         self.blocks, self._homes, self._corrected = blocks, homes, corrected
         self._flow = FlowModel(blocks, homes)
+        self.remembered: dict[tuple[Any, ...], Any] = {}
         self.is_too_large = self._flow.is_too_large
         self.code = [instruction for block in blocks for instruction in block.instructions]
         self._block = np.repeat(np.arange(len(blocks)), [len(block.instructions) for block in blocks])
@@ -145,7 +148,8 @@ class _Launch:
             ran = self.executed.lanes[number]
             if ran:
                 expected = self.expected.get(number, float(ran))
-                votes.append((abs(log(max(expected, 1e-9) / ran)), self.together(number)))
+                away = abs(log(max(expected, 1e-9) / ran)) if expected != ran else 0.0
+                votes.append((away, self.together(number)))
         best = min(votes, default=(_OTHER, 0.0))[0]
         if best >= _OTHER:
             return None

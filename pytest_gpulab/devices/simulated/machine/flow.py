@@ -31,7 +31,6 @@ _CONTROL = {sass.BRA, sass.BRX, sass.EXIT, sass.BSSY, sass.BSYNC, sass.CALL, sas
 _ISSUE_COST = 1e-4  # of one instruction, against a lane of full weight that is not explained
 _NEGLIGIBLE = 3e-6  # of the most executed statement: what the linear program leaves of zero
 _EXACT = 1e-9  # rounding, against counts of the order of 1
-REMEMBERED = 64  # launches of a kernel
 LARGEST = 350  # rows of a linear program
 
 
@@ -72,7 +71,6 @@ class FlowModel:
         self.is_too_large = len(set(self._chains)) + len(self._votes) > LARGEST
         if not self.is_too_large:
             self._matrix, self._cost = self._program(blocks)
-            self._known: dict[bytes, Vector] = {}
             self._decisive = [_Decisive(rows, self._matrix[:, : len(self._outer)]) for rows in self._levels()]
 
     def _levels(self) -> Iterator[list[int]]:
@@ -126,22 +124,13 @@ class FlowModel:
         exact = (flow for decisive in self._decisive if (flow := decisive.flow(right)) is not None)
         found = next(exact, None)
         if found is None:
-            found = self._minimised(right)
+            found = minimise(self._cost, self._matrix, right)[: len(self._outer)]
         found[found < _NEGLIGIBLE] = 0.0
         along = dict(zip(self._outer, np.rint(found * scale).tolist(), strict=True))
         by_chain: dict[int, float] = defaultdict(float)
         for (source, _), passing in along.items():
             by_chain[self._chains[source]] += passing
         return Flow([by_chain[chain] for chain in self._chains], along)
-
-    def _minimised(self, right: Vector) -> Vector:
-        """Return the linear program's flow; launches are often repeated, so the last few are kept."""
-        key = right.tobytes()
-        if key not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[key] = minimise(self._cost, self._matrix, right)[: len(self._outer)]
-        return np.array(self._known[key])
 
     def expected(self, lanes: Sequence[float]) -> dict[int, float]:
         """Return how many lanes would execute each statement if the blocks had so many, guards aside."""
