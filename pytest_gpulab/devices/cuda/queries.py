@@ -14,8 +14,6 @@ from cuda.bindings import driver
 
 from ..architectures import Limits, generation
 
-_MAX_PARAMETERS = 1024  # a kernel has at most 4 KiB (32 KiB from sm_70 on) of them
-
 
 class InspectedModule:
     """A cubin loaded a second time; make it and use it with the same context current."""

@@ -81,11 +81,6 @@ def space_of(statement: Instruction) -> str:
     return "global"
 
 
-def is_global_load(statement: Statement) -> bool:
-    """Whether a statement reads global memory."""
-    return isinstance(statement, Instruction) and statement.op[0] in ("ld", "ldu") and space_of(statement) == "global"
-
-
 def latency(statement: Statement, gpu: Gpu) -> float:
     """Return the cycles until a statement's result can be used."""
     if not isinstance(statement, Instruction):
