@@ -6,151 +6,27 @@ first use, so that pytest starts as fast with the plugin as without.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpulab.settings import Settings, SettingsError
+from pytest_gpulab.settings import SettingsError
+from pytest_gpulab.workbench import Workbench
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.protocol import Device, DeviceInfo
-    from pytest_gpulab.grading.calibration import DeviceThresholds
-    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.course.schedule import AwaitedGrader, RefusedGrader
+    from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.grading.checks import Check
-    from pytest_gpulab.grading.expected import Expectations
     from pytest_gpulab.grading.grade import CheckResult, Finding
     from pytest_gpulab.grading.grader import Grader
-    from pytest_gpulab.grading.ncu import Profiler
     from pytest_gpulab.grading.remote import RemoteGrader
 
+    AnyGrader = Grader | RemoteGrader | AwaitedGrader | RefusedGrader
+
 MARKER = "gpulab"
-
-
-@dataclass
-class Workbench:
-    """What grading needs, shared by all nodes of a session.
-
-    Attributes:
-        device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
-        device_info: what it says about itself, once it was opened.
-        device_lines: what grades and why that; then what is known of it, and whose thresholds hold on it.
-        thresholds: those of the device.
-        explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
-        profiler: where kernels are to be profiled, what their graders share.
-    """
-
-    settings: Settings
-    catalogue: Catalogue
-    expectations: Expectations
-    thresholds: DeviceThresholds
-    device: Device | None = None
-    device_info: DeviceInfo | None = None
-    device_lines: tuple[str, ...] = ("collecting only, no device opened",)
-    explained: set[str] = field(default_factory=set)
-    profiler: Profiler | None = None
-
-    @classmethod
-    def prepare(cls, settings: Settings) -> Workbench:
-        """Look at the instructor's folder and the expected verdicts.
-
-        Raises:
-            SettingsError: a file of expected verdicts is wrong.
-        """
-        from pytest_gpulab.grading.calibration import DeviceThresholds
-        from pytest_gpulab.grading.catalogue import Catalogue
-        from pytest_gpulab.grading.expected import ExpectationError, Expectations
-
-        try:
-            expectations = Expectations.load(settings.expected)
-        except ExpectationError as error:
-            raise SettingsError(str(error)) from None
-        thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
-        return cls(settings, Catalogue(settings.exercises), expectations, thresholds)
-
-    def check_arguments(self, paths: Iterable[Path]) -> None:
-        """Refuse files that can never be graded; folders are searched, and what is missing pytest says itself.
-
-        Raises:
-            SettingsError: with the file's name.
-        """
-        for path in paths:
-            if path.is_file() and path.suffix != ".cu":
-                raise SettingsError(f"{path} is not a .cu file: with --gpulab nothing else is collected")
-            if path.is_file() and not self.catalogue.is_submission(path):
-                raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
-
-    def open_device(self) -> None:
-        """Open the device that was asked for.
-
-        A GPU is merely looked at, because each submission gets a process of its own on it, with a time limit: a kernel
-        can hang or break it for a process. Python that simulates one is safe, unless someone wants a time limit.
-
-        Raises:
-            SettingsError: it is not there; says what is missing and how to get it.
-        """
-        from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device, processes
-        from pytest_gpulab.devices.protocol import DeviceUnavailable
-        from pytest_gpulab.grading import ncu, sanitizer
-
-        processes.mark_what_is_started()
-        try:
-            described = (self.settings.architecture, self.settings.gpu)
-            self.device, reason = open_device(self.settings.device, LAUNCH_LIMIT_S, *described)
-        except DeviceUnavailable as error:
-            raise SettingsError(str(error)) from None
-        why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
-        info = self.device_info = self.device.info
-        self.device_lines = (f"{info.name}, because {why}", info.summary)
-        if info.kind == "cuda" and self.settings.gpu is not None:
-            self.device_lines += ("--gpulab-gpu has no effect: the GPU is a real one",)
-        if info.kind == "cuda" and self.settings.architecture is not None:
-            self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
-        self.device_lines += self._choose_thresholds(info)
-        if info.kind == "cuda" or self.settings.timeout_s is not None:
-            self.close_device()
-        if info.kind == "cuda" and self.settings.sanitize and not sanitizer.is_there():
-            raise SettingsError("--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on the PATH")
-        if self.settings.count and info.kind == "simulated":
-            self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
-        elif self.settings.count and not ncu.is_there():
-            self.device_lines += ("--gpulab-ncu has no effect: ncu, of Nsight Compute, is not on the PATH",)
-        elif self.settings.count:
-            self.profiler = ncu.Profiler()
-
-    def _choose_thresholds(self, info: DeviceInfo) -> tuple[str, ...]:
-        from pytest_gpulab.grading.calibration_file import CalibrationError
-
-        try:
-            line = self.thresholds.choose(info)
-        except CalibrationError as error:
-            raise SettingsError(str(error)) from None
-        return (line,) if line else ()
-
-    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
-        """Return what grades a submission: in this process if the device is open here."""
-        from pytest_gpulab.grading.grader import Grader
-        from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
-
-        exercise = self.thresholds.applied_to(exercise)
-        if self.device is not None:
-            annotate = self.settings.annotate
-            return Grader(exercise, path, self.device, self.settings.seed, label, annotate=annotate)
-        info = self.device_info
-        assert info is not None, "a device is opened before anything runs"
-        spec = "sim" if info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
-        timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
-        settings = self.settings
-        more = (settings.architecture, settings.sanitize, self.profiler, settings.annotate)
-        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
-
-    def close_device(self) -> None:
-        """Give the device back, if one is open."""
-        if self.device is not None:
-            self.device.close()
-            self.device = None
 
 
 WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
@@ -192,12 +68,17 @@ class CudaFolder(pytest.Collector):
 
 
 class CudaFile(pytest.File):
-    """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do."""
+    """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do.
 
-    def __init__(self, **kwargs: Any) -> None:
+    Attributes:
+        student: the id of whose it is; empty where nobody said.
+    """
+
+    def __init__(self, *, student: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.student = student
         self.shown: set[Finding] = set()
-        self._grader: Grader | RemoteGrader | None = None
+        self._grader: AnyGrader | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a check each, or one item that says why there are none."""
@@ -205,7 +86,7 @@ class CudaFile(pytest.File):
         from pytest_gpulab.grading.checks import checks_of
 
         catalogue = self.workbench.catalogue
-        name = catalogue.exercise_of(self.path)
+        name = self.exercise_name
         if name is None:
             yield UnmappedItem.from_parent(self, name="mapping")
             return
@@ -238,11 +119,33 @@ class CudaFile(pytest.File):
         return self.config.stash[WORKBENCH]
 
     @property
+    def exercise_name(self) -> str | None:
+        """The exercise that it belongs to."""
+        return self.workbench.catalogue.exercise_of(self.path)
+
+    @property
     def label(self) -> str:
         """The file's name in reports: relative to rootdir, as in the ids of its checks."""
         return str(self.nodeid)
 
-    def grader(self, exercise: LoadedExercise) -> Grader | RemoteGrader:
+    @property
+    def filename(self) -> str:
+        """What compilers call it."""
+        return self.path.name
+
+    def source(self) -> bytes:
+        """Return its contents.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.path.read_bytes()
+
+    def use(self, grader: AnyGrader) -> None:
+        """Ask that grader for results instead of one of this process's own."""
+        self._grader = grader
+
+    def grader(self, exercise: LoadedExercise) -> AnyGrader:
         """Return the grader of this file, made on first use."""
         if self._grader is None:
             self._grader = self.workbench.grader(exercise, self.path, self.label)
@@ -300,7 +203,7 @@ class CheckItem(GradingItem):
 
         grader = self.parent.grader(self.exercise)
         result = grader.run(self.check)
-        grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance)
+        grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
         self.user_properties += result_properties(grade, self.position)
         if result.printed:
             self.add_report_section("call", "printf", result.printed)
@@ -360,6 +263,15 @@ class BrokenItem(GradingItem):
     def runtest(self) -> None:
         """Never reached: `setup` fails."""
         raise AssertionError
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Let pytest show what cannot be obeyed as a mistake in the command."""
+    try:
+        yield
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def place_skip(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:

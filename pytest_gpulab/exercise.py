@@ -194,6 +194,8 @@ class Case:
         points: earned if every pattern is right, in both repetitions.
         patterns: handed to the exercise's `inputs` one after the other.
         variant: how to compile.
+        hidden: whether students are told neither its name nor its size nor any value, only the kind of their mistake
+            and a hint. It hides from files and pages made for students, not from who has the exercise's folder.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Case:
     points: float
     patterns: tuple[str, ...] = ("random",)
     variant: Variant = DEFAULT_VARIANT
+    hidden: bool = False
 
     def problem(self, tunables: Mapping[str, int]) -> Problem:
         """Return this case for one submission's tunables."""

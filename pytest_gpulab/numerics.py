@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+_ROW = 32  # terms that are added up together where only some prefix sums are wanted
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers")
 
 
@@ -124,6 +125,35 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
     np.cumsum(bound, out=bound)
     bound *= gamma(steps, dtype)
     return bound
+
+
+def prefix_sums_at(terms: Array, counts: Array) -> Array:
+    """Return some prefix sums of many terms: sums of the first so many, without making those of all the others.
+
+    Args:
+        terms: shape (n,), of any real type; they are added in float64.
+        counts: how many terms, from 0 to n, shape (m,).
+
+    Returns:
+        Shape (m,), float64.
+    """
+    whole = terms.size // _ROW
+    rows = terms[: whole * _ROW].reshape(whole, _ROW).sum(axis=1, dtype=np.float64)
+    before = np.concatenate((np.zeros(1), np.cumsum(rows)))
+    columns = np.arange(_ROW)
+    row, column = np.nonzero(columns < (counts % _ROW)[:, None])
+    begun = np.zeros((counts.size, _ROW), terms.dtype)
+    begun[row, column] = terms[(counts // _ROW * _ROW)[row] + column]
+    sums: Array = before[counts // _ROW] + begun.sum(axis=1, dtype=np.float64)
+    return sums
+
+
+def scan_tolerance_at(terms: Array, counts: Array, dtype: npt.DTypeLike, depth: int | None = None) -> Array:
+    """Return what `scan_tolerance` does at some places only, for sums of the first `counts` terms, shape (m,)."""
+    if sums_exactly(terms, dtype):
+        return np.zeros(counts.shape)
+    steps = recursive_depth(terms.size) if depth is None else depth
+    return gamma(steps, dtype) * prefix_sums_at(np.abs(terms), counts)
 
 
 def product_tolerance(factors: Array, dtype: npt.DTypeLike) -> float:

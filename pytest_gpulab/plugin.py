@@ -6,76 +6,27 @@ standard library and pytest; without `--gpulab` it adds options and a marker and
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, Workbench, place_skip
-from pytest_gpulab.settings import Settings, SettingsError
+from pytest_gpulab import options
+from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, usage_errors
+from pytest_gpulab.settings import ClassSettings, Settings, SettingsError
+from pytest_gpulab.workbench import Workbench
+
+if TYPE_CHECKING:
+    from pytest_gpulab.reports.context import Context
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options and ini keys."""
-    group = parser.getgroup("gpulab", "grading of CUDA kernels")
-    group.addoption(
-        "--gpulab", action="store_true", help="grade .cu files below PATHS; without PATHS your own in exercises/"
-    )
-    group.addoption("--gpulab-device", metavar="DEVICE", help="auto (default), cuda, cuda:N or sim")
-    group.addoption("--gpulab-exercises", metavar="DIR", help="the instructor's exercises (default: ROOTDIR/exercises)")
-    group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
-    group.addoption("--gpulab-gpu", metavar="NAME", help="the GPU that the simulated one describes (default: h200)")
-    group.addoption(
-        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the described GPU)"
-    )
-    group.addoption(
-        "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
-    )
-    group.addoption(
-        "--gpulab-sanitizer", action="store_true", help="run what fails on a GPU under compute-sanitizer as well"
-    )
-    group.addoption(
-        "--gpulab-ncu", action="store_true", help="count what timed kernels do on a GPU with Nsight Compute's ncu"
-    )
-    _add_calibration_options(group)
-    group.addoption("--gpulab-annotate", action="store_true", help="list the source with what each line does and costs")
-    group.addoption(
-        "--gpulab-report",
-        metavar="FORMAT:PATH",
-        action="append",
-        default=[],
-        help="write a file: the grades (json), or the annotated listings as a page (html)",
-    )
-    _add_ini_keys(parser)
-
-
-def _add_calibration_options(group: pytest.OptionGroup) -> None:
-    group.addoption(
-        "--gpulab-calibration",
-        metavar="PATH",
-        help="this GPU's thresholds: auto (default) looks in EXERCISES/calibration, none leaves the exercises' own",
-    )
-    group.addoption(
-        "--gpulab-calibrate", action="store_true", help="make that file from the graded ladders of solutions"
-    )
-    group.addoption(
-        "--gpulab-calibrate-fraction",
-        metavar="F",
-        help="of its reference solution's speedup that a tier is to ask for (default: 0.85)",
-    )
-
-
-def _add_ini_keys(parser: pytest.Parser) -> None:
-    parser.addini("gpulab_device", "as --gpulab-device", default="")
-    parser.addini("gpulab_exercises", "as --gpulab-exercises, relative to rootdir", default="")
-    parser.addini("gpulab_seed", "as --gpulab-seed", default="")
-    parser.addini("gpulab_gpu", "as --gpulab-gpu", default="")
-    parser.addini("gpulab_arch", "as --gpulab-arch", default="")
-    parser.addini("gpulab_timeout", "as --gpulab-timeout", default="")
-    parser.addini("gpulab_calibration", "as --gpulab-calibration, relative to rootdir", default="")
-    parser.addini("gpulab_expected", "TOML files of expected verdicts", type="paths", default=[])
+    options.add_to(parser)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,21 +34,27 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Keep pytest from configuring itself out of the folders that students hand in."""
     known = early_config.known_args_namespace
     given = known.file_or_dir
+    unwanted = known.noconftest
     if known.gpulab:
         _refuse_foreign_configuration(early_config)
-        known.file_or_dir = []  # else pytest imports the conftest.py of every path that is named
+        # Else pytest imports the conftest.py of every path that is named, and those of folders called test*.
+        known.file_or_dir = _own_conftest(early_config)
+        known.noconftest = unwanted or not known.file_or_dir
     try:
         return (yield)
     finally:
-        known.file_or_dir = given
+        known.file_or_dir, known.noconftest = given, unwanted
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and, with the flag, the hooks that grade."""
     config.addinivalue_line("markers", f"{MARKER}: a check of a CUDA kernel, one of pytest-gpulab's")
     if config.getoption("gpulab") and not config.getoption("help"):
-        with _usage_errors():
-            config.pluginmanager.register(GradingHooks(config), "gpulab-grading")
+        with usage_errors():
+            hooks = GradingHooks(config)
+        config.pluginmanager.register(hooks, "gpulab-grading")
+        for more in hooks.further:
+            config.pluginmanager.register(more)
 
 
 class GradingHooks:
@@ -111,15 +68,51 @@ class GradingHooks:
         self.write_errors: list[str] = []
         self.calibration: list[str] = []
         self.is_worker = hasattr(config, "workerinput")
-        self.settings = Settings.read(
+        if self.is_worker:  # before NumPy is loaded, whose linear algebra would start a thread for every core
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        settings = Settings.read(
             config.getoption,
             config.getini,
             _course_folder(config),
             config.invocation_params.dir,
             getattr(config, "workerinput", {}).get("gpulab"),
         )
-        self.bench = config.stash[WORKBENCH] = Workbench.prepare(self.settings)
-        self._choose_paths()
+        self.started = datetime.now(timezone.utc)
+        self._check_reports(settings)
+        self.bench = config.stash[WORKBENCH] = Workbench.prepare(settings)
+        self.further = tuple(self._further(settings.course))
+        if not settings.course.submissions:
+            self._choose_paths()
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for."""
+        return self.bench.settings
+
+    def _further(self, course: ClassSettings) -> Iterator[object]:
+        if course.is_asked_for:
+            from pytest_gpulab.job_hooks import JobHooks
+
+            yield JobHooks(self.config, self.gradebook)
+        if course.submissions:
+            from pytest_gpulab.class_hooks import ClassHooks
+
+            yield ClassHooks(self.config, course, self.bench.catalogue, self.gradebook)
+
+    def _check_reports(self, settings: Settings) -> None:
+        from pytest_gpulab.reports import formats
+        from pytest_gpulab.reports.context import ReportError
+
+        for report in settings.reports if not self.is_worker else ():
+            try:
+                formats.check(report.format, report.path, self._context())
+            except ReportError as error:
+                raise SettingsError(str(error)) from None
+
+    def _context(self, interrupted: bool = False) -> Context:
+        from pytest_gpulab.reports.context import Context
+
+        return Context(interrupted, self.started, datetime.now(timezone.utc), os.environ)
 
     def _choose_paths(self) -> None:
         """Without a path grade the student's own copies, whatever `testpaths` says."""
@@ -145,7 +138,7 @@ class GradingHooks:
         """Open the device; pytest-xdist's controller merely looks whether it is there."""
         if self.config.getoption("collectonly"):
             return
-        with _usage_errors():
+        with usage_errors():
             self.bench.open_device()
         if self.config.getoption("dist", "no") != "no" and not self.is_worker:
             self.bench.close_device()
@@ -169,7 +162,11 @@ class GradingHooks:
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take submissions, and neither baselines nor an exercise's other `.cu` files."""
         is_submission = file_path.suffix == ".cu" and self.bench.catalogue.is_submission(file_path)
-        return CudaFile.from_parent(parent, path=file_path) if is_submission else None
+        if not is_submission:
+            return None
+        root = self.config.rootpath  # outside of it, pytest would call two students' files alike
+        nodeid = None if file_path.is_relative_to(root) else Path(os.path.relpath(file_path, root)).as_posix()
+        return CudaFile.from_parent(parent, path=file_path, nodeid=nodeid)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -191,11 +188,11 @@ class GradingHooks:
         return ("bonus missed", "b", ("BONUS MISSED", {"yellow": True})) if is_missed else None
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the report files, after Ctrl-C too, and give the device back."""
+        """Write the report files, of a run that was stopped as well, and give the device back."""
         self.bench.close_device()
         if self.is_worker or self.config.getoption("collectonly"):
             return
-        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED or bool(session.shouldfail or session.shouldstop)
         self.write_errors = self._write_reports(interrupted)
         if self.settings.calibrate:
             self.write_errors += self._write_calibration(interrupted)
@@ -203,17 +200,15 @@ class GradingHooks:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _write_reports(self, interrupted: bool) -> list[str]:
-        from pytest_gpulab.reports import annotated_html, jsonfile
+        from pytest_gpulab.reports import formats
+        from pytest_gpulab.reports.context import ReportError
 
-        errors = []
+        errors, context = [], self._context(interrupted)
         for report in self.settings.reports:
             try:
-                if report.format == "json":
-                    jsonfile.write(report.path, self.gradebook, interrupted)
-                else:
-                    annotated_html.write(report.path, self.gradebook.grades)
-            except OSError as error:
-                errors.append(f"cannot write the report {report.path}: {error.strerror}")
+                formats.write(report.format, report.path, self.gradebook, context)
+            except ReportError as error:
+                errors.append(str(error))
         return errors
 
     def _write_calibration(self, interrupted: bool) -> list[str]:
@@ -241,22 +236,15 @@ class GradingHooks:
 
         more = [("gpulab: calibration", self.calibration)] if self.calibration else []
         more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
-        for title, lines in (*sections(self.gradebook, self.config.get_verbosity()), *more):
+        asked = (self.config.get_verbosity(), self.settings.course.submissions is not None)
+        for title, lines in (*sections(self.gradebook, *asked), *more):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(line)
-        for line in (*footnotes(self.gradebook), f"Repeat this run with --gpulab-seed={self.settings.seed}."):
+        for line in (*footnotes(self.gradebook, *asked), f"Repeat this run with --gpulab-seed={self.settings.seed}."):
             terminalreporter.line(line)
         for line in self.write_errors:
             terminalreporter.line(f"ERROR: {line}", red=True)
-
-
-@contextmanager
-def _usage_errors() -> Iterator[None]:
-    try:
-        yield
-    except SettingsError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 def _course_folder(config: pytest.Config) -> Path:
@@ -265,15 +253,41 @@ def _course_folder(config: pytest.Config) -> Path:
     return config.rootpath if is_certain else config.invocation_params.dir
 
 
+def _own_conftest(config: pytest.Config) -> list[str]:
+    """Return the conftest.py of the working folder or, if it has none, of the nearest one above it up to rootdir."""
+    here = config.invocation_params.dir
+    above = here.parents if here.is_relative_to(config.rootpath) else ()
+    folders = (folder for folder in (here, *above) if folder.is_relative_to(config.rootpath) or folder == here)
+    return [str(folder / "conftest.py") for folder in folders if (folder / "conftest.py").is_file()][:1]
+
+
 def _refuse_foreign_configuration(config: pytest.Config) -> None:
     """A pytest.ini beside a submission would be found before the instructor's: only take one from here or above.
 
     Raises:
-        pytest.UsageError: pytest picked a file from elsewhere, and nobody named it with `-c`.
+        pytest.UsageError: pytest picked a file from elsewhere, and nobody named it with `-c`; or a class is graded from
+            within its own submissions.
     """
     found, here = config.inipath, config.invocation_params.dir
-    if found and not config.known_args_namespace.inifilename and found.parent not in (here, *here.parents):
+    submissions = config.known_args_namespace.gpulab_submissions
+    if submissions and here.resolve().is_relative_to((here / submissions).resolve()):
+        raise pytest.UsageError(
+            f"{here} is among the submissions, from where nothing is taken for configuration or code: "
+            "run from the course's folder"
+        )
+    if submissions and config.rootpath.resolve().is_relative_to((here / submissions).resolve()):
+        raise pytest.UsageError(
+            f"{config.rootpath} is not taken for rootdir, as it is among the submissions: "
+            "write --gpulab-submissions=DIR, with an equals sign"
+        )
+    if found and not _is_named(config) and found.parent not in (here, *here.parents):
         raise pytest.UsageError(
             f"{found} is not taken for configuration, as it may be a student's: "
             "run from the course's folder, or name the file with -c"
         )
+
+
+def _is_named(config: pytest.Config) -> bool:
+    """Say whether whoever started pytest named its configuration; what stands in a file found could do so, too."""
+    given = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    return any(str(word).startswith(("-c", "--config-file")) for word in given)

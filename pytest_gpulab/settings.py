@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 MAX_SEED = 2**32 - 1
-REPORT_FORMATS = ("json", "html")
+MAX_WORKERS = 1024
+REPORT_FORMATS = ("json", "csv", "gradescope", "classroom50", "prairielearn", "ctrf", "html", "annotated", "feedback")
+_ANNOTATED_FORMATS = ("html", "annotated", "feedback")
 CALIBRATED_FRACTION = 0.85
 """Of the reference solution's speedup: what a calibrated threshold asks for unless told otherwise."""
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
@@ -32,6 +34,32 @@ class ReportFile:
 
 
 @dataclass(frozen=True)
+class ClassSettings:
+    """How a class is graded.
+
+    Attributes:
+        submissions: the folder or ZIP of what was handed in; None where files are given as paths.
+        workers: processes that grade; None for one a core.
+        roster: the list of the class.
+        store: where grades are kept; None for the default, which a class alone has.
+        regrade: whether what is kept there does not count.
+        scheduler: the address of the Dask cluster that grades; None for this machine.
+    """
+
+    submissions: Path | None = None
+    workers: int | None = None
+    roster: Path | None = None
+    store: Path | None = None
+    regrade: bool = False
+    scheduler: str | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether submissions are graded as jobs, in processes that are not this one."""
+        return any((self.submissions, self.workers, self.store, self.scheduler))
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything that can be asked for.
 
@@ -39,6 +67,7 @@ class Settings:
         device: `auto`, `sim`, `cuda` or `cuda:N`.
         exercises: the instructor's exercises folder.
         seed: from 0 to `MAX_SEED`; what it was drawn or given as makes a run repeatable.
+        seed_given: whether it was not drawn.
         reports: the files to write.
         expected: the instructor's TOML files of expected verdicts.
         timeout_s: what a check may take; None where it was not given.
@@ -51,6 +80,7 @@ class Settings:
             exercises, `none` leaves the exercises' own.
         calibrate: whether to make that file instead of using it.
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
+        course: how a class is graded.
     """
 
     device: str
@@ -67,6 +97,8 @@ class Settings:
     calibration: str = "auto"
     calibrate: bool = False
     fraction: float = CALIBRATED_FRACTION
+    seed_given: bool = False
+    course: ClassSettings = ClassSettings()
 
     @classmethod
     def read(
@@ -92,7 +124,9 @@ class Settings:
         given, in_ini = option("gpulab_exercises"), ini("gpulab_exercises")
         exercises = working_folder / given if given else rootdir / (in_ini or "exercises")
         seed = option("gpulab_seed") or ini("gpulab_seed")
-        reports = tuple(_report_file(spec, working_folder) for spec in option("gpulab_report"))
+        feedback = option("gpulab_feedback")
+        specs = [*option("gpulab_report"), *([f"feedback:{feedback}"] if feedback else [])]
+        reports = tuple(_report_file(spec, working_folder) for spec in specs)
         return cls(
             device=_device(option("gpulab_device") or ini("gpulab_device") or "auto"),
             exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
@@ -102,10 +136,12 @@ class Settings:
             timeout_s=_timeout_s(option("gpulab_timeout") or ini("gpulab_timeout")),
             sanitize=bool(option("gpulab_sanitizer")),
             count=bool(option("gpulab_ncu")),
-            annotate=bool(option("gpulab_annotate")) or any(report.format == "html" for report in reports),
+            annotate=bool(option("gpulab_annotate")) or any(report.format in _ANNOTATED_FORMATS for report in reports),
             gpu=option("gpulab_gpu") or ini("gpulab_gpu") or None,
             architecture=_architecture(option("gpulab_arch") or ini("gpulab_arch")),
             **_calibration(option, ini, rootdir, working_folder, shared),
+            seed_given=bool(seed),
+            course=_class(option, working_folder),
         )
 
     @property
@@ -142,6 +178,32 @@ def _timeout_s(text: str | None) -> float | None:
     if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or float(text) == 0:
         raise SettingsError(f"--gpulab-timeout={text}: a time limit is a number of seconds greater than 0")
     return float(text)
+
+
+def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
+    given = {name: option(f"gpulab_{name}") for name in ("submissions", "roster", "store")}
+    paths = {name: working_folder / path if path else None for name, path in given.items()}
+    asked = ClassSettings(
+        **paths,
+        workers=_workers(option("gpulab_workers")),
+        regrade=bool(option("gpulab_regrade")),
+        scheduler=option("gpulab_scheduler") or None,
+    )
+    if asked.scheduler and asked.workers:
+        raise SettingsError("--gpulab-workers starts processes on this machine: leave it out with --gpulab-scheduler")
+    if asked.roster and not asked.submissions:
+        raise SettingsError("--gpulab-roster lists whose submissions are expected: it needs --gpulab-submissions")
+    if asked.regrade and not (asked.submissions or asked.store):
+        raise SettingsError("--gpulab-regrade needs a store of grades: --gpulab-submissions has one, or --gpulab-store")
+    return asked
+
+
+def _workers(text: str | None) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_WORKERS):
+        raise SettingsError(f"--gpulab-workers={text}: the number of processes is from 1 to {MAX_WORKERS}")
+    return int(text)
 
 
 def _architecture(text: str | None) -> str | None:
@@ -183,17 +245,4 @@ def _report_file(spec: str, working_folder: Path) -> ReportFile:
     if not colon or not name or kind not in REPORT_FORMATS:
         formats = ", ".join(REPORT_FORMATS)
         raise SettingsError(f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}")
-    path = working_folder / name
-    _try_to_write(path)
-    return ReportFile(kind, path)
-
-
-def _try_to_write(path: Path) -> None:
-    """Fail before grading rather than after it, and leave no trace."""
-    is_new = not path.exists()
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise SettingsError(f"cannot write the report {path}: {error.strerror}") from None
-    if is_new:
-        path.unlink()
+    return ReportFile(kind, working_folder / name)

@@ -16,10 +16,15 @@ PACKAGE = Path(pytest_gpulab.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 MAY_KNOW: dict[str, set[str]] = {
-    "plugin": {"settings", "collect", "reports"},
-    "collect": {"settings", "devices", "grading", "reports"},
+    "plugin": {"options", "settings", "workbench", "collect", "job_hooks", "class_hooks", "reports"},
+    "collect": {"settings", "workbench", "course", "grading", "reports"},
+    "job_hooks": {"settings", "workbench", "collect", "course", "devices", "grading", "reports"},
+    "class_hooks": {"settings", "collect", "course", "grading", "reports"},
+    "options": {"settings"},
     "settings": set(),
-    "reports": {"grading"},
+    "workbench": {"settings", "course", "devices", "grading"},
+    "reports": {"course", "grading"},
+    "course": {"devices", "exercise", "grading"},
     "grading": {"devices", "exercise"},
     "devices": set(),
     "numerics": {"exercise"},
@@ -27,6 +32,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "exercise": set(),
     "__init__": {"devices", "exercise"},
 }
+
+KNOW_PYTEST = ("plugin.py", "options.py", "collect.py", "job_hooks.py", "class_hooks.py")
 
 SIMULATED = "devices/simulated"
 SIMULATED_MAY_KNOW: dict[str, set[str]] = {
@@ -77,7 +84,7 @@ def test_arrows_inside_the_simulated_gpu_point_one_way(module: str) -> None:
 def test_only_hooks_and_nodes_know_pytest(module: str) -> None:
     names = {name.partition(".")[0] for name in imported_by(module)}
     assert "_pytest" not in names
-    assert ("pytest" in names) == (module in ("plugin.py", "collect.py"))
+    assert ("pytest" in names) == (module in KNOW_PYTEST)
 
 
 def test_importing_the_plugin_loads_nothing_but_pytest_and_the_standard_library() -> None:
@@ -91,7 +98,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("pyt
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     foreign, own = answer.splitlines()
     assert foreign == "pytest_gpulab"
-    assert own == "pytest_gpulab.collect pytest_gpulab.plugin pytest_gpulab.settings"
+    assert own.replace("pytest_gpulab.", "") == "collect options plugin settings workbench"
 
 
 def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:

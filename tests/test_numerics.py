@@ -131,3 +131,21 @@ def test_bounds_have_the_books_values():
     assert numerics.gamma(2**24, np.float32) == math.inf
     assert [numerics.pairwise_depth(n) for n in (1, 2, 3, 4, 5, 1024, 1025)] == [0, 1, 2, 2, 3, 10, 11]
     assert [numerics.recursive_depth(n) for n in (0, 1, 2, 100)] == [0, 0, 1, 99]
+
+
+@given(seeds, sizes, patterns)
+def test_some_prefix_sums_are_those_of_all(seed: int, n: int, pattern: str) -> None:
+    rng = np.random.default_rng(seed)
+    values = numerics.fill(pattern, n, F4, rng)
+    counts = np.sort(rng.integers(0, n + 1, 50))
+    everywhere = np.concatenate((np.zeros(1), np.cumsum(values.astype(np.float64))))
+    magnitude = float(np.sum(np.abs(values), dtype=np.float64))
+    assert np.allclose(numerics.prefix_sums_at(values, counts), everywhere[counts], rtol=0, atol=1e-12 * magnitude)
+    bounds = np.concatenate((np.zeros(1), numerics.scan_tolerance(values, F4, 20)))
+    assert np.allclose(numerics.scan_tolerance_at(values, counts, F4, 20), bounds[counts], rtol=1e-9, atol=0)
+    unlimited = numerics.scan_tolerance_at(values, np.array([n]), F4)
+    assert unlimited == pytest.approx(numerics.scan_tolerance(values, F4)[-1:], rel=1e-9)
+
+
+def test_no_terms_have_no_sum() -> None:
+    assert numerics.prefix_sums_at(np.zeros(1, F4)[:0], np.zeros(3, np.int64)).tolist() == [0, 0, 0]

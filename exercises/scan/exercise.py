@@ -25,7 +25,7 @@ from pytest_gpulab.exercise import (
     Tunable,
     UsesCheck,
 )
-from pytest_gpulab.numerics import fill, recursive_depth, scan_tolerance
+from pytest_gpulab.numerics import fill, prefix_sums_at, recursive_depth, scan_tolerance, scan_tolerance_at
 
 # The largest input that a check may choose for a submission's block size: it keeps a simulated run short.
 MAX_CHECKED = 1 << 17
@@ -119,6 +119,13 @@ def reference(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
     return Expected({"out": sums}, {"out": scan_tolerance(terms, np.float32, additions_in_a_row(problem))})
 
 
+def reference_at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
+    is_inclusive = problem.tunables["INCLUSIVE"]
+    terms, counts = inputs["in"][: None if is_inclusive else -1], places["out"] + is_inclusive
+    tolerance = scan_tolerance_at(terms, counts, np.float32, additions_in_a_row(problem))
+    return Expected({"out": prefix_sums_at(terms, counts)}, {"out": tolerance})
+
+
 def every_level_partial(tunables: Mapping[str, int]) -> int:
     """Three levels where they fit, else two, each ending in a block that is not full."""
     block = elements_per_block(tunables)
@@ -139,6 +146,7 @@ exercise = Exercise(
     plan=plan,
     inputs=inputs,
     reference=reference,
+    reference_at=reference_at,
     tunables=(
         Tunable("BLOCK_SIZE", range(32, 1025, 32)),
         Tunable("ITEMS_PER_THREAD", range(1, 17), default=1),

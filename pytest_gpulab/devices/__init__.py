@@ -16,6 +16,7 @@ def open_device(
     launch_limit_s: float = LAUNCH_LIMIT_S,
     occupancy_architecture: str | None = None,
     gpu: str | None = None,
+    isolated: bool = False,
 ) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
@@ -26,17 +27,19 @@ def open_device(
         occupancy_architecture: what the simulated GPU tells registers and occupancy for, such as `sm_86`; for the GPU
             that it describes if None.
         gpu: which GPU the simulated one describes, such as `t4`; the H200 if None.
+        isolated: whether the simulated one's compiler runs in a process of its own under limits, in a sandbox where
+            there is one, as strangers' kernels need; nvcc always does.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
     """
     if spec == "sim":
-        return _open_simulated(gpu, occupancy_architecture), "it was asked for"
+        return _open_simulated(gpu, occupancy_architecture, isolated), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
-            return _open_simulated(gpu, occupancy_architecture), f"no CUDA device: {missing}"
+            return _open_simulated(gpu, occupancy_architecture, isolated), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
@@ -49,8 +52,11 @@ def _open_cuda(ordinal: int, launch_limit_s: float) -> Device:
     return CudaDevice(ordinal, launch_limit_s)
 
 
-def _open_simulated(gpu: str | None, occupancy_architecture: str | None) -> Device:
+def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool) -> Device:
+    from .compiler_process import CompilerProcess
     from .simulated import SimulatedDevice
     from .simulated.gpus import DEFAULT_GPU, described_gpu
 
-    return SimulatedDevice(described_gpu(gpu or DEFAULT_GPU), occupancy_architecture=occupancy_architecture)
+    described = described_gpu(gpu or DEFAULT_GPU)
+    compiler = CompilerProcess() if isolated else None
+    return SimulatedDevice(described, occupancy_architecture=occupancy_architecture, compiler=compiler)

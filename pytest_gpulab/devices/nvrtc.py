@@ -1,17 +1,22 @@
-"""Compile CUDA C++ with NVRTC, in process: to PTX, or to machine code. Needs no GPU, driver or toolkit."""
+"""Compile CUDA C++ with NVRTC: to PTX, or to machine code. Needs no GPU, driver or toolkit.
+
+Here is what NVRTC is told. It is called in this process, or in one of its own (`compiler_process`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from pytest_gpulab.devices.filenames import line_one, shown
+from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
 
+Run = Callable[[Request], Answer]
 MISSING = (
     "NVRTC, the CUDA compiler library, is not installed: python -m pip install cuda-bindings nvidia-cuda-nvrtc "
     "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl (NVIDIA offers them for Linux and Windows, not for macOS)"
@@ -53,23 +58,18 @@ _STANDARD_HEADERS = ("limits", "type_traits")
 
 
 @lru_cache(maxsize=1)
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc
-
-        nvrtc.nvrtcVersion()
-    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
-        raise DeviceUnavailable(f"{MISSING} ({error})") from error
-    return nvrtc
-
-
 def version() -> str:
     """Return NVRTC's version, such as `13.5`.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed.
     """
-    _, major, minor = _nvrtc().nvrtcVersion()
+    try:
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
+        raise DeviceUnavailable(f"{MISSING} ({error})") from error
     return f"{major}.{minor}"
 
 
@@ -79,7 +79,7 @@ def include_folders() -> tuple[Path, ...]:
     import nvidia
 
     found = []
-    for root in map(Path, nvidia.__path__):
+    for root in (Path(folder).resolve() for folder in nvidia.__path__):
         for header in ("cuda_runtime.h", "cuda/std/version", "nv/target"):
             for path in (*root.glob(f"*/include/{header}"), *root.glob(f"*/include/cccl/{header}")):
                 folder = path.parents[header.count("/")]
@@ -101,6 +101,7 @@ def compile_ptx(
     architecture: str,
     defines: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
+    run: Run = compiled,
 ) -> tuple[str, str]:
     """Compile to PTX with line information.
 
@@ -110,6 +111,7 @@ def compile_ptx(
         architecture: such as `compute_90`.
         defines: macros.
         headers: further files that may be included, name to text.
+        run: who calls NVRTC.
 
     Returns:
         The PTX and the log (warnings).
@@ -118,14 +120,8 @@ def compile_ptx(
         CompileError: with the compiler's messages.
     """
     options = [f"--gpu-architecture={architecture}", "--generate-line-info"]
-    program = _compile(source, filename, options, defines, headers)
-    nvrtc = _nvrtc()
-    try:
-        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-        # the line table names files by absolute paths; the student knows only the name given
-        return ptx.replace(f'"{Path.cwd()}/', '"'), _log(program)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    ptx, log = _compile(run, _request(source, filename, options, defines, headers, "ptx"))
+    return ptx.decode(errors="replace").strip(), log
 
 
 @dataclass(frozen=True)
@@ -142,6 +138,7 @@ def compile_machine_code(
     architecture: str,
     defines: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
+    run: Run = compiled,
 ) -> MachineBinary:
     """Compile to machine code for an architecture such as `sm_90`; see `compile_ptx` for the rest.
 
@@ -149,12 +146,8 @@ def compile_machine_code(
         CompileError: with the compiler's messages.
     """
     options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
-    program = _compile(source, filename, options, defines, headers)
-    nvrtc = _nvrtc()
-    try:
-        return MachineBinary(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), _parse_usage(_log(program)))
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
+    return MachineBinary(cubin, _parse_usage(log))
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
@@ -178,31 +171,26 @@ def _parse_usage(log: str) -> dict[str, KernelResources]:
     return usage
 
 
-def _compile(
+def _request(
     source: str,
     filename: str,
     options: list[str],
     defines: Mapping[str, str] | None,
     headers: Mapping[str, str] | None,
-) -> Any:
-    nvrtc = _nvrtc()
-    files = _STUBS | _shipped_headers() | dict(headers or {})
-    _, program = nvrtc.nvrtcCreateProgram(
-        _with_macros(source, filename, defines or {}).encode(),
-        filename.encode(),
-        len(files),
-        [text.encode() for text in files.values()],
-        [name.encode() for name in files],
-    )
-    arguments = [*options, "--std=c++17"]
-    arguments += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
-    arguments += [f"--include-path={folder}" for folder in include_folders()]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [argument.encode() for argument in arguments])
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = _log(program)
-        nvrtc.nvrtcDestroyProgram(program)
-        raise CompileError(log or str(status))
-    return program
+    output: Output,
+) -> Request:
+    text = _with_macros(source, filename, defines or {})
+    options = [*options, "--std=c++17"]
+    options += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
+    options += [f"--include-path={folder}" for folder in include_folders()]
+    return Request(text, shown(filename), _STUBS | _shipped_headers() | dict(headers or {}), options, output)
+
+
+def _compile(run: Run, request: Request) -> tuple[bytes, str]:
+    output, log = run(request)
+    if output is None:
+        raise CompileError(log)
+    return output, log
 
 
 def _with_macros(source: str, filename: str, defines: Mapping[str, str]) -> str:
@@ -210,22 +198,4 @@ def _with_macros(source: str, filename: str, defines: Mapping[str, str]) -> str:
     if not defines:
         return source
     macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    return f'{macros}#line 1 "{filename}"\n{source}'
-
-
-def _log(program: Any) -> str:
-    nvrtc = _nvrtc()
-    return _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-
-
-def _text(size_of: Any, get: Any, program: Any) -> str:
-    return _bytes(size_of, get, program).rstrip(b"\0").decode(errors="replace").strip()
-
-
-def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
-    _, size = size_of(program)
-    if size <= 1:  # nothing but a terminator; Python shares byte strings of one character, so never write into one
-        return b""
-    buffer: bytes = b" " * int(size)
-    get(program, buffer)
-    return buffer
+    return macros + line_one(filename) + source

@@ -19,127 +19,20 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from .errors import CannotSimulate as CannotSimulate  # the protocol's words, all to be had from here
+from .errors import CompileError as CompileError
+from .errors import DeviceError as DeviceError
+from .errors import DeviceUnavailable as DeviceUnavailable
+from .errors import KernelFault as KernelFault
+from .errors import LaunchError as LaunchError
+from .hazards import Access as Access
+from .hazards import Hazard as Hazard
+from .hazards import HazardKind as HazardKind
+from .hazards import Lane as Lane
+from .hazards import SourceLine as SourceLine
 from .occupancy import KernelOccupancy
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A place in a source file, as the compiler's line table names it."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One thread of a launch: block and thread indices as (x, y, z)."""
-
-    block: tuple[int, int, int]
-    thread: tuple[int, int, int]
-
-    def __str__(self) -> str:
-        return f"block {_short(self.block)} thread {_short(self.thread)}"
-
-
-def _short(index: tuple[int, int, int]) -> str:
-    return str(index[0]) if index[1:] == (0, 0) else f"({index[0]}, {index[1]}, {index[2]})"
-
-
-HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
-
-
-@dataclass(frozen=True)
-class Access:
-    """The other party of a race: what it did, where in the source, and which thread it was."""
-
-    what: str
-    where: SourceLine | None
-    lane: Lane
-
-    def __str__(self) -> str:
-        return f"{self.what} by {self.lane}" + (f" at {self.where}" if self.where else "")
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """Something wrong that a launch did, whether or not its results came out right.
-
-    Attributes:
-        kind: the family, as in `safe[kind]`.
-        what: one sentence in compute-sanitizer's words, without the place.
-        where: source line, where known.
-        lane: the first thread seen doing it, where known.
-        count: how many threads did it at this line.
-        other: of a race, the access that it met.
-        harmless: it cannot change a result (two threads write the same value): a warning, not an error.
-    """
-
-    kind: HazardKind
-    what: str
-    where: SourceLine | None = None
-    lane: Lane | None = None
-    count: int = 1
-    other: Access | None = None
-    harmless: bool = False
-
-    def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
-        who = f", first by {self.lane}" if self.lane else ""
-        times = f" ({self.count} threads)" if self.count > 1 else ""
-        met = f", against a {self.other}" if self.other else ""
-        return f"{place}{self.what}{who}{times}{met}"
-
-
-class DeviceError(Exception):
-    """Base of everything that a device raises on purpose."""
-
-
-class CompileError(DeviceError):
-    """The source does not compile: `diagnostics` is the compiler's own message."""
-
-    def __init__(self, diagnostics: str) -> None:
-        super().__init__(diagnostics)
-        self.diagnostics = diagnostics
-
-
-class LaunchError(DeviceError):
-    """The call itself is wrong: no such kernel, wrong number or size of arguments, too many threads or bytes."""
-
-
-class KernelFault(DeviceError):
-    """The kernel did something that ended the launch.
-
-    Attributes:
-        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap` or
-            `device-fault`.
-        what: one sentence.
-        where, lane: the place, where known.
-        output: what the kernel had printed until then.
-    """
-
-    def __init__(
-        self, code: str, what: str, where: SourceLine | None = None, lane: Lane | None = None, output: str = ""
-    ) -> None:
-        self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
-        place = f"{where}: " if where else ""
-        super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
-
-
-class CannotSimulate(DeviceError):
-    """The simulated GPU does not know something that the kernel uses: the machine's fault, never the student's."""
-
-    def __init__(self, what: str, where: SourceLine | None = None) -> None:
-        self.what, self.where = what, where
-        super().__init__(f"cannot simulate {what}" + (f" at {where}" if where else ""))
-
-
-class DeviceUnavailable(DeviceError):
-    """The device that was asked for is not there: says what is missing and how to get it."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from .protocol import Device, Memory, Module
 
@@ -53,13 +54,11 @@ class Conditions:
     Attributes:
         sm_clock_mhz, max_sm_clock_mhz: now and at most.
         slowdowns: what holds the clocks down, in words.
-        others: other processes that use the GPU, in words.
     """
 
     sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
 
     @property
     def held_down(self) -> bool:
@@ -106,10 +105,20 @@ class Stopwatch(Protocol):
     def conditions(self) -> Conditions:
         """Look at the GPU's state; may take a millisecond."""
 
+    def others(self) -> tuple[str, ...]:
+        """Return the other processes that use the GPU, in words; may take ten milliseconds."""
+
 
 @runtime_checkable
 class TimingDevice(Device, Protocol):
     """A device that can time."""
+
+    def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Memory:
+        """Return an array inside another one, that lives as long as that.
+
+        Raises:
+            ValueError: it does not fit in there.
+        """
 
     def alone(self) -> AbstractContextManager[None]:
         """Wait until nobody else times on this GPU, and let nobody.

@@ -80,7 +80,7 @@ def listing_of(
     try:
         build = Builds(path, loaded, simulated).of(variant)
     except Blocked as blocked:
-        return replace(listing, files=_files(path, loaded.folder, {}), note=blocked.finding.what)
+        return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
@@ -88,7 +88,7 @@ def listing_of(
     small = _largest_small(cases_of(loaded.exercise, variant), build)
     hazards = _hazards(_run(loaded, simulated, build, seed, small, CHECKED)) if small is not None else ()
     ends = [profile.estimated_ms for profile in run.profiles if profile.estimated_ms is not None]
-    files = _files(path, loaded.folder, {} if run.error else summed(run.profiles))
+    files = _files(path, loaded, {} if run.error else summed(run.profiles))
     return replace(
         listing,
         estimated_ms=None if run.error else sum(ends),
@@ -125,18 +125,22 @@ def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:
     return {where: with_ratios(dict(figures)) for where, figures in lines.items()}
 
 
-def _files(path: Path, folder: Path, figures: Mapping[SourceLine, Figures]) -> tuple[ListedFile, ...]:
-    """Return all lines of the submission, and of the exercise's headers those with figures."""
+def _files(path: Path, loaded: LoadedExercise, figures: Mapping[SourceLine, Figures]) -> tuple[ListedFile, ...]:
+    """Return all lines of the submission, and of other files those with figures: with text, if they are public.
+
+    A `#line` in the submission can name any file.
+    """
     by_file: dict[str, dict[int, Figures]] = defaultdict(dict)
     for where, found in figures.items():
         by_file[PurePath(where.file).name][where.line] = {name: value for name, value in found.items() if value}
     own = _lines(path, by_file.pop(path.name, {}), also_idle=True)
-    headers = (ListedFile(name, _lines(folder / name, found, also_idle=False)) for name, found in by_file.items())
-    return (ListedFile(path.name, own), *sorted(headers, key=lambda header: header.name))
+    public = {name: loaded.folder / name for name in loaded.exercise.headers}
+    others = (ListedFile(name, _lines(public.get(name), found, also_idle=False)) for name, found in by_file.items())
+    return (ListedFile(path.name, own), *sorted(others, key=lambda other: other.name))
 
 
-def _lines(path: Path, figures: Mapping[int, Figures], also_idle: bool) -> tuple[ListedLine, ...]:
-    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+def _lines(path: Path | None, figures: Mapping[int, Figures], also_idle: bool) -> tuple[ListedLine, ...]:
+    texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path and path.is_file() else []
     numbers = range(1, len(texts) + 1) if also_idle else sorted(figures)
     shown = dict(enumerate((plain(text)[:MAX_COLUMNS] for text in texts), start=1))
     return tuple(ListedLine(n, shown.get(n, ""), figures.get(n, {})) for n in list(numbers)[:MAX_LINES])

@@ -51,15 +51,17 @@ class Limits:
     Attributes:
         step_budget: as in `LaunchOptions`.
         max_elements: the extents' product above which a case is not run.
+        again: whether to run every pattern twice, or only the one whose warps are put in other orders.
     """
 
     step_budget: int | None = None
     max_elements: int | None = None
+    again: bool = True
 
 
 UNLIMITED = Limits()
-BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 21)
-"""What the simulated GPU runs within seconds."""
+BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 21, again=False)
+"""What the simulated GPU runs within a second or two; the GPU runs everything again."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class CaseRuns:
     ) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}
-        self._max_elements, self._step_budget = limits.max_elements, limits.step_budget
+        self._max_elements, self._step_budget, self._again = limits.max_elements, limits.step_budget, limits.again
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
@@ -184,7 +186,8 @@ class CaseRuns:
         verdict, findings = _judged(first, prepared, FIRST)
         if verdict != "passed":
             return verdict, self._on_luck(build, prepared, arrays, runs, findings)
-        for repetition in _repetitions(first, vary_order and self._is_simulated):
+        orders = _orders(first) if vary_order and self._is_simulated else ()
+        for repetition in orders or (AGAIN,) * self._again:
             run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
             runs.append(run)
             verdict, findings = _judged(run, prepared, repetition)
@@ -230,15 +233,13 @@ class CaseRuns:
         return run
 
 
-def _repetitions(first: Run, vary_order: bool) -> tuple[Repetition, ...]:
-    """Return how to run again what was right with all warps in step.
+def _orders(first: Run) -> tuple[Repetition, ...]:
+    """Return in which orders to run again what was right with all warps in step.
 
     Warps that take turns cost several times more than in step, so one input pattern of a case must do. Both orders are
     tried where warps share memory: whether low warps read what high ones write, as in a tree, or the other way round,
     as in a scan, a missing barrier shows in one order alone.
     """
-    if not vary_order:
-        return (AGAIN,)
     share = any(profile.resources.shared_bytes != 0 for profile in first.profiles)
     return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)
 

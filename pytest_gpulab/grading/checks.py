@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_gpulab.exercise import Case, Exercise, SafeCheck, SpeedTier, UsesCheck
-from pytest_gpulab.grading.grade import CheckKind
+from pytest_gpulab.grading.grade import CheckKind, CheckResult, Finding, Measurement, Verdict
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,57 @@ class Check:
     required: bool
     subject: Case | SafeCheck | UsesCheck | SpeedTier | None
 
+    @property
+    def hidden(self) -> bool:
+        """Whether it runs a hidden case."""
+        return isinstance(self.subject, Case) and self.subject.hidden
+
+    def result(
+        self,
+        verdict: Verdict,
+        findings: tuple[Finding, ...] = (),
+        measurement: Measurement | None = None,
+        printed: str = "",
+    ) -> CheckResult:
+        """Return what became of it, with the points that the verdict earns.
+
+        Noise never costs a point: who may have reached a threshold (inconclusive) gets what reaching it earns.
+        """
+        points = self.max_points if verdict in ("passed", "inconclusive") else 0.0
+        return CheckResult(
+            self.name,
+            self.kind,
+            verdict,
+            points,
+            self.max_points,
+            findings,
+            measurement,
+            self.required,
+            printed=printed,
+            hidden=self.hidden,
+        )
+
 
 def checks_of(exercise: Exercise) -> tuple[Check, ...]:
-    """Return `compile`, then the `correct`, `safe`, `uses` and `speedup` checks, each in the instructor's order."""
+    """Return `compile`, then the `correct`, `safe`, `uses` and `speedup` checks, each in the instructor's order.
+
+    Hidden cases come after the others, so that no kernel can keep something of them to show in the others' results.
+    """
     return (
         Check("compile", "compile", float(exercise.compile_points), True, None),
-        *(Check(correct_name(case), "correct", float(case.points), True, case) for case in exercise.cases),
+        *(
+            Check(correct_name(case), "correct", float(case.points), True, case)
+            for case in visible_first(exercise.cases)
+        ),
         *(Check(f"safe[{safe.kind}]", "safe", float(safe.points), True, safe) for safe in exercise.safe),
         *(Check(f"uses[{uses.name}]", "uses", float(uses.points), uses.required, uses) for uses in exercise.uses),
         *(Check(f"speedup[{t.name}]", "speedup", float(t.points), t.required, t) for t in exercise.speed),
     )
+
+
+def visible_first(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return the cases with the hidden ones last: what others show as well need not be told of a hidden one."""
+    return tuple(sorted(cases, key=lambda case: case.hidden))
 
 
 def correct_name(case: Case) -> str:

@@ -2,18 +2,19 @@
 
 Each run uses another copy than the run before, with contents that no run has met, so that a kernel which remembers a
 pointer or a result gains nothing. Where arrays lie in memory changes a fast kernel's time by a percent or so. So both
-sides use the same copies where their buffers are alike, and all copies are put elsewhere every few rounds.
+sides use the same copies where their buffers are alike, and all copies are put elsewhere every few rounds: each
+has room to be moved about in, because while one grader times others wait, and allocating takes longer than a race.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Memory, Module
-from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch
+from pytest_gpulab.devices.protocol import DeviceError, LaunchProfile, Memory, Module
+from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch, TimingDevice
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.mixing import Inputs, Mix, mixed
 from pytest_gpulab.grading.replay import FIRST, allocated, initial_contents
@@ -22,7 +23,8 @@ Outputs = Mapping[str, Memory]
 
 REPLICAS = 3
 MAX_BATCH = 32
-SPACER_BYTES = (2**26, 2**20)
+ROOM_BYTES = 2**24  # that an array may be moved by
+STEP_BYTES = 512  # what the driver aligns allocations to, a multiple of what any access needs
 # Of the level-2 cache: two halves of it hold what the other reads, too, and the sources of the copies want room.
 WARM_SHARE = 1 / 4
 
@@ -30,32 +32,47 @@ WARM_SHARE = 1 / 4
 class Pool:
     """The arrays that contenders share; `close` gives them back."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: TimingDevice) -> None:
         self._device = device
+        self._rng: np.random.Generator | None = None
+        self._rooms: dict[Hashable, Memory] = {}
         self._copies: dict[Hashable, Memory] = {}
         self._sources: dict[Hashable, Memory] = {}
-        self._spacers: list[Memory] = []
+        self._spare: list[Memory] = []
         self._set_aside: list[Memory] = []
 
     def copy(self, index: int, buffer: Buffer) -> Memory:
         """Return the memory of a buffer in one of the copies, until they move."""
-        key = (index, buffer.name, np.dtype(buffer.dtype), buffer.shape)
+        key = _key(index, buffer)
+        if key not in self._rooms:
+            self._rooms[key] = self._room(buffer)
         if key not in self._copies:
-            self._copies[key] = self._device.empty(buffer.shape, buffer.dtype)
+            steps = 0 if self._rng is None else int(self._rng.integers(ROOM_BYTES // STEP_BYTES + 1))
+            place = (self._rooms[key], steps * STEP_BYTES)
+            self._copies[key] = self._device.part(*place, buffer.shape, buffer.dtype)
         return self._copies[key]
 
     def move_copies(self, rng: np.random.Generator) -> None:
-        """Let all copies be allocated anew, behind something of random size in the large and in the small."""
-        _free(self._copies.values())
-        _free(self._spacers)
+        """Let each copy be put elsewhere at random."""
+        self._rng = rng
         self._copies.clear()
-        self._spacers = [self._device.empty(int(rng.integers(1, most)), np.uint8) for most in SPACER_BYTES]
 
-    def set_aside(self, memories: Iterable[Memory]) -> None:
-        """Take arrays out of the copies, as they are, until `close`; their place is allocated anew."""
-        self._set_aside.extend(memories)
-        taken = {id(memory) for memory in self._set_aside}
-        self._copies = {key: memory for key, memory in self._copies.items() if id(memory) not in taken}
+    def spare(self, buffer: Buffer) -> None:
+        """Have room for one copy more, which `set_aside` will need."""
+        self._spare.append(self._device.empty(buffer.nbytes + ROOM_BYTES, np.uint8))
+
+    def set_aside(self, index: int, buffer: Buffer) -> Memory:
+        """Take an array out of the copies, as it is, until `close`; the copy gets another place."""
+        key = _key(index, buffer)
+        self._set_aside.append(self._rooms.pop(key))
+        return self._copies.pop(key)
+
+    def _room(self, buffer: Buffer) -> Memory:
+        for spare in self._spare:
+            if spare.nbytes == buffer.nbytes + ROOM_BYTES:
+                self._spare.remove(spare)
+                return spare
+        return self._device.empty(buffer.nbytes + ROOM_BYTES, np.uint8)
 
     def source(self, buffer: Buffer, inputs: Inputs) -> Memory:
         """Return the memory that holds what a buffer holds before the first launch."""
@@ -68,12 +85,12 @@ class Pool:
     def close(self) -> None:
         """Give all memory back."""
         with suppress(DeviceError):  # a device that a kernel brought down cannot free anything
-            _free([*self._copies.values(), *self._sources.values(), *self._spacers, *self._set_aside])
+            for memory in (*self._rooms.values(), *self._spare, *self._set_aside, *self._sources.values()):
+                memory.free()
 
 
-def _free(memories: Iterable[Memory]) -> None:
-    for memory in memories:
-        memory.free()
+def _key(index: int, buffer: Buffer) -> Hashable:
+    return index, buffer.name, np.dtype(buffer.dtype), buffer.shape
 
 
 class Contender:
@@ -94,6 +111,11 @@ class Contender:
             for inputs in contents:
                 pool.source(buffer, inputs)
         self.take_copies(REPLICAS)
+
+    def spare_outputs(self, count: int) -> None:
+        """Have room for `keep_outputs`, so often, before others wait."""
+        for buffer in self._outputs * count:
+            self._pool.spare(buffer)
 
     @property
     def nbytes(self) -> int:
@@ -143,9 +165,11 @@ class Contender:
 
     def keep_outputs(self, index: int) -> Outputs:
         """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""
-        kept = {buffer.name: self._replicas[index][buffer.name] for buffer in self._buffers if buffer.role == "output"}
-        self._pool.set_aside(kept.values())
-        return kept
+        return {buffer.name: self._pool.set_aside(index, buffer) for buffer in self._outputs}
+
+    @property
+    def _outputs(self) -> list[Buffer]:
+        return [buffer for buffer in self._buffers if buffer.role == "output"]
 
     def _set_constants(self, mix: Mix) -> None:
         if self.plan.constants:

@@ -43,6 +43,7 @@ HINTS: Mapping[str, str] = {
     "cannot-simulate": "As far as can be told nothing is wrong with your kernel: it needs a real GPU to be graded.",
     "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
     "concept": "The exercise's README says what it is about.",
+    "not-graded": "As far as can be told nothing is wrong with your kernel: it has to be graded again.",
     "not-counted": "Nothing is wrong with your kernel; this check is left out of the grade.",
     "inconclusive": "Noise decides here as much as your kernel: make it a little faster to be on the safe side.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
@@ -83,10 +84,10 @@ def plain(text: str) -> str:
     return _CONTROL.sub("?", text)
 
 
-def because_of(check: str, cause: Finding) -> Finding:
-    """Return the one reason that a check gives when another one, which it builds on, did not pass."""
+def because_of(check: str, cause: Finding, hidden: bool = False) -> Finding:
+    """Return the one reason that a check gives when another one, hidden or not, which it builds on, did not pass."""
     what = f"Not graded, because `{check}` did not pass: {cause.what}"
-    return Finding(cause.code, what, cause.where, because=check)
+    return Finding(cause.code, what, cause.where, because=check, hidden=hidden)
 
 
 def of_error(error: DeviceError) -> tuple[Verdict, Finding]:

@@ -1,9 +1,10 @@
 """The result of grading, as plain data: everything printed or exported is made from Grades alone.
 
 The JSON form, version 1: `Grade.to_dict` gives one object whose keys are the attributes below, `submission`,
-`exercise`, `checks` and `provenance`, and besides them `schema_version`, `points` and `max_points`. Checks, findings
-and measurements are objects with their attributes as keys; tuples are lists; what is unknown is null; texts are never
-null but may be empty. A key may be added without a new version; a key that goes or changes its meaning raises it.
+`exercise`, `checks`, `provenance` and `student`, and besides them `schema_version`, `points` and `max_points`. Checks,
+findings and measurements are objects with their attributes as keys; tuples are lists; what is unknown is null; texts
+are never null but may be empty. A key may be added without a new version; a key that goes or changes its meaning raises
+it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Finding:
         because: the check that did not pass and that this one needs, if this one could not be graded for it; all else
             is then about that one.
         by_luck: of a wrong result, whether another order of warps or other leftovers in memory change it.
+        hidden: whether only an instructor's hidden case shows it: the texts may tell of that case.
     """
 
     code: str
@@ -46,6 +48,7 @@ class Finding:
     hint: str = ""
     because: str = ""
     by_luck: bool = False
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class CheckResult:
         duration_s: wall time that grading it took.
         printed: what the kernel printed with printf (capped).
         listing: what each source line did and cost, where that was asked for and this check is the one to tell.
+        hidden: whether it runs an instructor's hidden case, of which students learn no more than that it is there.
     """
 
     name: str
@@ -140,6 +144,7 @@ class CheckResult:
     duration_s: float = 0.0
     printed: str = ""
     listing: Listing | None = None
+    hidden: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return builtins only, ready for JSON."""
@@ -174,13 +179,25 @@ class Provenance:
 
 
 @dataclass(frozen=True)
+class Student:
+    """Who handed something in, or should have; the name is empty where only the id is known."""
+
+    id: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Grade:
-    """The result of one submission; `to_dict` and `from_dict` are each other's inverse."""
+    """The result of one submission; `to_dict` and `from_dict` are each other's inverse.
+
+    `student` is the id of whose submission it is; empty where nobody said.
+    """
 
     submission: str
     exercise: str
     checks: tuple[CheckResult, ...]
     provenance: Provenance
+    student: str = ""
 
     @property
     def points(self) -> float:
@@ -208,7 +225,7 @@ class Grade:
             raise ValueError(f"grade of schema version {data['schema_version']}; this is version {SCHEMA_VERSION}")
         checks = tuple(map(CheckResult.from_dict, data["checks"]))
         provenance = Provenance(**_known(Provenance, data["provenance"]))
-        return cls(data["submission"], data["exercise"], checks, provenance)
+        return cls(data["submission"], data["exercise"], checks, provenance, data.get("student", ""))
 
 
 def _finding(data: Mapping[str, Any]) -> Finding:

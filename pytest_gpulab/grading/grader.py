@@ -15,9 +15,9 @@ from pytest_gpulab.grading.annotate import Annotator
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import UNLIMITED, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.checks import Check, checks_of, correct_name
+from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.findings import because_of
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import harmless, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
@@ -79,7 +79,7 @@ class Grader:
         """Return why a `uses` check fails before anything is counted; passed: the simulated GPU is to count."""
         assert isinstance(check.subject, UsesCheck)
         variant = check.subject.variant
-        return self._guarded(check, lambda check: self._unless_right(check, variant) or _result(check, "passed"))
+        return self._guarded(check, lambda check: self._unless_right(check, variant) or check.result("passed"))
 
     def count(self, check: Check) -> CheckResult:
         """Grade a `uses` check by what is counted alone: its cases were found right elsewhere."""
@@ -101,9 +101,9 @@ class Grader:
         try:
             return judge(check)
         except InstructorsMistake as mistake:
-            return _result(check, "not gradable", (mistake.finding,))
+            return check.result("not gradable", (mistake.finding,))
         except Blocked as blocked:
-            return _result(check, blocked.verdict, (because_of("compile", blocked.finding),))
+            return check.result(blocked.verdict, (because_of("compile", blocked.finding),))
 
     def _judge(self, check: Check) -> CheckResult:
         subject = check.subject
@@ -122,25 +122,25 @@ class Grader:
             for variant in variants_of(self._loaded.exercise):
                 self._builds.of(variant)
         except Blocked as blocked:
-            return _result(check, blocked.verdict, (blocked.finding,))
-        return _result(check, "passed")
+            return check.result(blocked.verdict, (blocked.finding,))
+        return check.result("passed")
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
-        return _result(check, outcome.verdict, outcome.findings, printed=outcome.printed)
+        return check.result(outcome.verdict, outcome.findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
-        outcomes = {correct_name(case): self._cases.outcome(case) for case in self._loaded.exercise.cases}
+        outcomes = [(case, self._cases.outcome(case)) for case in visible_first(self._loaded.exercise.cases)]
         findings = unsafe(safe.kind, outcomes)
         if findings:
-            return _result(check, "failed", findings)
-        if all(outcome.verdict == "failed" for outcome in outcomes.values()):
-            return _dependent(check, *next(iter(outcomes.items())))
-        for name, outcome in outcomes.items():
+            return check.result("failed", findings)
+        if all(outcome.verdict == "failed" for _, outcome in outcomes):
+            return _dependent(check, *outcomes[0])
+        for case, outcome in outcomes:
             if outcome.verdict == "not gradable":
-                return _dependent(check, name, outcome)
-        return _result(check, "passed", harmless(safe.kind, outcomes))
+                return _dependent(check, case, outcome)
+        return check.result("passed", harmless(safe.kind, outcomes))
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only what is right, too: a wrong kernel may use the idea for nothing."""
@@ -151,10 +151,10 @@ class Grader:
         try:
             unused = self._usages().unused(uses)
         except Blocked as blocked:
-            return _result(check, blocked.verdict, (blocked.finding,))
+            return check.result(blocked.verdict, (blocked.finding,))
         if not unused:
-            return _result(check, "passed")
-        return _result(check, "failed" if uses.required else "missed", unused)
+            return check.result("passed")
+        return check.result("failed" if uses.required else "missed", unused)
 
     def _usages(self) -> Usages:
         if self._counted is None:
@@ -169,10 +169,10 @@ class Grader:
     def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
         """Return why a check cannot be graded that needs right results of a variant, or None."""
         self._builds.of(variant)  # what blocks the build is said as everywhere else
-        for case in cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases:
+        for case in visible_first(cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases):
             outcome = self._cases.outcome(case)
             if outcome.verdict != "passed":
-                return _dependent(check, correct_name(case), outcome)
+                return _dependent(check, case, outcome)
         return None
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
@@ -185,16 +185,16 @@ class Grader:
             wrong = self._costs.wrong(tier) if decided != "failed" else ()
             measurement = replace(measurement, reference_ms=self._costs.reference_ms(tier))
         except Blocked as blocked:
-            return _result(check, blocked.verdict, (blocked.finding,))
+            return check.result(blocked.verdict, (blocked.finding,))
         if wrong:
-            return _result(check, "failed", wrong, measurement)
+            return check.result("failed", wrong, measurement)
         if decided == "passed":
-            return _result(check, "passed", (), measurement)
+            return check.result("passed", (), measurement)
         if decided == "undecided":
-            return _result(check, "inconclusive", (inconclusive(measurement),), measurement)
+            return check.result("inconclusive", (inconclusive(measurement),), measurement)
         is_bonus = not tier.required or self._loaded.thresholds.measuring
         verdict: Verdict = "missed" if is_bonus else "failed"
-        return _result(check, verdict, (too_slow(measurement),), measurement)
+        return check.result(verdict, (too_slow(measurement),), measurement)
 
 
 def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:
@@ -219,19 +219,6 @@ def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) ->
     return Costs(loaded, device, builds, seed)
 
 
-def _dependent(check: Check, cause: str, outcome: CaseOutcome) -> CheckResult:
-    return _result(check, outcome.verdict, (because_of(cause, outcome.findings[0]),))
-
-
-def _result(
-    check: Check,
-    verdict: Verdict,
-    findings: tuple[Finding, ...] = (),
-    measurement: Measurement | None = None,
-    printed: str = "",
-) -> CheckResult:
-    # Noise never costs a point: who may have reached the threshold gets what reaching it earns.
-    points = check.max_points if verdict in ("passed", "inconclusive") else 0.0
-    return CheckResult(
-        check.name, check.kind, verdict, points, check.max_points, findings, measurement, check.required, 0.0, printed
-    )
+def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:
+    found = because_of(correct_name(case), outcome.findings[0], case.hidden)
+    return check.result(outcome.verdict, (found,))

@@ -1,8 +1,13 @@
-"""Which files a submission asks the compiler to read: only headers by plain names, never a path of this machine."""
+"""Which files a submission asks the compiler to read: only headers by plain names, never a path of this machine.
+
+Compilers disagree on where a comment, a string or a joined line ends, so this takes no notice of them: whatever one
+reading of the text could take for an include has to be of an accepted form, in comments and in strings, too.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -13,38 +18,53 @@ class Include(NamedTuple):
     operand: str
 
 
-# As the preprocessor reads a file: literals and comments are no directives, a backslash joins lines, %: is a #.
-_COMMENT_OR_LITERAL = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"', re.DOTALL)
-_DIRECTIVE = re.compile(r"^[ \t\f\v]*(?:#|%:)[ \t\f\v]*(?:include|include_next|import|embed)\b(.*)$", re.MULTILINE)
-_HEADER = re.compile(r'<([^<>]+)>|"([^"]+)"')
-_JOINED = re.compile(r"\\[ \t]*\r?\n")
+# No blanks of lines and comments in these: what searches them again and again takes without end on hostile files.
+_BLANKS = r"[ \t\f\v\r]*"
+# The first on its line, as far as blanks and comments go. Nobody has a comment right behind the sign but to deceive.
+_DIRECTIVE = re.compile(
+    rf"(?:^|\*/){_BLANKS}(?:#|%:){_BLANKS}(?:(?:include|include_next|import|embed)\b|(?=/[*/]))(.*)$", re.MULTILINE
+)
+_PLAIN = r"""(?:<(?P<angled>[^<>"\n]+)>|"(?P<quoted>[^"\n]+)")"""
+_OPERAND = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}(?:/[/*].*)?")
+_QUESTION = re.compile(r"\b__has_(?:include|include_next|embed)\b[ \t]*\(([^)\n]*)")
+_ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
+# gcc joins lines although blanks follow the backslash, NVIDIA's compilers do not; a lone return is a blank or an end
+_JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
 
 
 def unaccepted_include(source: str) -> Include | None:
     """Return the first include of anything but a header by its plain name, such as `<cub/cub.cuh>` or `"paths.cuh"`.
 
     Absolute paths, `..` and names that come out of macros could be any file of the machine, a solution for instance,
-    or one that the compiler's messages would show.
+    or one that the compiler's messages would show. Whether such a file exists must not be asked either.
     """
-    for directive in _DIRECTIVE.finditer(_without_comments(source)):
-        operand = directive[1].strip()
-        header = _HEADER.fullmatch(operand)
-        # a quoted name is looked for in the working folder, too: no way into the folders below it
-        if header is None or _leads_elsewhere(header[1] or header[2]) or "/" in (header[2] or ""):
-            return Include(_line_of(source, directive[0], operand), operand)
+    for text in _readings(source):
+        for pattern, accepted in ((_DIRECTIVE, _OPERAND), (_QUESTION, _ASKED)):
+            for found in pattern.finditer(text):
+                header = accepted.fullmatch(found[1])
+                if header is None or not _is_plain(header):
+                    operand = found[1].strip()
+                    return Include(_line_of(source, found[0], operand), operand)
     return None
 
 
-def _without_comments(source: str) -> str:
-    joined = _JOINED.sub("", source).replace("\r", "\n")
-    return _COMMENT_OR_LITERAL.sub(lambda match: match[0] if match[0].startswith('"') else " ", joined)
+def _readings(source: str) -> Iterator[str]:
+    for joint in _JOINTS:
+        joined = re.sub(joint, "", source)
+        yield joined
+        if "\r" in joined:
+            yield joined.replace("\r", "\n")
 
 
-def _leads_elsewhere(name: str) -> bool:
-    return name.startswith(("/", "\\", "~")) or ".." in name or ":" in name or "\\" in name
+def _is_plain(header: re.Match[str]) -> bool:
+    """Say whether the name leads into the compiler's own folders only; one in quotes, not below them either."""
+    name = header["angled"] or header["quoted"]
+    if name.startswith(("/", "~")) or ".." in name or ":" in name or "\\" in name:
+        return False
+    return header["quoted"] is None or "/" not in name
 
 
 def _line_of(source: str, directive: str, operand: str) -> int:
-    """Return where the directive stands, as well as comments and joined lines allow to tell."""
+    """Return where the directive stands, as well as joined lines allow to tell."""
     at = max(source.find(directive.strip()), 0) or max(source.find(operand), 0)
     return source.count("\n", 0, at) + 1

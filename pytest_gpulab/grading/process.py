@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
 
 START_LIMIT_S = 120.0  # many processes may start at once
@@ -78,49 +79,55 @@ def environment(few_threads: bool = False) -> dict[str, str]:
 class Worker:
     """The other end of `worker.main`: a process, with all that it starts in one group.
 
-    Raises:
-        DeviceUnavailable: it cannot open the device, or did not start in time.
-        WorkerError, Crashed: see there.
+    It opens its device while whoever started it does something else; the first answer says if it could not.
     """
 
     def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         processes.mark_what_is_started()
-        self._process = subprocess.Popen(
-            [*under, *COMMAND, json.dumps([str(entry) for entry in sys.path]), str(for_guard)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            encoding="utf-8",
-            env=environment(few_threads=bool(task.get("beside_a_gpu"))),
-            start_new_session=True,
-            pass_fds=(for_guard,),
-        )
+        known = environment(few_threads=bool(task.get("beside_a_gpu")))
+        self._process = _started(under, known, self._errors.fileno(), for_guard)
         os.close(for_guard)
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        try:
-            answer = self.ask(task, START_LIMIT_S)
-        except Hung:
-            self.kill()
-            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
-        except BaseException:
-            self.kill()
-            raise
-        if "unavailable" in answer:
-            self.kill()
-            raise DeviceUnavailable(answer["unavailable"])
+        self._is_ready = False
+        self.send(task)
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its answer; see `answer`."""
+        self.send(request)
+        return self.answer(limit_s)
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Send a request, which is answered when those before it are."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+
+    def answer(self, limit_s: float) -> dict[str, Any]:
+        """Wait for the answer to the first request that has none yet.
 
         Raises:
+            DeviceUnavailable: the process cannot open its device, or did not start in time.
             Hung, Crashed, WorkerError: see there.
         """
-        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
-            self._send(request)
+        if not self._is_ready:
+            self._await_start()
+        return self._next_answer(limit_s)
+
+    def _await_start(self) -> None:
+        try:
+            answer = self._next_answer(START_LIMIT_S)
+        except Hung:
+            raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
+        if "unavailable" in answer:
+            raise DeviceUnavailable(answer["unavailable"])
+        self._is_ready = True
+
+    def _next_answer(self, limit_s: float) -> dict[str, Any]:
         try:
             line = self._answers.get(timeout=limit_s)
         except Empty:
@@ -137,29 +144,22 @@ class Worker:
 
     def stop(self) -> None:
         """Let the process give the device back and end; kill it, and what it left behind, if it takes too long."""
-        with contextlib.suppress(BrokenPipeError):
-            self._send(STOP)
+        self.send(STOP)
         self._listener.join(STOP_LIMIT_S)
         self.kill()
 
     def kill(self) -> None:
         """End the process and all that it started, at once."""
+        os.close(self._lifeline)
         if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            _kill_group(self._process)
             self._process.wait()
         self._listener.join()
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()
-        os.close(self._lifeline)
         self._errors.close()
-
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -177,3 +177,28 @@ class Worker:
         """Return what the process and its driver wrote there until now."""
         contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
         return contents.decode("utf-8", "replace")
+
+
+def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> subprocess.Popen[str] | Forked:
+    """Start a process with an environment: by fork if that is possible, or anew."""
+    *python, program = COMMAND
+    path = json.dumps([str(entry) for entry in sys.path])
+    child = None if under else forked(program, [path], known, errors, lifeline)
+    return child or subprocess.Popen(
+        [*under, *python, program, path, str(lifeline)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        encoding="utf-8",
+        env=known,
+        start_new_session=True,
+        pass_fds=(lifeline,),
+    )
+
+
+def _kill_group(process: subprocess.Popen[str] | Forked) -> None:
+    if isinstance(process, Forked):
+        process.kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch
+from pytest_gpulab.devices.stopwatch import Stopwatch
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians, settled
@@ -24,7 +24,7 @@ Caches = Literal["cold", "warm"]
 BATCHED_BELOW_MS = 0.05
 BUDGET_S = 6.0
 WARM_UP_ROUNDS = 2
-WARM_UP_S = 0.03
+WARM_UP_S = 0.01  # the clock of a GPU that was at work just now is up at once
 MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
@@ -145,7 +145,7 @@ class _Race:
 
     def add(self, rounds: int) -> None:
         """Take so many rounds, with a look at the GPU every few."""
-        before = self._look()
+        before = self._watch.conditions()
         checked = self._choose_checked(rounds)
         for first in range(0, rounds, ROUNDS_PER_LOOK):
             some = min(ROUNDS_PER_LOOK, rounds - first)
@@ -153,9 +153,10 @@ class _Race:
                 if nth % ROUNDS_PER_PLACE == 0:
                     self._move()
                 self._round(self.rounds, keeps_outputs=self.rounds in checked)
-            after = self._look()
+            after = self._watch.conditions()
             self._suspect += [before.held_down or after.held_down] * some
             before = after
+        self._others |= dict.fromkeys(self._watch.others())
 
     def result(self, seed: int) -> RaceResult:
         """Judge the rounds taken so far."""
@@ -227,8 +228,3 @@ class _Race:
         if conditions.sm_clock_mhz is None:
             return not settled(np.array(own_ms))
         return conditions.clock_share < FULL_CLOCK_SHARE
-
-    def _look(self) -> Conditions:
-        conditions = self._watch.conditions()
-        self._others |= dict.fromkeys(conditions.others)
-        return conditions

@@ -21,7 +21,7 @@ from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion
@@ -128,13 +128,18 @@ class RemoteGrader:
         """Ask the GPU and, where it is a real one, the simulated one as well."""
         if self._second is None:
             return self._graded(check)
-        objection = self._second.objection(check) if self._is_built else None
+        if not self._is_built:
+            return self._graded(check)
+        self._second.look_ahead(check)
+        objection = self._second.objection(check)
         if objection is not None:
             return objection
         result = self._used(check) if isinstance(check.subject, UsesCheck) else self._graded(check)
         fails = result.verdict != "passed"
         if fails and (check.kind == "compile" or any(found.because == "compile" for found in result.findings)):
             self._is_built = False
+            self._second.close()
+            return result
         return self._second.added_to(result)
 
     def _used(self, check: Check) -> CheckResult:
@@ -154,7 +159,8 @@ class RemoteGrader:
                 return self._asked(check, asking)
             except DeviceUnavailable as missing:
                 self._kill()
-                return _result(check, *of_error(missing))
+                verdict, found = of_error(missing)
+                return check.result(verdict, (found,))
             except Hung:
                 self._kill()
                 what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
@@ -239,7 +245,7 @@ class RemoteGrader:
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:
         self._known[check.name] = found
-        return _result(check, "failed", found)
+        return check.result("failed", (found,))
 
     def _stop(self) -> None:
         if self._worker is not None:
@@ -257,10 +263,6 @@ def _sha256(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _result(check: Check, verdict: Verdict, found: Finding) -> CheckResult:
-    return CheckResult(check.name, check.kind, verdict, 0.0, check.max_points, (found,), required=check.required)
 
 
 def _with_message(result: CheckResult, stderr: str) -> CheckResult:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.cases import CaseOutcome
+from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
 MAX_FINDINGS = 5
 MAX_CHECKS_NAMED = 3
+
+Outcomes = Iterable[tuple[Case, CaseOutcome]]
+"""Those of visible cases before those of hidden ones: what is told is what was seen first."""
 
 _KIND_OF_FAULT = {"out-of-bounds": "memory", "misaligned": "memory", "deadlock": "barrier", "barrier": "barrier"}
 _CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a code itself
@@ -19,43 +24,47 @@ _CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a cod
 
 @dataclass
 class _Sighting:
-    """The same kind of thing at the same line: what was seen first, who did it, and in which checks."""
+    """The same kind of thing at the same line: what was seen first, who did it, and in which cases."""
 
     what: str
     where: str
     first: str
-    checks: list[str] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+
+    def add(self, case: Case) -> None:
+        """Note that a case shows it."""
+        if case not in self.cases:
+            self.cases.append(case)
+
+    def found(self, code: str, what: str, hint: str | None = None) -> Finding:
+        """Return it as a finding, hidden if only hidden cases show it."""
+        first = (f"first by {self.first}",) if self.first else ()
+        found = finding(code, what, self.where, (*first, _seen_in(self.cases)), hint)
+        return replace(found, hidden=all(case.hidden for case in self.cases))
 
 
-def unsafe(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...]:
-    """Return the findings of a kind, one for each place in the source, out of check name to outcome."""
+def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
+    """Return the findings of a kind, one for each place in the source, out of cases with their outcomes."""
     sightings: dict[tuple[str, str], _Sighting] = {}
-    for check, outcome in outcomes.items():
+    for case, outcome in outcomes:
         for code, what, where, lane in _sighted(kind, outcome):
-            sighting = sightings.setdefault((code, where or what), _Sighting(what, where, lane))
-            if check not in sighting.checks:
-                sighting.checks.append(check)
-    found = []
-    for (code, _), sighting in sightings.items():
-        first = (f"first by {sighting.first}",) if sighting.first else ()
-        what = sighting.what[:1].upper() + sighting.what[1:]
-        found.append(finding(code, what, sighting.where, (*first, _seen_in(sighting.checks))))
-    return tuple(found[:MAX_FINDINGS])
+            sightings.setdefault((code, where or what), _Sighting(what, where, lane)).add(case)
+    found = (
+        sighting.found(code, sighting.what[:1].upper() + sighting.what[1:]) for (code, _), sighting in sightings.items()
+    )
+    return tuple(found)[:MAX_FINDINGS]
 
 
-def harmless(kind: str, outcomes: Mapping[str, CaseOutcome]) -> tuple[Finding, ...]:
+def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
     """Return what looks like a hazard of a kind but cannot change a result, as notes, one for each place."""
-    places: dict[tuple[str, str], tuple[Hazard, list[str]]] = {}
-    for check, outcome in outcomes.items():
+    places: dict[tuple[str, str], _Sighting] = {}
+    for case, outcome in outcomes:
         for hazard in outcome.hazards:
             if hazard.kind == kind and hazard.harmless:
-                _, checks = places.setdefault((hazard.what, str(hazard.where or "")), (hazard, []))
-                if check not in checks:
-                    checks.append(check)
-    return tuple(
-        finding(kind, f"Harmless: {hazard.what}", where, (f"first by {_party(hazard)}", _seen_in(checks)), hint="")
-        for (_, where), (hazard, checks) in list(places.items())[:MAX_FINDINGS]
-    )
+                where = str(hazard.where or "")
+                places.setdefault((hazard.what, where), _Sighting(hazard.what, where, _party(hazard))).add(case)
+    found = (sighting.found(kind, f"Harmless: {sighting.what}", hint="") for sighting in places.values())
+    return tuple(found)[:MAX_FINDINGS]
 
 
 def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]:
@@ -80,6 +89,9 @@ def _party(hazard: Hazard) -> str:
     return f"{hazard.lane or ''}{met}"
 
 
-def _seen_in(checks: list[str]) -> str:
-    more = len(checks) - MAX_CHECKS_NAMED
+def _seen_in(cases: Iterable[Case]) -> str:
+    """Name the checks; hidden ones only where no other shows it."""
+    cases = list(cases)
+    checks = [correct_name(case) for case in cases if not case.hidden] or [correct_name(case) for case in cases]
+    more = len(cases) - len(checks[:MAX_CHECKS_NAMED])
     return f"seen in {', '.join(checks[:MAX_CHECKS_NAMED])}" + (f" and {more} more" if more > 0 else "")

@@ -16,6 +16,7 @@ Where there is no simulated GPU, or it cannot run a case or not in time, the GPU
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,12 +25,12 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.grading.build import cases_of
-from pytest_gpulab.grading.checks import Check, checks_of, correct_name
+from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError
 
-LIMIT_S = 30.0  # of a submission; the exercises' kernels take one or two
+LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 PRECISE = (*PROOF, "barrier", "deadlock", "assert", "trap")
@@ -41,7 +42,7 @@ LUCK = "right on the GPU, by luck: the simulated GPU watches every access and tr
 
 
 class SecondOpinion:
-    """Grades one submission on the simulated GPU in a process of its own, each check when it is first asked for."""
+    """Grades one submission on the simulated GPU in a process of its own, while the real one is at work."""
 
     def __init__(self, exercise: Exercise, task: Mapping[str, Any]) -> None:
         """Start nothing yet.
@@ -51,28 +52,38 @@ class SecondOpinion:
             task: what the process on the real GPU is told.
         """
         self._exercise, self._task = exercise, {**task, **_SIMULATED}
+        self._counts = not task["annotate"]  # what is annotated is counted where that happens
         self._checks = {check.name: check for check in checks_of(exercise)}
         self._opinions: dict[str, CheckResult] = {}
         self._worker: Worker | None = None
+        self._unheard: deque[str] = deque()
         self._left_s = LIMIT_S
         self._silent = ""
+
+    def look_ahead(self, check: Check) -> None:
+        """Ask for everything that will be wanted, in this order: a check, those that follow it, those before."""
+        names = list(self._checks)
+        first = names.index(check.name)
+        for name in (*names[first:], *names[:first]):
+            kind = self._checks[name].kind
+            if kind in ("correct", "safe"):
+                self._ask("check", name)
+            elif kind == "uses" and self._counts:
+                self._ask("count", name)
 
     def objection(self, check: Check) -> CheckResult | None:
         """Return how a check fails that needs cases whose results are luck, or None: then the GPU is to be asked."""
         if not isinstance(check.subject, SpeedTier | UsesCheck):
             return None
-        for case in cases_of(self._exercise, check.subject.variant) or self._exercise.cases:
+        for case in visible_first(cases_of(self._exercise, check.subject.variant) or self._exercise.cases):
             opinion = self._on(correct_name(case))
             if opinion is not None and proves_luck(opinion):
-                found = because_of(opinion.name, opinion.findings[0])
-                return CheckResult(
-                    check.name, check.kind, "failed", 0.0, check.max_points, (found,), required=check.required
-                )
+                return check.result("failed", (because_of(opinion.name, opinion.findings[0], case.hidden),))
         return None
 
     def added_to(self, result: CheckResult) -> CheckResult:
         """Return what a real GPU said of a check, with what the simulated one adds."""
-        if result.verdict not in ("passed", "failed") or any(found.because == "compile" for found in result.findings):
+        if result.verdict not in ("passed", "failed"):
             return result
         if result.kind == "safe":
             return _safe(result, self._on(result.name), self._silent)
@@ -88,9 +99,7 @@ class SecondOpinion:
 
     def count(self, check: Check) -> CheckResult | None:
         """Grade a `uses` check by what the simulated GPU counts; None where it cannot be asked."""
-        if not self._silent:
-            self._note("count", check.name)
-        return self._opinions.get(check.name)
+        return self._heard("count", check.name)
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -116,7 +125,7 @@ class SecondOpinion:
     def _on_another(self, name: str) -> tuple[str, CheckResult | None]:
         subject = self._checks[name].subject
         assert isinstance(subject, Case)
-        for case in cases_of(self._exercise, subject.variant):
+        for case in (case for case in cases_of(self._exercise, subject.variant) if not case.hidden):
             opinion = self._on(correct_name(case))
             if opinion is not None and opinion.verdict != "not gradable":
                 return f"the case {case.name}", opinion
@@ -124,24 +133,33 @@ class SecondOpinion:
 
     def _on(self, name: str) -> CheckResult | None:
         """Return what the simulated GPU makes of a check by itself; None where nothing can be had."""
-        if name not in self._opinions and not self._silent:
-            self._note("check", name)
-        opinion = self._opinions.get(name)
+        opinion = self._heard("check", name)
         is_none = opinion is None or any(found.because == "compile" for found in opinion.findings)
         return None if is_none else opinion
 
-    def _note(self, what: str, name: str) -> None:
-        self._silent = self._ask(what, name)
+    def _heard(self, what: str, name: str) -> CheckResult | None:
+        """Return the answer to a request, made now if it was not made before; None where it will never come."""
+        self._ask(what, name)
+        while name not in self._opinions and not self._silent:
+            self._silent = self._hear()
         if self._silent:
             self.close()
+        return self._opinions.get(name)
 
-    def _ask(self, what: str, name: str) -> str:
-        """Note the answer; return why there is none and never will be."""
+    def _ask(self, what: str, name: str) -> None:
+        if self._silent or name in self._opinions or name in self._unheard:
+            return
+        if self._worker is None:
+            self._worker = Worker(self._task)
+        self._worker.send({what: name})
+        self._unheard.append(name)
+
+    def _hear(self) -> str:
+        """Note the next answer; return why there is none and never will be."""
+        assert self._worker is not None
+        begin_s = time.perf_counter()
         try:
-            if self._worker is None:
-                self._worker = Worker(self._task)
-            begin_s = time.perf_counter()
-            answer = self._worker.ask({what: name}, self._left_s)
+            answer = self._worker.answer(self._left_s)
         except DeviceUnavailable as missing:
             return f"there is no simulated GPU: {missing}"
         except Hung:
@@ -150,8 +168,8 @@ class SecondOpinion:
             return f"the process with the simulated GPU {crash}"
         except WorkerError as error:
             return f"the simulated GPU has a bug: {error.traceback_end}"
-        self._left_s -= time.perf_counter() - begin_s
-        self._opinions[name] = CheckResult.from_dict(answer["result"])
+        self._left_s = max(0.0, self._left_s - (time.perf_counter() - begin_s))
+        self._opinions[self._unheard.popleft()] = CheckResult.from_dict(answer["result"])
         return ""
 
 

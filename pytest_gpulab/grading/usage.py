@@ -79,7 +79,7 @@ def counting_device() -> Device:
         Blocked: `not gradable` where there is none.
     """
     try:
-        return open_device("sim")[0]
+        return open_device("sim", isolated=True)[0]
     except DeviceError as error:
         what = f"What the kernels use cannot be counted here: {error}"
         raise Blocked("not gradable", finding("not-counted", what)) from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pytest_gpulab.grading.grade import Finding, Grade
+from pytest_gpulab.grading.grade import Finding, Grade, Student
 
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
@@ -36,14 +36,26 @@ def result_properties(grade: Grade, position: int) -> Properties:
     ]
 
 
-def ungraded_properties(submission: str, finding: Finding) -> Properties:
-    """Return what travels for a file that could not be graded at all."""
-    return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding)}))]
+def ungraded_properties(submission: str, finding: Finding, student: str = "") -> Properties:
+    """Return what travels for a file that could not be graded at all; `student` is the id of whose it is, if known."""
+    return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding), "student": student}))]
 
 
 def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
     """Say whether the properties are those of a bonus tier that was not reached."""
     return (VERDICT, "missed") in properties
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Two students' sources for one exercise that are nearly the same; `similarity` is 1 if nothing but layout differs.
+
+    A question to ask, never a verdict. `submissions` are named as grades name them.
+    """
+
+    exercise: str
+    submissions: tuple[str, str]
+    similarity: float
 
 
 @dataclass
@@ -52,11 +64,23 @@ class Gradebook:
 
     Attributes:
         ungraded: submission to why it could not be graded.
+        owners: of those, the students' ids, where they are known.
         expected: (submission, check name) of the failures that the instructor expects.
+        roster: the class, as the instructor listed it; empty where no list was given.
+        absent: those of the roster who handed in nothing.
+        problems: what is odd about what was handed in, a sentence each.
+        changes: what grading again changed, a sentence each.
+        duplicates: sources of several students that are nearly the same.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     expected: set[tuple[str, str]] = field(default_factory=set)
+    roster: tuple[Student, ...] = ()
+    absent: tuple[Student, ...] = ()
+    problems: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    duplicates: tuple[Likeness, ...] = ()
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
     def add(self, properties: Iterable[tuple[str, object]], is_expected: bool = False) -> None:
@@ -69,6 +93,8 @@ class Gradebook:
         if "ungraded" in record:
             finding = record["ungraded"]
             self.ungraded[record["submission"]] = Finding(**{**finding, "evidence": tuple(finding["evidence"])})
+            if record["student"]:
+                self.owners[record["submission"]] = record["student"]
             return
         grade = Grade.from_dict(record["grade"])
         self._parts.setdefault(grade.submission, {})[record["position"]] = grade
@@ -79,7 +105,7 @@ class Gradebook:
     def grades(self) -> tuple[Grade, ...]:
         """One grade a submission, sorted by exercise and then by name as people count (2 before 10)."""
         grades = map(_joined, self._parts.values())
-        return tuple(sorted(grades, key=lambda grade: (grade.exercise, _as_people_count(grade.submission))))
+        return tuple(sorted(grades, key=lambda grade: (grade.exercise, as_people_count(grade.submission))))
 
 
 def _joined(parts: dict[int, Grade]) -> Grade:
@@ -87,6 +113,7 @@ def _joined(parts: dict[int, Grade]) -> Grade:
     return replace(in_order[0], checks=tuple(grade.checks[0] for grade in in_order))
 
 
-def _as_people_count(name: str) -> list[tuple[int, int, str]]:
+def as_people_count(name: str) -> list[tuple[int, int, str]]:
+    """Return what sorts names with numbers in them as people do: 2 before 10."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

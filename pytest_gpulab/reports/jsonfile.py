@@ -5,7 +5,7 @@ The file holds one JSON object:
     format          always "pytest-gpulab/grades"
     schema_version  1; raised when a key changes its meaning or goes away, not when one is added
     created_utc     when it was written, ISO 8601
-    interrupted     true if the run was stopped (Ctrl-C): some checks or submissions are missing
+    interrupted     true if the run was stopped (Ctrl-C, -x): some checks or submissions are missing
     grades          a list, sorted by exercise and submission, of
         submission, exercise    the `.cu` file relative to pytest's rootdir, and the exercise's name
         points, max_points      sums over `checks`; `max_points` is below 100 if not all checks were selected
@@ -14,7 +14,8 @@ The file holds one JSON object:
             verdict             passed | failed | missed | inconclusive | not gradable | not started
             points, max_points, required (false: a bonus, "missed" rather than "failed"), duration_s
             expected            true if the check did not pass and the instructor's configuration says so
-            findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck}
+            findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck,
+                                hidden (only hidden cases show it)}
             measurement         null, or {size, elapsed_ms, baseline_ms, speedup, threshold, estimated,
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,
                                 low, high (of the speedup's interval; null for estimates), rounds, dropped,
@@ -26,11 +27,17 @@ The file holds one JSON object:
             listing             null, or {size, variant, device, estimated_ms, files (a list of {name, lines: a list
                                 of {number, text, counters}}), hazards (a list of {file, line, what, harmless}),
                                 note}
+            hidden              true if it runs a hidden case: not for students' eyes
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
                                 source_sha256, thresholds (who set those of the speed tiers), and details: an
                                 object of further texts
-    ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck}: files that belong to no
-                    exercise or to one that cannot be loaded
+        student                 the id of whose submission it is; empty where nobody said
+    ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck, hidden, student}: files
+                    that belong to no exercise or to one that cannot be loaded
+    roster, absent  lists of {id, name}: the class, and those of it who handed in nothing; empty without a roster
+    problems        texts: what is odd about what was handed in
+    changes         texts: what grading again changed
+    duplicates      a list of {exercise, submissions (two), similarity (0 to 1)}: to be looked at, never a verdict
 
 Unknown figures are null. Times that a cost model estimated have `estimated` true: they are never measurements.
 """
@@ -40,25 +47,33 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.grading.grade import SCHEMA_VERSION, Grade
+from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 
 FORMAT = "pytest-gpulab/grades"
 
 
-def document(gradebook: Gradebook, interrupted: bool) -> dict[str, Any]:
+def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:
     """Return the object that the module's docstring describes, builtins only."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
-        "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "interrupted": interrupted,
+        "created_utc": context.finished.isoformat(timespec="seconds"),
+        "interrupted": context.interrupted,
         "grades": [_grade(grade, gradebook) for grade in gradebook.grades],
-        "ungraded": [{"submission": name} | asdict(finding) for name, finding in sorted(gradebook.ungraded.items())],
+        "ungraded": [
+            {"submission": name} | asdict(finding) | {"student": gradebook.owners.get(name, "")}
+            for name, finding in sorted(gradebook.ungraded.items())
+        ],
+        "roster": [asdict(student) for student in gradebook.roster],
+        "absent": [asdict(student) for student in gradebook.absent],
+        "problems": list(gradebook.problems),
+        "changes": list(gradebook.changes),
+        "duplicates": [asdict(likeness) for likeness in gradebook.duplicates],
     }
 
 
@@ -69,14 +84,18 @@ def _grade(grade: Grade, gradebook: Gradebook) -> dict[str, Any]:
     return data
 
 
-def write(path: Path, gradebook: Gradebook, interrupted: bool) -> None:
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write the file.
 
     Raises:
         OSError: it cannot be written.
     """
-    text = json.dumps(_finite(document(gradebook, interrupted)), indent=2, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(json_text(document(gradebook, context)), encoding="utf-8")
+
+
+def json_text(value: Any) -> str:
+    """Return builtins as indented JSON, with null for what is infinite or not a number."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:

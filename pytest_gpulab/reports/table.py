@@ -21,13 +21,13 @@ NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")
 _UNMEASURED = ("-",) * 7
 _TIER = re.compile(r"speedup\[[^ \]]* ?")
-_WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
+WORST_FIRST: tuple[Verdict, ...] = ("failed", "not gradable", "inconclusive", "not started")
 
 
 def overall_verdict(grade: Grade) -> Verdict:
     """Return a submission's verdict: its worst check's; a missed bonus does not spoil it."""
     verdicts = {check.verdict for check in grade.checks}
-    return next((verdict for verdict in _WORST_FIRST if verdict in verdicts), "passed")
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "passed")
 
 
 def timings(grade: Grade) -> dict[str, Measurement]:

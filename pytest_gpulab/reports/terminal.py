@@ -12,6 +12,7 @@ from itertools import groupby
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.bandwidth import bandwidth_lines
+from pytest_gpulab.reports.class_summary import class_sections
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.hardware import counter_lines, counter_notes, device_tables, occupancy_lines
 from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
@@ -38,12 +39,20 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
     return "\n".join(lines)
 
 
-def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
+def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
     """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for tools' messages.
 
     A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, what is known of
-    the device, how the kernels fill it, and how sure the times are.
+    the device, how the kernels fill it, and how sure the times are. Of a class there is a summary, and all that with a
+    positive verbosity only.
     """
+    if of_class:
+        yield from class_sections(gradebook)
+    if not of_class or verbosity > 0:
+        yield from _all_sections(gradebook, verbosity)
+
+
+def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
     grades = gradebook.grades
     if verbosity > 0:
         yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
@@ -67,8 +76,10 @@ def sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
         yield "gpulab: findings", lines
 
 
-def footnotes(gradebook: Gradebook) -> Iterator[str]:
-    """Yield what a reader of the tables must know."""
+def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
+    """Yield what a reader of the tables that `sections` made must know."""
+    if of_class and verbosity <= 0:
+        return
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     if measurements:
         yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.cuda.limits import KIB, Limits, limited
+from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
+from pytest_gpulab.devices.limits import KIB, Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SMALL = Limits(memory_bytes=256 << 20, file_bytes=64 * KIB, said_bytes=1000)

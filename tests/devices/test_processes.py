@@ -42,10 +42,11 @@ def gpu(tmp_path: Path) -> Path:
 
 def test_what_a_marked_process_starts_is_a_grader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(processes.MARK, "")
+    monkeypatch.delenv(processes.ONE_QUEUE, raising=False)
     processes.mark_what_is_started()
-    command = ["sh", "-c", "echo begun; read end"]
+    command = ["sh", "-c", f"echo begun ${processes.ONE_QUEUE}; read end"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None and started.stdout.readline() == b"begun\n"
+        assert started.stdout is not None and started.stdout.readline() == b"begun 1\n"
         assert processes.is_grader(started.pid)
     assert not processes.is_grader(started.pid)  # it has ended
 
@@ -76,7 +77,7 @@ class Nvml:
 def others(running: list[int]) -> tuple[str, ...]:
     reader = object.__new__(nvml.ConditionsReader)
     reader._nvml, reader._gpu = Nvml(running), object()
-    return reader._others()
+    return reader.others()
 
 
 def test_graders_are_left_out_and_strangers_named(gpu: Path) -> None:

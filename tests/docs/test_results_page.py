@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,22 @@ def test_a_missed_bar_is_printed_written_and_shown(
     assert "## How fast it is\n" in made
     assert "| sum      | 3500 GB/s | at least 3600 GB/s | NO    |" in made
     assert "**All of them**" in made and "| sum    | 0.077 |" in made
+
+
+def test_sections_of_other_proofs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, page = loaded("figures", monkeypatch), loaded("page", monkeypatch)
+
+    def proved(title: str, value: str) -> dict[str, Any]:
+        proof = figures.Proof(title)
+        proof.figure("value", value)
+        proof.finish(tmp_path / "proof.json")
+        return dict(json.loads((tmp_path / "proof.json").read_text()))
+
+    first = page.page([proved("One", "1"), proved("Two", "2")])
+    assert page.page([], first) == first
+    later = page.page([proved("One", "11"), proved("Three", "3")], first)
+    assert [line for line in later.splitlines() if line[:2] == "##"] == ["## One", "## Two", "## Three"]
+    assert "| value    | 11 " in later and "| value    | 2 " in later and "| value    | 1 " not in later
 
 
 def test_a_class_has_every_solution_and_every_fourth_is_hostile(

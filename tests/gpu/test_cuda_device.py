@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
-from pytest_gpulab.devices.cuda.limits import Limits
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
 
 pytestmark = pytest.mark.gpu
@@ -69,6 +69,22 @@ def test_a_freed_array_cannot_be_used(device):
     device.reset()
     with pytest.raises(ValueError, match="this array was freed"):
         memory.get()
+
+
+def test_a_part_lies_inside_its_whole_and_lives_as_long(device):
+    whole = device.array(np.arange(8, dtype=np.int32))
+    part = device.part(whole, 8, (2, 2), np.int32)
+    assert part.get().tolist() == [[2, 3], [4, 5]]
+    part.set([[12, 13], [14, 15]])
+    assert whole.get().tolist() == [0, 1, 12, 13, 14, 15, 6, 7]
+    part.free()
+    assert part.damage() is None and part.get().shape == (2, 2)
+    for offset_bytes in (-4, 20):
+        with pytest.raises(ValueError, match=rf"16 bytes from byte {offset_bytes} on are not inside 32 bytes"):
+            device.part(whole, offset_bytes, (4,), np.int32)
+    whole.free()
+    with pytest.raises(ValueError, match="this array was freed"):
+        part.get()
 
 
 def test_more_memory_than_the_gpu_has_is_said(device):

@@ -31,7 +31,7 @@ __global__ void dynamic(float *x) {
 ROWS = {
     "generation", "compute capability", "SMs", "PCI address", "driver", "memory", "peak bandwidth", "UUID", "SM clock",
     "memory clock", "clock event reasons", "performance state", "power", "temperature", "utilisation", "ECC", "MIG",
-    "persistence", "compute mode", "PCIe link", "PyCUDA",
+    "persistence", "compute mode", "PCIe link", "PyCUDA", "compiled under",
 }  # fmt: skip
 
 

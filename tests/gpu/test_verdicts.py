@@ -6,7 +6,7 @@ One pytest process with a fresh seed grades all solutions, speed included, anoth
 import os
 
 import pytest
-from test_solutions_and_wrong_kernels import ROOT, SOLUTIONS, WRONG, assert_points, assert_verdicts, grade, named
+from graded_folders import ROOT, SOLUTIONS, WRONG, assert_points, assert_verdicts, grade, named
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from doubling import Bench
-from fake_device import FakeDevice
+from fake_device import FakeDevice, FakeMemory
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 
@@ -34,6 +34,9 @@ class FakeStopwatch:
         self.looks += 1
         return QUIET
 
+    def others(self) -> tuple[str, ...]:
+        return ()
+
     def cold_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
         self.cold.append((module.program, *(id(arg) for arg in calls[0].args[:-1])))
         return self.run(module, calls, copies)
@@ -56,6 +59,13 @@ class ClockedDevice(FakeDevice):
         super().__init__(programs, estimates=False)
         self.watch = FakeStopwatch()
         self.held_at_start: list[int] = []
+
+    def part(self, whole: Any, offset_bytes: int, shape: Any, dtype: Any) -> FakeMemory:
+        """Return an array of its own: nobody asks a fake one where it lies."""
+        memory = FakeMemory(self, np.empty(shape, dtype))
+        self.held.remove(memory)
+        assert 0 <= offset_bytes <= whole.nbytes - memory.nbytes
+        return memory
 
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()

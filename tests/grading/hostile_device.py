@@ -96,7 +96,7 @@ class HostileModule:
         return self.module.launch(kernel, grid, block, args, *rest)
 
 
-def opened(spec: str, launch_limit_s: float, *described: str | None) -> tuple[SimulatedDevice, str]:
+def opened(spec: str, launch_limit_s: float, *described: str | None, isolated: bool) -> tuple[SimulatedDevice, str]:
     return SimulatedDevice() if spec == "sim" else HostileDevice(), "a test wants it"
 
 

@@ -241,7 +241,7 @@ class TestMakingOne:
 @pytest.fixture
 def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.SPACER_BYTES", (2**14, 2**12))
+    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return ClockedBench(tmp_path)
 
 

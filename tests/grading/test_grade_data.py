@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -92,3 +93,14 @@ def test_a_grade_from_before_kernels_were_told_can_be_read() -> None:
 def test_what_the_machine_cannot_grade_costs_no_point() -> None:
     whole = grade(check(verdict="passed", points=10.0), check(verdict="not gradable"), check(verdict="failed"))
     assert (whole.points, whole.max_points) == (10.0, 20.0)
+
+
+def test_whose_submission_it_is_and_what_is_hidden_survive_a_journey_through_json() -> None:
+    whole = Grade("a.cu", "scan", (check(hidden=True, findings=(replace(FINDING, hidden=True),)),), PROVENANCE, "s17")
+    assert Grade.from_dict(json.loads(json.dumps(whole.to_dict()))) == whole
+
+
+def test_a_grade_from_before_students_and_hidden_cases_can_be_read() -> None:
+    data = grade(check()).to_dict()
+    del data["student"], data["checks"][0]["hidden"], data["checks"][0]["findings"][0]["hidden"]
+    assert Grade.from_dict(data) == grade(check())

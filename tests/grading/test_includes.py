@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pytest_gpulab.grading.includes import Include, unaccepted_include
@@ -12,8 +14,10 @@ from pytest_gpulab.grading.includes import Include, unaccepted_include
     [
         "#include <gpulab.cuh>\n# include \"paths.cuh\"\n#include <cub/block/block_scan.cuh> // fast\n",
         "#include <gpulab.cuh>\r\n#include <cstdio>\r\n",
-        "// #include \"/etc/passwd\"\n/* #include \"/etc/passwd\"\n#include \"../a.cu\" */\n",
+        "// #include \"/etc/passwd\"\n/* #include \"/etc/passwd\" */\n",
         "const char *text = \"/*\";\n#define includes 1\nint included;\n",
+        "#include <gpulab.cuh> /* all\nof it */ #pragma once\nint number; // of #include lines\n",
+        "#if defined __has_include && __has_include(<cub/cub.cuh>)\n#endif\n#ifdef __has_include\n#endif\n",
     ],
 )  # fmt: skip
 def test_headers_by_name_are_accepted(source: str) -> None:
@@ -29,12 +33,35 @@ def test_headers_by_name_are_accepted(source: str) -> None:
         ('#include "../../solutions/scan/01.cu"\n', Include(1, '"../../solutions/scan/01.cu"')),
         ('#define FILE "/etc/passwd"\n#include FILE\n', Include(2, "FILE")),
         ('%: include "/etc/passwd"\n', Include(1, '"/etc/passwd"')),
-        ('int x; /* a */\n/* b */ #/* c */include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
+        ('int x; /* a */\n/* b */ #include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
         ('#inc\\\nlude "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
         ('const char *text = "/*";\n#include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
         ('#include_next "c:/secret"\n', Include(1, '"c:/secret"')),
         ('#embed "/etc/passwd"\n', Include(1, '"/etc/passwd"')),
+        ('#import "/etc/passwd"\n', Include(1, '"/etc/passwd"')),
+        ('#if __has_include("/etc/passwd")\n', Include(1, '"/etc/passwd"')),
+        ("#if __has_include (FILE)\n", Include(1, "FILE")),
+        # whatever a compiler might take for a string, a comment or a joined line
+        ('/* one */ # /* two */ include "/etc/passwd"\n', Include(1, '/* two */ include "/etc/passwd"')),
+        ('int a; \\ \n#include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
+        ('int a; \\\r\n#include "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
+        ('#inc\\ \nlude "/etc/passwd"\n', Include(2, '"/etc/passwd"')),
+        ('#\rinclude "/etc/passwd"\n', Include(1, '"/etc/passwd"')),
+        ('int a;\r#include "/etc/passwd"\r', Include(1, '"/etc/passwd"')),
+        ('auto s = R"("/*)";\n#include "/etc/passwd"\n//*/', Include(2, '"/etc/passwd"')),
+        ("""char c = '"', *s = "/*";\n#include "/etc/passwd"\n//*/""", Include(2, '"/etc/passwd"')),
+        ("#define Q ' /*\n#include </etc/passwd>\n// */", Include(2, "</etc/passwd>")),
+        ('#define Q " /*\n#include </etc/passwd>\n// */', Include(2, "</etc/passwd>")),
+        ('/* a comment\n#include "../a.cu" */\n', Include(2, '"../a.cu" */')),
     ],
 )
 def test_paths_and_macros_are_not(source: str, found: Include) -> None:
     assert unaccepted_include(source) == found
+
+
+@pytest.mark.parametrize("piece", ["#/*\n", "/**/", "*/#", "#", " ", "\\ ", "\\\r", "__has_include(", '#include "'])
+def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
+    """A megabyte: with a search that begins again at every place this would take hours."""
+    begin_s = time.process_time()
+    unaccepted_include(piece * (1_000_000 // len(piece)))
+    assert time.process_time() - begin_s < 10

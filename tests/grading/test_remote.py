@@ -19,6 +19,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.forked import ONE_THREAD
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
@@ -89,8 +90,10 @@ def bench(tmp_path: Path) -> Class:
 
 @pytest.fixture
 def hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
+    """All workers are forked, if this system can do that."""
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HOSTILE))
     monkeypatch.setenv(LOG_VARIABLE, str(bench.log))
+    monkeypatch.setenv(*ONE_THREAD)
     bench.on_a_gpu()
     return bench
 
@@ -282,9 +285,11 @@ bench.grader(KERNEL + "// launch 31: hang\\n").grade()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_outlives_the_process_that_asked(tmp_path: Path, ending: signal.Signals) -> None:
+@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+def test_nothing_outlives_the_process_that_asked(tmp_path: Path, threads: str, ending: signal.Signals) -> None:
     log = tmp_path / "deeds.txt"
     environment = os.environ | {LOG_VARIABLE: str(log), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment[ONE_THREAD[0]] = threads
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
     parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=heed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_gpulab.grading import process, second_opinion
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.expected import Expectations
+from pytest_gpulab.grading.forked import ONE_THREAD
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.remote import RemoteGrader
 
@@ -28,6 +30,7 @@ INFO = DeviceInfo("cuda", "lucky GPU", "none", "sm_90", True)
 @pytest.fixture(autouse=True)
 def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
+    monkeypatch.setenv(*ONE_THREAD)
 
 
 @pytest.fixture
@@ -148,13 +151,21 @@ def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:
 LARGE = 'cases=(Case("n=2^22", 1 << 22, 60),),'
 
 
-def large(bench: Class) -> Class:
-    """Leave only a case that is too large for the simulated GPU."""
+def large(bench: Class, cases: str = LARGE) -> Class:
+    """Leave only a case that is too large for the simulated GPU, or others."""
     file = bench.exercise.folder / "exercise.py"
-    lines = [LARGE if line.strip().startswith("cases=") else line for line in file.read_text().splitlines()]
+    lines = [cases if line.strip().startswith("cases=") else line for line in file.read_text().splitlines()]
     file.write_text("\n".join(lines))
     bench.exercise = Catalogue(bench.exercise.folder.parent).load("twice")
     return bench
+
+
+def test_a_visible_mistake_is_not_explained_by_a_hidden_case(bench: Class) -> None:
+    cases = 'cases=(Case("n=2^22", 1 << 22, 40), Case("n=31", 31, 20, hidden=True)),'
+    for hidden in (True, False):
+        bench = large(bench, cases if hidden else cases.replace(", hidden=True", ""))
+        (finding,) = results(bench, KERNEL.replace("2 *", "3 *"))["correct[n=2^22]"].findings
+        assert any("the case n=31 on the simulated GPU" in line for line in finding.evidence) is not hidden
 
 
 def notes(found: dict[str, CheckResult]) -> list[str]:
@@ -176,9 +187,19 @@ def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeyp
 
 
 def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(second_opinion, "LIMIT_S", 0.0)
-    (note,) = notes(results(bench, READS_BEYOND))
-    assert note == "Seen by the GPU alone: the simulated GPU would have taken more than 0 s"
+    class Slow(process.Worker):
+        def answer(self, limit_s: float) -> dict[str, Any]:
+            assert 0 <= limit_s <= second_opinion.LIMIT_S
+            time.sleep(0.01)
+            if limit_s <= second_opinion.LIMIT_S - 0.02:
+                raise process.Hung
+            return super().answer(limit_s)
+
+    monkeypatch.setattr(second_opinion, "Worker", Slow)
+    monkeypatch.setattr(second_opinion, "LIMIT_S", 0.05)
+    lucky_at_the_third_case = READS_BEYOND.replace("in[i + 1]", "n == 100 ? in[i + 1] : 0")
+    (note,) = notes(results(bench, lucky_at_the_third_case))
+    assert note == "Seen by the GPU alone: the simulated GPU would have taken more than 0.05 s"
 
 
 def test_a_bug_of_the_simulated_gpu_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,6 +213,34 @@ def test_a_file_that_does_not_compile_fails_as_ever(bench: Class) -> None:
     found = results(bench, KERNEL.replace(";", ""))
     assert {result.verdict for result in found.values()} == {"failed"}
     assert all(finding.because in ("", "compile") for result in found.values() for finding in result.findings)
+
+
+def test_the_simulated_gpu_works_ahead_while_the_real_one_is_busy(
+    bench: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Recorded(process.Worker):
+        def send(self, request: dict[str, Any]) -> None:
+            asked.append(request)
+            super().send(request)
+
+    monkeypatch.setattr(second_opinion, "Worker", Recorded)
+    with closing(bench.grader()) as grader:
+        assert grader.run(bench.checks["compile"]).verdict == "passed"
+        task, *requests = asked
+        assert task["device"] == "sim"
+        wanted = [name for name, check in bench.checks.items() if check.kind in ("correct", "safe")]
+        assert requests == [{"check": name} for name in wanted]
+        assert grader.run(bench.checks["correct[n=31]"]).verdict == "passed"
+        assert len(asked) == 1 + len(requests)
+
+
+def test_what_does_not_compile_is_not_simulated(bench: Class) -> None:
+    grader = bench.grader(KERNEL.replace(";", ""))
+    with closing(grader):
+        assert grader.run(bench.checks["compile"]).verdict == "failed"
+        assert grader._second is not None and grader._second._worker is None
 
 
 def test_closing_ends_both_processes(bench: Class) -> None:

@@ -17,7 +17,7 @@ from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
-from pytest_gpulab.grading.contender import REPLICAS, Pool
+from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Pool
 from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
 
@@ -28,7 +28,7 @@ TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(3.5, 20, SIZE))
 @pytest.fixture
 def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.SPACER_BYTES", (2**14, 2**12))
+    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return ClockedBench(tmp_path)
 
 
@@ -85,17 +85,29 @@ def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: Clo
         assert len({inputs for inputs, _ in arrays[first : first + ROUNDS_PER_PLACE]}) == REPLICAS
 
 
-def test_arrays_move_every_few_rounds(clocked: ClockedBench) -> None:
-    sizes: list[int] = []
-    empty = clocked.device.empty
+def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[int] = []
+    allocated: list[Any] = []
+    part, empty = clocked.device.part, clocked.device.empty
 
-    def spying(shape: Any, dtype: Any) -> Any:
-        sizes.extend([shape] if isinstance(shape, int) else [])
-        return empty(1 if isinstance(shape, int) else shape, dtype)
+    def spying(whole: Any, offset_bytes: int, *more: Any) -> Any:
+        places.append(offset_bytes)
+        return part(whole, offset_bytes, *more)
 
-    clocked.device.empty = spying  # type: ignore[method-assign]
+    def allocating(shape: Any, dtype: Any) -> Any:
+        allocated.append(bool(clocked.device.held_at_start))
+        return empty(shape, dtype)
+
+    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**24)
+    clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
     tier(clocked, right(1.0))
-    assert len(set(sizes)) == len(sizes) == 2 * FIRST_ROUNDS // ROUNDS_PER_PLACE
+    moved = [place for place in places if place]
+    assert len(moved) >= FIRST_ROUNDS // ROUNDS_PER_PLACE * REPLICAS * 2
+    assert len(set(moved)) > 0.9 * len(moved) and max(moved) > 2**23
+    assert all(place % STEP_BYTES == 0 for place in moved)
+    assert allocated and all(not begun for begun in allocated)
     assert clocked.device.held == []
 
 
@@ -139,8 +151,9 @@ def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None
 
 
 def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: ClockedBench) -> None:
-    looks = iter([QUIET, replace(QUIET, slowdowns=("power cap",), others=("python (process 7)",)), QUIET])
+    looks = iter([QUIET, replace(QUIET, slowdowns=("power cap",)), QUIET])
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    clocked.watch.others = lambda: ("python (process 7)",)  # type: ignore[method-assign]
     result = tier(clocked, right(2.5))
     assert result.measurement.dropped in (8, 16 - 8)
     assert result.measurement.shared_with == ("python (process 7)",)

@@ -85,7 +85,7 @@ def test_two_checks_of_one_name_are_refused() -> None:
 
 
 def test_without_a_simulated_gpu_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unavailable(spec: str) -> None:
+    def unavailable(spec: str, isolated: bool) -> None:
         raise DeviceUnavailable("NVRTC is not installed")
 
     monkeypatch.setattr(usage_module, "open_device", unavailable)

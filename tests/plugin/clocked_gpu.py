@@ -38,6 +38,11 @@ class ClockedGpu(SimulatedDevice):
         self.takes_ms[id(module)] = float(found[1]) if found else 1.0
         return module
 
+    def part(self, whole: Any, offset_bytes: int, shape: Any, dtype: Any) -> Any:
+        """Return an array of its own: nobody asks a simulated one where it lies."""
+        assert 0 <= offset_bytes < whole.nbytes
+        return self.empty(shape, dtype)
+
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -55,6 +60,9 @@ class Watch:
 
     def conditions(self) -> Conditions:
         return Conditions(1000, 1000)
+
+    def others(self) -> tuple[str, ...]:
+        return ()
 
     def cold_ms(self, module: Any, calls: Sequence[Call], copies: Any = ()) -> float:
         for copy in copies:

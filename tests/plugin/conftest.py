@@ -7,13 +7,20 @@ survive: `_warm_imports` loads them before.
 from __future__ import annotations
 
 import pytest
-from course import EXERCISE, NAIVE, RIGHT, Course
+from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
 
 
 @pytest.fixture(scope="session")
 def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
+    import pebble  # noqa: F401
     import tabulate  # noqa: F401
 
+    import pytest_gpulab.class_hooks
+    import pytest_gpulab.course.executor
+    import pytest_gpulab.course.roster
+    import pytest_gpulab.course.schedule
+    import pytest_gpulab.course.submissions
+    import pytest_gpulab.job_hooks
     import pytest_gpulab.reports.calibration
     import pytest_gpulab.reports.jsonfile  # noqa: F401
     from pytest_gpulab.devices import open_device
@@ -39,3 +46,19 @@ def course(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, _warm_imp
     for variable in ("CI", "BUILD_NUMBER"):
         monkeypatch.delenv(variable, raising=False)
     return Course(pytester)
+
+
+@pytest.fixture
+def school(course: Course) -> Course:
+    """A course with four students: ann is right, bob wrong, cem has a syntax error, dora handed in notes."""
+    course.write("handed_in/ann/twice.cu", RIGHT)
+    course.write("handed_in/bob/twice/mine.cu", WRONG)
+    course.write("handed_in/cem/twice.cu", BROKEN)
+    course.write("handed_in/dora/notes.txt", "it was too hard")
+    return course
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store that tests share which are about what becomes of grades: the school's are made once for all of them."""
+    return f"--gpulab-store={tmp_path_factory.mktemp('kept') / 'grades.sqlite'}"

@@ -102,6 +102,13 @@ def test_what_a_check_found_stands_below_its_line_and_a_run_that_fails_has_a_not
     assert below[0].startswith("! out-of-bounds: Invalid ")
 
 
+@pytest.mark.parametrize(("name", "told"), [("exercise.py", "import numpy"), ("naive.cu", "int *in, int *out")])
+def test_a_line_directive_shows_no_file_that_students_may_not_see(course: Course, name: str, told: str) -> None:
+    lines = listed(course, RIGHT.replace("if (i < n)", f'\n#line 2 "{name}"\nif (i < n)'))
+    others = lines[next(n for n, line in enumerate(lines) if line.startswith(f"      {name}")) :]
+    assert others[1].split()[:1] == ["2"] and not any(told in line for line in others)
+
+
 def test_what_does_not_compile_is_not_listed(course: Course) -> None:
     assert "gpulab: listings" not in "\n".join(listed(course, BROKEN))
 
@@ -160,7 +167,7 @@ class Page(HTMLParser):
 def test_a_page_shows_source_as_text_whatever_it_is(course: Course) -> None:
     course.write("<b>twice.cu", HOSTILE)
     course.write("sub/twice.cu", HOSTILE)
-    course.grade("sub", "--gpulab-report=html:listings.html")
+    course.grade("sub", "--gpulab-report=annotated:listings.html")
     page = Page(course.folder / "listings.html")
     names = {tag for tag, _ in page.tags}
     assert "script" not in names and "link" not in names and "img" not in names
@@ -175,7 +182,7 @@ def test_a_page_shows_source_as_text_whatever_it_is(course: Course) -> None:
 
 def test_a_page_can_be_read_by_those_who_do_not_see_it(course: Course) -> None:
     course.write("twice.cu", CONFLICTS)
-    course.grade("twice.cu", "--gpulab-report=html:listings.html")
+    course.grade("twice.cu", "--gpulab-report=annotated:listings.html")
     page = Page(course.folder / "listings.html")
     scopes = [attributes.get("scope") for tag, attributes in page.tags if tag == "th"]
     assert set(scopes) == {"col", "row"}

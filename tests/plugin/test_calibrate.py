@@ -44,7 +44,7 @@ def ladder(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setattr("pytest_gpulab.grading.race.CALIBRATING_ROUNDS", 16)
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.SPACER_BYTES", (2**14, 2**12))
+    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return course
 
 

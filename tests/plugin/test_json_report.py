@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from course import CHECKS, NAIVE, RIGHT, WRONG, Course
 from test_terminal_report import PROVENANCE, book, speed
 
-from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.grading.grade import Grade, Student
 from pytest_gpulab.reports import jsonfile
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Likeness
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -69,13 +72,29 @@ def test_json_has_no_infinity(tmp_path: Path) -> None:
     check = speed(0.2)
     assert check.measurement is not None
     endless = replace(check, measurement=replace(check.measurement, speedup=math.inf, bandwidth_gb_s=math.nan))
-    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [endless])), interrupted=False)
+    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [endless])), Context())
     measurement = load(tmp_path / "grades.json")["grades"][0]["checks"][0]["measurement"]
     assert measurement["speedup"] is None and measurement["bandwidth_gb_s"] is None
 
 
 def test_provenance_survives(tmp_path: Path) -> None:
-    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [speed(0.2)])), interrupted=True)
+    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [speed(0.2)])), Context(interrupted=True))
     document = load(tmp_path / "grades.json")
     assert document["interrupted"] is True
     assert Grade.from_dict(document["grades"][0]).provenance == PROVENANCE
+
+
+def test_the_class_is_told(tmp_path: Path) -> None:
+    made = book(("a.cu", [speed(0.2)]))
+    made.roster = (Student("17", "Ann Bell"), Student("18"))
+    made.absent = made.roster[1:]
+    made.problems, made.changes = ("18/x.txt: no .cu file",), ("a.cu: 10 points, not 20",)
+    made.duplicates = (Likeness("sum", ("a.cu", "b.cu"), 0.9),)
+    jsonfile.write(tmp_path / "grades.json", made, Context())
+    document = load(tmp_path / "grades.json")
+    assert document["roster"] == [{"id": "17", "name": "Ann Bell"}, {"id": "18", "name": ""}]
+    assert document["absent"] == [{"id": "18", "name": ""}]
+    assert (document["problems"], document["changes"]) == (list(made.problems), list(made.changes))
+    assert document["duplicates"] == [{"exercise": "sum", "submissions": ["a.cu", "b.cu"], "similarity": 0.9}]
+    schema = Path(__file__).parents[2] / "docs" / "grade.schema.json"
+    jsonschema.validate(document, json.loads(schema.read_text(encoding="utf-8")))

@@ -209,7 +209,8 @@ def test_exercises_elsewhere(course: Course, given: list[str]) -> None:
 @pytest.mark.parametrize("spec", ["json", "json:", "xml:grades.xml", "grades.json"])
 def test_bad_report(course: Course, spec: str) -> None:
     line = usage_error(course.grade(f"--gpulab-report={spec}"))
-    assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of json, html"
+    formats = "json, csv, gradescope, classroom50, prairielearn, ctrf, html, annotated, feedback"
+    assert line == f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}"
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_grading(course: Course) -> None:

@@ -16,9 +16,10 @@ from test_timing_report import book
 
 from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.faults import overtime_fault
-from pytest_gpulab.devices.cuda.limits import Limits, limited
+from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
 from pytest_gpulab.devices.cuda.timing import gpu_lock
+from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import ncu, process
 from pytest_gpulab.grading.grade import Measurement

@@ -15,7 +15,7 @@ import pytest
 from tabulate import tabulate
 
 from pytest_gpulab.devices import metrics
-from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, LineCounters, Module
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, LineCounters, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated import device as simulated_device
 from pytest_gpulab.devices.simulated.machine import flow
@@ -281,3 +281,15 @@ def test_an_inlined_function_counts_at_its_own_lines(profiles: dict[str, LaunchP
     body = next(i for i, line in enumerate(lines) if "float path_b(" in line) + 1
     figures = next(line.counters for line in profile.lines if line.where.line == body)
     assert figures["smsp__inst_executed.sum"] > 0.4 * profile.counters["smsp__inst_executed.sum"]
+
+
+def test_addresses_all_over_the_place_are_a_fault_while_counting_too(device: SimulatedDevice) -> None:
+    source = """
+    __global__ void f(int *out) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        out[i] = out[(i % 7 - 3) * 0x0234567890ABCDE0ll];
+    }"""
+    out = device.empty(128 * 256, np.int32)
+    with pytest.raises(KernelFault, match="invalid __global__ read of size 4 bytes"):
+        device.compile(source).launch("f", (128,), (256,), (out,), options=COUNT)
+    out.free()

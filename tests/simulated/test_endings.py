@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, Lane
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, KernelFault, Lane
 
 ENDLESS = {
     "empty loop": "while (true); // HERE",
@@ -128,9 +128,7 @@ def test_printf_flood_is_capped_and_says_so(run: Run) -> None:
 UNKNOWN = {
     "mma.sync": 'asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%4,%5};"'
     ' : "=d"(d), "=d"(e) : "d"(d), "d"(e), "d"(d), "d"(e)); // HERE',
-    "wgmma.fence": 'asm volatile("wgmma.fence.sync.aligned;"); // HERE',
-    "tensormap": 'asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;"'
-    ' :: "l"(x), "l"(x)); // HERE',
+    "griddepcontrol": 'asm volatile("griddepcontrol.wait;"); // HERE',
     "cp.async.bulk": 'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(x)); // HERE',
     "tex": 'asm volatile("tex.1d.v4.f32.s32 {%0, %1, %0, %1}, [%2, {%3}];"'
     ' : "=f"(a), "=f"(b) : "l"(x), "r"(1)); // HERE',
@@ -147,3 +145,11 @@ def test_unknown_instruction_is_refused_with_opcode_and_line(run: Run, opcode: s
         run(source, np.zeros(64), block=(32,))
     assert caught.value.where == marked(source)
     assert str(caught.value).endswith("at kernel.cu:3")
+
+
+@pytest.mark.parametrize("statement", ["this is no instruction", "wgmma.fence.sync.aligned", "bra NOWHERE"])
+def test_what_is_no_instruction_of_that_gpu_does_not_compile(run: Run, statement: str) -> None:
+    """Or a student could have any kernel left ungraded."""
+    source = f'__global__ void f(int *x) {{ x[0] = 1; asm volatile("{statement};"); }}'
+    with pytest.raises(CompileError, match="ptxas"):
+        run(source, np.zeros(1, np.int32), block=(1,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +262,11 @@ def test_symbol_with_an_offset() -> None:
     statement = parse(HEAD + text).functions["g"].body[0]
     assert isinstance(statement, Instruction)
     assert statement.operands[1] == Sym("x", 8)
+
+
+def test_a_long_table_is_read_in_no_time() -> None:
+    values = ", ".join(map(str, range(20_000)))
+    begin_s = time.process_time()
+    module = parse(f"{HEAD}.global .align 4 .u32 table[20000] = {{{values}}};\n")
+    assert time.process_time() - begin_s < 2
+    assert np.array_equal(np.frombuffer(module.variables["table"].data, np.uint32), np.arange(20_000))

@@ -9,6 +9,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import Hazard, Lane, LaunchOptions, LaunchProfile, Schedule
+from pytest_gpulab.devices.simulated import SimulatedDevice
 
 CHECKED = LaunchOptions(check=True)
 
@@ -267,3 +268,20 @@ def test_many_accesses_before_another_blocks_write_are_remembered(run: Run, own:
     hazards = run(source, out, np.int32(160), grid=(128,), block=(256,), options=CHECKED).hazards
     parties = {(hazard.where, hazard.other and hazard.other.where) for hazard in hazards}
     assert parties == (set() if clean else {(marked(source), marked(source, "// OTHER"))})
+
+
+@pytest.mark.parametrize("memory", ["tile", "out"])
+def test_a_kernel_that_was_clean_is_looked_at_again(device: SimulatedDevice, memory: str) -> None:
+    module = device.compile(
+        "__global__ void f(int *out, int n, int apart, int shift) { __shared__ int tile[64]; int t = threadIdx.x;"
+        f" {memory}[t + shift] = t; if (t < n) __syncwarp(~0u >> (32 - n)); int x = {memory}[(t ^ apart) + shift];"
+        " __syncthreads(); out[t] = x; }"
+    )
+    out = device.array(np.zeros(64, np.int32))
+    launches = {(32, 1, 0): False, (32, 1, 32): False, (2, 1, 0): True, (32, 31, 0): False, (4, 0, 32): False,
+                (4, 2, 32): True}  # fmt: skip
+    for _ in range(2):  # what is known of earlier launches changes nothing
+        for numbers, races_there in launches.items():
+            profile = module.launch("f", (1,), (32,), (out, *map(np.int32, numbers)), options=CHECKED)
+            assert bool(races(profile)) == races_there, numbers
+    out.free()

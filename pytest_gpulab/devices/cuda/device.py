@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import nvml
-from ..protocol import DeviceInfo, DeviceUnavailable
+from ..protocol import DeviceInfo, DeviceUnavailable, Memory
+from ..sandbox import PROTECTION
 from .context import PrimaryContext
 from .driver import load_driver
-from .memory import CudaMemory
+from .memory import CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
@@ -47,7 +48,7 @@ class CudaDevice:
             compiler=self._nvcc.version,
             architecture=f"sm_{major}{minor}",
             estimates=False,
-            details=details,
+            details={**details, PROTECTION: self._nvcc.within.words},
             summary=summary,
         )
 
@@ -88,6 +89,11 @@ class CudaDevice:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         return CudaMemory(self._context, extents, dtype)
 
+    def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaPart:
+        """Return an array inside another one; see `TimingDevice.part`."""
+        assert isinstance(whole, CudaMemory)
+        return CudaPart(whole, offset_bytes, shape, dtype)
+
     def alone(self) -> AbstractContextManager[None]:
         """Wait until nobody else times on this GPU, and let nobody; see `TimingDevice.alone`."""
         return gpu_lock(self._conditions.identity)
@@ -95,9 +101,10 @@ class CudaDevice:
     @contextmanager
     def stopwatch(self) -> Iterator[CudaStopwatch]:
         """Wait until nobody else times on this GPU, then time; see `TimingDevice.stopwatch`."""
+        if self._stopwatch is None:
+            self._stopwatch = CudaStopwatch(self._context, self._conditions)
         with self.alone():
-            if self._stopwatch is None:
-                self._stopwatch = CudaStopwatch(self._context, self._conditions)
+            self._stopwatch.calibrate()
             yield self._stopwatch
 
     def reset(self) -> None:

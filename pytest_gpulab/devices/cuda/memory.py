@@ -95,9 +95,36 @@ class CudaMemory:
         return self.address - GUARD_BYTES, self.address + self.nbytes
 
     def _usable(self) -> Any:
-        if self._allocation is None:
+        if self._is_freed():
             raise ValueError("this array was freed")
         return self._context.current()
+
+    def _is_freed(self) -> bool:
+        return self._allocation is None
+
+
+class CudaPart(CudaMemory):
+    """An array inside another one, without guard zones of its own; it lives as long as that.
+
+    Raises:
+        ValueError: it does not fit in there.
+    """
+
+    def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._context, self._whole = whole._context, whole
+        self._dtype, self._shape = np.dtype(dtype), shape
+        if not 0 <= offset_bytes <= whole.nbytes - self.nbytes:
+            raise ValueError(f"{self.nbytes} bytes from byte {offset_bytes} on are not inside {whole.nbytes} bytes")
+        self.address = whole.address + offset_bytes
+
+    def damage(self) -> str | None:
+        """Say nothing: what surrounds it may change."""
+
+    def free(self) -> None:
+        """Do nothing: the memory belongs to the whole."""
+
+    def _is_freed(self) -> bool:
+        return self._whole._is_freed()
 
 
 def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int) -> str | None:

@@ -10,9 +10,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..filenames import line_one
+from ..limits import Limits
 from ..protocol import CompileError, DeviceUnavailable
+from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
-from .limits import Limits, limited
+from .limits import limited
+from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _OPTIONS = ("-std=c++17", "--generate-line-info")
@@ -48,6 +52,11 @@ class Nvcc:
         found = re.search(r"\bV(\d+(?:\.\d+)+)", get_nvcc_version(self._path))
         return f"nvcc {found.group(1)}" if found else "nvcc (unknown version)"
 
+    @cached_property
+    def within(self) -> Sandbox:
+        """What it runs in."""
+        return nvcc_sandbox(self._path, _INCLUDE_DIR, self._limits, self._cache)
+
     def cubin(
         self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
     ) -> tuple[bytes, str]:
@@ -73,7 +82,7 @@ class Nvcc:
             included.mkdir()
             for header, text in headers.items():
                 (included / header).write_text(text)
-            nvcc = limited(self._path, folder, self._limits)
+            nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
             cubin = self._compile(nvcc, source, filename, architecture, included)
         return cubin, diagnostics(*(str(warning.message).partition(":\n")[2] for warning in caught))
 
@@ -114,8 +123,7 @@ def with_prelude(source: str, filename: str, defines: Mapping[str, str]) -> str:
     Definitions in the text, unlike those on a command line, pass through no shell whatever they contain.
     """
     lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
-    quoted = filename.replace("\\", "\\\\").replace('"', '\\"')
-    return "".join(lines) + f'#line 1 "{quoted}"\n' + source
+    return "".join(lines) + line_one(filename) + source
 
 
 def diagnostics(*outputs: str | bytes | None) -> str:

@@ -2,9 +2,8 @@
 
 Before each sample the GPU reads more than its level-2 cache holds. That drives everything else out and leaves nothing
 behind that must be written back while the clock runs, as overwriting would. It also drives out where the arrays' pages
-are, which no kernel is slow at: up to 8 % of a large kernel's time on an H200 went there. So each multiprocessor looks
-into every page afterwards. Meanwhile the host enqueues events and launches, so that they follow each other without a
-gap, however slow Python is.
+are, which warm caches know, too: before a batch each multiprocessor looks into every page. Meanwhile the host enqueues
+events and launches, so that they follow each other without a gap, however slow Python is.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ from .context import PrimaryContext
 from .memory import CudaMemory
 from .module import CudaModule
 
+LOCKS = "GPULAB_LOCKS"
+"""Names the folder of lock files for processes that have temporary folders of their own."""
 LOCK_WAIT_S = 600.0
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
@@ -105,14 +106,14 @@ def gpu_lock(identity: str, wait_s: float = LOCK_WAIT_S, folder: Path | None = N
     Args:
         identity: the GPU's UUID, or its PCI address.
         wait_s: the longest wait.
-        folder: of the lock files; the temporary folder if None.
+        folder: of the lock files; if None what the environment says in `LOCKS`, else the temporary folder.
 
     Raises:
         DeviceUnavailable: the wait was too long.
     """
     from filelock import FileLock, Timeout
 
-    folder = folder or Path(tempfile.gettempdir())
+    folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
     name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
     path = folder / f"{name}.lock"
     if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
@@ -129,7 +130,7 @@ def gpu_lock(identity: str, wait_s: float = LOCK_WAIT_S, folder: Path | None = N
 
 
 class CudaStopwatch:
-    """The `Stopwatch` protocol on a GPU; opened once for a device, used under `gpu_lock`."""
+    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used under `gpu_lock`."""
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
@@ -146,8 +147,7 @@ class CudaStopwatch:
             self._touch = self._kernels.get_function("touch")
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
-            self._flush_ms = self._timed([self._flush] * CALIBRATION_BATCH, "read_all")[0] / CALIBRATION_BATCH
-        self._overhead_ms = self._calibrated()
+        self._flush_ms: float | None = None
 
     @property
     def l2_bytes(self) -> int:
@@ -171,6 +171,10 @@ class CudaStopwatch:
         """Look at the GPU's state."""
         return self._nvml.read()
 
+    def others(self) -> tuple[str, ...]:
+        """Return the other processes that use the GPU."""
+        return self._nvml.others()
+
     def close(self) -> None:
         """Give the memory back; in a broken context only the end of the process can."""
         if self._context.usable:
@@ -188,14 +192,15 @@ class CudaStopwatch:
 
         What two events around a single empty kernel measure too much is taken off.
         """
+        assert self._flush_ms is not None, "calibrated before it is used"
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
                 self._copy(before)
-                enqueued = len(before) + 2 * len(after) + len(launches) + 1  # touches included
+                enqueued = 2 * len(after) + len(launches) + 1  # touches included
                 for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
                     self._flush()
                 self._copy(after)
-                self._touch_targets((*before, *after))
+                self._touch_targets(after)
                 elapsed_ms, seamless = self._timed(launches, kernel)
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
@@ -214,13 +219,17 @@ class CudaStopwatch:
         self._context.wait(kernel)
         return float(self._start.time_till(self._end)), not is_late
 
-    def _calibrated(self) -> float:
-        """Return what one sample of an empty kernel takes longer than an empty kernel among others."""
+    def calibrate(self) -> None:
+        """Measure how long a flush takes, and what one sample of an empty kernel takes longer than one among others."""
+        if self._flush_ms is not None:
+            return
+        with self._context.current():
+            self._flush_ms = self._timed([self._flush] * CALIBRATION_BATCH, "read_all")[0] / CALIBRATION_BATCH
         alone, among = [
             median(self._sample([self._launch_nothing] * count, "nothing") for _ in range(CALIBRATION_SAMPLES))
             for count in (1, CALIBRATION_BATCH)
         ]
-        return alone - (among - alone) / (CALIBRATION_BATCH - 1)
+        self._overhead_ms = alone - (among - alone) / (CALIBRATION_BATCH - 1)
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=(1, 1), block=(32, 1, 1))

@@ -7,31 +7,29 @@ warps moved is counted as it is; what they issued comes from the machine code wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 
 from pytest_gpulab.devices.metrics import METRICS, with_ratios
-from pytest_gpulab.devices.protocol import InstructionSource, KernelResources, LineCounters, SourceLine
-from pytest_gpulab.devices.simulated.execution.counters import Counters, Traffic
+from pytest_gpulab.devices.protocol import InstructionSource, KernelResources, LineCounters
+from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.requests import Traffic
 from pytest_gpulab.devices.simulated.machine import sass
 from pytest_gpulab.devices.simulated.machine.executions import Executed, Executions, Floats, MachineKernel
 from pytest_gpulab.devices.simulated.rules import by_rules, figures_of
-from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"
-_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
-_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
-_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 _FLOATS = {sass.FADD: "fadd", sass.FMUL: "fmul", sass.FFMA: "ffma"}
 _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
-Figures = Mapping[str, float]
+_COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
+_TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
+_BARRIERS = _COLUMN["gpulab__barriers.sum"]
 REMEMBERED = 64  # launches of a kernel
-Entries = list[tuple[SourceLine | None, Figures]]
 
 
 class Accounts:
-    """A launch's figures by source line (None: a place that the compiler does not name).
+    """A launch's figures: a table with a row for each of `Program.places` and a column for each sum.
 
     Args:
         counters: of the blocks that ran.
@@ -43,40 +41,46 @@ class Accounts:
     """
 
     def __init__(self, counters: Counters, kernel: MachineKernel | None, launched: int) -> None:
-        self._lines: dict[SourceLine | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         counters.finish()
-        self._touched = counters.touched
-        for where, figures in _memory(counters):
-            self._charge(where, figures)
+        self._places, self._touched = counters.program.places, counters.touched
         machine = _by_machine_code(counters, kernel, launched)
         by: InstructionSource = "rules" if kernel is None else "rules for large code"
         self.source: InstructionSource = by if machine is None else "machine code"
-        for where, figures in by_rules(counters) if machine is None else machine:
-            self._charge(where, figures)
+        self._table = np.zeros((len(self._places.lines), len(_BY_LINE))) if machine is None else machine.copy()
+        self._table[:, _STATEMENTS] = self._places.statements @ np.array(counters.lanes)
+        self._charge_memory(counters)
+        if machine is None:
+            for where, figures in by_rules(counters):
+                for name, value in figures.items():
+                    self._table[self._places.row[where], _COLUMN[name]] += value
 
-    def _charge(self, where: SourceLine | None, figures: Figures) -> None:
-        line = self._lines[where]
-        for name, value in figures.items():
-            if value:
-                line[name] += value
+    def _charge_memory(self, counters: Counters) -> None:
+        """Add what was counted exactly: memory traffic and barriers."""
+        program = counters.program
+        rows, columns = [row for _, row in program.barrier_rows], [_BARRIERS] * len(program.barrier_rows)
+        values = [counters.warps[block] for block, _ in program.barrier_rows]
+        for (index, space), traffic in counters.traffic.items():
+            touched = _traffic_columns(space, program.sites[index].op)
+            columns += touched
+            rows += [program.site_rows[index]] * len(touched)
+            values += _traffic_values(space, traffic)
+        cells = np.array(rows, np.intp) * len(_BY_LINE) + np.array(columns, np.intp)
+        np.add.at(self._table.reshape(-1), cells, np.array(values, np.float64))
 
     def totals(self, scale: float) -> dict[str, float]:
         """Return the launch's figures; `scale` is blocks of the grid over blocks that ran."""
-        sums: dict[str, float] = dict.fromkeys(_BY_LINE, 0.0)
-        for line in self._lines.values():
-            for name, value in line.items():
-                sums[name] += value
-        sums["gpulab__touched_sectors.sum"] = self._touched
-        return with_ratios({name: value * scale for name, value in sums.items()})
+        sums = self._table.sum(axis=0)
+        sums[_TOUCHED] = self._touched
+        return with_ratios(dict(zip(_BY_LINE, (sums * scale).tolist(), strict=True)))
 
     def lines(self, scale: float) -> tuple[LineCounters, ...]:
         """Return the same by source line, in the order of files and lines."""
-        known = [(where, figures) for where, figures in self._lines.items() if where is not None and figures]
-        known.sort(key=lambda entry: (entry[0].file, entry[0].line))
-        return tuple(
-            LineCounters(where, with_ratios({name: value * scale for name, value in figures.items()}))
-            for where, figures in known
-        )
+        found = []
+        for where, row in zip(self._places.lines, (self._table * scale).tolist(), strict=True):
+            figures = {name: value for name, value in zip(_BY_LINE, row, strict=True) if value}
+            if where is not None and figures:
+                found.append(LineCounters(where, with_ratios(figures)))
+        return tuple(found)
 
 
 def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, float]:
@@ -89,41 +93,34 @@ def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, fl
     return figures
 
 
-def _memory(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
-    """What was counted exactly: memory traffic, barriers, PTX instructions."""
-    for (index, space), traffic in counters.traffic.items():
-        site = counters.program.sites[index]
-        yield site.where, _traffic_figures(site, space, traffic)
-    for block, step in enumerate(counters.program.steps):
-        for where, count in step.lines.items() if counters.lanes[block] else ():
-            yield where, {"gpulab__ptx_thread_inst.sum": counters.lanes[block] * count}
-        if step.barrier is not None:
-            yield step.barrier.where, {"gpulab__barriers.sum": counters.warps[block]}
-
-
-def _traffic_figures(site: Site, space: str, traffic: Traffic) -> Figures:
+@cache
+def _traffic_columns(space: str, op: str) -> list[int]:
+    """The columns that an instruction's traffic in a memory space goes to."""
     if space == "const":
-        return {
-            "gpulab__constant_requests.sum": traffic.requests,
-            "gpulab__constant_words.sum": traffic.units,
-        }
+        names = ["gpulab__constant_requests.sum", "gpulab__constant_words.sum"]
+    elif space == "global":
+        which = f"pipe_lsu_mem_global_op_{op}.sum"
+        names = [f"l1tex__t_requests_{which}", f"l1tex__t_sectors_{which}", "gpulab__atomic_passes_global.sum"]
+    else:
+        which = f"op_{'atom' if op == 'red' else op}.sum"
+        names = [
+            f"gpulab__shared_requests_{which}", f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{which}",
+            f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_{which}", "gpulab__atomic_passes_shared.sum",
+        ]  # fmt: skip
+    return [_COLUMN[name] for name in names]
+
+
+def _traffic_values(space: str, traffic: Traffic) -> list[int]:
+    """What goes there."""
+    if space == "const":
+        return [traffic.requests, traffic.units]
     if space == "global":
-        return {
-            _REQUESTS.format(site.op): traffic.requests,
-            _SECTORS.format(site.op): traffic.units,
-            "gpulab__atomic_passes_global.sum": traffic.passes,
-        }
-    op = "atom" if site.op == "red" else site.op
-    return {
-        f"gpulab__shared_requests_op_{op}.sum": traffic.requests,
-        _WAVEFRONTS.format(op): traffic.units,
-        _CONFLICTS.format(op): traffic.units - traffic.ideal,
-        "gpulab__atomic_passes_shared.sum": traffic.passes,
-    }
+        return [traffic.requests, traffic.units, traffic.passes]
+    return [traffic.requests, traffic.units, traffic.units - traffic.ideal, traffic.passes]
 
 
-def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Entries | None:
-    """Figures of issued instructions from the machine code, by line; None where there is none or it is too large.
+def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Floats | None:
+    """Figures of issued instructions from the machine code; None where there is none or it is too large.
 
     Launches are often repeated, with other data or at another seed, so those of the last few are kept.
     """
@@ -135,38 +132,32 @@ def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched:
         if len(kernel.remembered) >= REMEMBERED:
             kernel.remembered.clear()
         kernel.remembered[key] = _issued_by_line(counters, kernel, launched, replays)
-    known: Entries = kernel.remembered[key]
+    known: Floats = kernel.remembered[key]
     return known
 
 
-def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]) -> Entries:
-    executed, places = _executed(counters)
-    found = kernel.executions(executed, launched)
-    lines = list(dict.fromkeys(places[number] for number in kernel.numbers))
-    row = {where: i for i, where in enumerate(lines)}
-    rows = np.array([row[places[number]] for number in kernel.numbers])
-    table = {
-        name: np.bincount(rows, weights=values, minlength=len(lines)).tolist()
-        for name, values in _issued(kernel, found, replays).items()
-    }
-    return [(where, {name: values[i] for name, values in table.items() if values[i]}) for i, where in enumerate(lines)]
+def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]) -> Floats:
+    places = counters.program.places
+    found = kernel.executions(_executed(counters), launched)
+    rows = np.array([places.of_statement[number] for number in kernel.numbers])
+    table = np.zeros((len(places.lines), len(_BY_LINE)))
+    for name, values in _issued(kernel, found, replays).items():
+        table[:, _COLUMN[name]] = np.bincount(rows, weights=values, minlength=len(table))
+    return table
 
 
-def _executed(counters: Counters) -> tuple[Executed, dict[int, SourceLine | None]]:
-    """Return how often each statement was executed, and its source line."""
+def _executed(counters: Counters) -> Executed:
+    """Return how often each statement was executed."""
     lanes: dict[int, int] = defaultdict(int)
     warps: dict[int, int] = defaultdict(int)
     parted: dict[int, int] = defaultdict(int)
-    places: dict[int, SourceLine | None] = {}
     for block, step in enumerate(counters.program.steps):
         for statement in step.statements:
-            number = statement.number
-            lanes[number] += counters.lanes[block]
-            warps[number] += counters.warps[block]
-            places[number] = statement.where
+            lanes[statement.number] += counters.lanes[block]
+            warps[statement.number] += counters.warps[block]
         if counters.parted[block]:
             parted[step.statements[-1].number] += counters.parted[block]
-    return Executed(lanes, warps, parted), places
+    return Executed(lanes, warps, parted)
 
 
 def _replays(counters: Counters) -> dict[int, float]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices import nvrtc, nvrtc_program
+from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.names import unmangle
 from pytest_gpulab.devices.occupancy import MAX_BLOCK_THREADS, BlockNeeds, KernelOccupancy, occupancy_by_rules
 from pytest_gpulab.devices.protocol import (
@@ -25,6 +26,7 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
+from pytest_gpulab.devices.sandbox import PROTECTION
 from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
 from pytest_gpulab.devices.simulated.arrays import SimulatedMemory
 from pytest_gpulab.devices.simulated.bottleneck import bottleneck
@@ -52,7 +54,6 @@ from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
-KNOWN_TARGET = 90  # whose instructions can be simulated; older GPUs lack some, and only the assembler knows which
 
 
 class SimulatedModule:
@@ -62,7 +63,10 @@ class SimulatedModule:
         self._device, self.log, self._source = device, log, source
         self._bounds = launch_bounds(ptx)
         self._binaries: dict[str, nvrtc.MachineBinary] = {}
+        if "begin inline asm" in ptx:  # only the assembler knows what is an instruction of the described GPU
+            self._binary(device.gpu.architecture)
         self._machine_kernels: dict[str, MachineKernel | None] = {}
+        self._joined_widths: dict[str, Mapping[int, int]] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
@@ -150,17 +154,9 @@ class SimulatedModule:
 
     def _binary(self, architecture: str) -> nvrtc.MachineBinary:
         if architecture not in self._binaries:
-            source, filename, defines, headers = self._source
-            self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, defines, headers)
+            source, filename, *rest = self._source
+            self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, *rest)
         return self._binaries[architecture]
-
-    def assemble(self) -> None:
-        """Let the assembler look for instructions that the described GPU does not have.
-
-        Raises:
-            CompileError: it has found some; with its messages.
-        """
-        self._binary(self._device.gpu.architecture)
 
     def _machine_kernel(self, kernel: str) -> MachineKernel | None:
         """A kernel's machine code for the described GPU; None where it cannot be read."""
@@ -225,13 +221,17 @@ class SimulatedModule:
         return profile if counters is None else self._counted(profile, counters, ran, total)
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
-        program, machine = self.program(kernel), self._machine_kernel(kernel)
-        counters = Counters(program, Workload(program) if estimated else None)
-        if machine is not None:
-            shared = [site for site in counters.program.sites if site.space == "shared" and site.op in ("ld", "st")]
-            accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
-            counters.expect_joined(machine.joined_widths(accesses))
-        return counters
+        program = self.program(kernel)
+        if kernel not in self._joined_widths:
+            self._joined_widths[kernel] = self._widths(kernel)
+        return Counters(program, Workload(program) if estimated else None, self._joined_widths[kernel])
+
+    def _widths(self, kernel: str) -> Mapping[int, int]:
+        """Say which shared accesses the assembler may have joined; see `machine.joins`."""
+        machine = self._machine_kernel(kernel)
+        shared = [site for site in self.program(kernel).sites if site.space == "shared" and site.op in ("ld", "st")]
+        accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
+        return {} if machine is None else machine.joined_widths(accesses)
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
@@ -271,19 +271,24 @@ class SimulatedDevice:
         gpu: what the cost model describes; the H200 if None.
         step_budget: see `LaunchOptions`.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
+        compiler: NVRTC in a process of its own, which the device ends; in this process if None.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed, or nothing is known of the architecture.
     """
 
     def __init__(
-        self, gpu: Gpu | None = None, step_budget: int = STEP_BUDGET, occupancy_architecture: str | None = None
+        self,
+        gpu: Gpu | None = None,
+        step_budget: int = STEP_BUDGET,
+        occupancy_architecture: str | None = None,
+        compiler: CompilerProcess | None = None,
     ) -> None:
         self.gpu, self.step_budget = gpu or described_gpu(), step_budget
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
-        self._version = nvrtc.version()
+        self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
         # glibc gives every array of 128 KB and more fresh pages from the kernel, until a larger one was freed once
         np.empty(16 << 20, np.uint8)
 
@@ -291,6 +296,8 @@ class SimulatedDevice:
     def info(self) -> DeviceInfo:
         """What to print about it."""
         summary, details = describe(self.gpu, self.occupancy_architecture)
+        if self._compiler is not None:
+            details = {**details, PROTECTION: self._compiler.protection}
         return DeviceInfo(
             "simulated",
             f"simulated GPU (cost model: {self.gpu.name})",
@@ -310,11 +317,9 @@ class SimulatedDevice:
         headers: Mapping[str, str] | None = None,
     ) -> Module:
         """Compile CUDA C++ to PTX and read it; see `protocol.Device.compile`."""
-        ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", defines, headers)
-        module = SimulatedModule(self, ptx, log, (source, filename, defines, headers))
-        if "begin inline asm" in ptx and int(self.gpu.target) < KNOWN_TARGET:
-            module.assemble()
-        return module
+        rest = (defines, headers, self._compiler.compiled if self._compiler else nvrtc_program.compiled)
+        ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", *rest)
+        return SimulatedModule(self, ptx, log, (source, filename, *rest))
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
         """Allocate and fill an array."""
@@ -345,3 +350,5 @@ class SimulatedDevice:
     def close(self) -> None:
         """Give everything back."""
         self.reset()
+        if self._compiler is not None:
+            self._compiler.close()

@@ -1,4 +1,4 @@
-"""Make docs/results-h200.md from what the proofs wrote:
+"""Make docs/results-h200.md from what the proofs wrote; sections of proofs that are not named stay as they are:
 
 python tests/gpu/proof/page.py ladder.json itself.json ... --output docs/results-h200.md
 """
@@ -22,9 +22,12 @@ missed it says so. This page is made by `tests/gpu/proof/page.py` from what thos
 """
 
 
-def page(proofs: list[dict[str, Any]]) -> str:
-    """Return the page as Markdown."""
-    return "\n".join([INTRODUCTION, *(line for proof in proofs for line in section(proof))])
+def page(proofs: list[dict[str, Any]], earlier: str = "") -> str:
+    """Return the page as Markdown: an earlier page's sections, with those of the proofs in the place of their like."""
+    _, *kept = f"{earlier}\n".split("\n## ")
+    sections = {text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in kept}
+    sections |= {proof["title"]: "\n".join(section(proof)) for proof in proofs}
+    return "\n".join([INTRODUCTION, *sections.values()])
 
 
 def section(proof: dict[str, Any]) -> Iterator[str]:
@@ -52,7 +55,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     proofs = [json.loads(path.read_text()) for path in options.proofs]
-    options.output.write_text(page(proofs))
+    earlier = options.output.read_text() if options.output.exists() else ""
+    options.output.write_text(page(proofs, earlier))
 
 
 if __name__ == "__main__":

@@ -128,3 +128,29 @@ def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block:
             unit = (first if first.shape == lanes.shape else np.broadcast_to(first, lanes.shape)).ravel()
         for nth in range(access.site.nbytes // unit_bytes):
             yield Part(position, access, nth, unit + nth if nth else unit, thread, column, lane)
+
+
+def spread(
+    accesses: Sequence[Access], unit_bytes: int, one_block: bool, by_block: bool
+) -> tuple[IndexArray, npt.NDArray[np.int32]]:
+    """Return what `parts_of` yields at once and in its order: a key of each unit, and a number of its thread.
+
+    Args:
+        by_block: whether the same unit of two blocks has two keys.
+    """
+    wave = accesses[0].lanes.wave
+    addresses, whos, columns = [], [], []
+    for access in accesses:
+        lanes = access.lanes
+        shape = (len(lanes.threads), 1) if one_block else lanes.shape
+        address = access.address
+        if address.shape != shape:
+            address = np.broadcast_to(address, shape)
+        for nth in range(access.site.nbytes // unit_bytes):
+            addresses.append((address + address.dtype.type(nth * unit_bytes) if nth else address).reshape(-1))
+            whos.append(lanes.threads if one_block else lanes.position.reshape(-1))
+            if by_block:
+                columns.append(lanes.each[1])
+    unit = np.concatenate(addresses).astype(np.intp) >> (unit_bytes.bit_length() - 1)
+    key = unit * wave.columns + np.concatenate(columns) if by_block else unit
+    return key, np.concatenate(whos, dtype=np.int32, casting="unsafe")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.lanes import WARP
+from pytest_gpulab.devices.simulated.execution.requests import Requests
 
-BANKS = 32
+BANKS, _BANK_BITS = 32, 5
 _WORD = np.int64(2)  # address bits within one
-_LANES_AT_ONCE = 8192
 _DEEPEST = 64  # words of a bank, 8 KiB of shared memory
 _AT_ONCE = 256  # rows; larger arrays are mapped and unmapped at each operation, which takes longer than the work
 Rows = npt.NDArray[np.int64]
@@ -24,64 +24,37 @@ def fresh(rows: Rows) -> npt.NDArray[np.bool_]:
     return new
 
 
-def word_passes(lanes: Lanes, address: Value) -> int | None:
-    """Return the passes of all warps of a group together for elements of up to 4 bytes; None if they lie too far apart.
+def word_passes(requests: Requests) -> npt.NDArray[np.intp]:
+    """Return the passes of each request for elements of up to 4 bytes: the most distinct words in one bank.
 
-    One pass does for a warp whose words lie within as many as there are banks. Otherwise each word is marked in a table
-    of its warp, with a column for each bank.
+    One pass does for a warp whose words lie within as many as there are banks. For others each word is marked in a
+    table that has columns for the banks of each request, or, where that would be large, all are sorted.
     """
-    if lanes.agree(address):
-        return lanes.warp_count
-    width = 1 if lanes.flat else address.shape[1]
-    size = max(_LANES_AT_ONCE // width // WARP, 1) * WARP if lanes.whole_warps else len(address)
-    total = 0
-    for start in range(0, len(address), size):
-        words = address[start : start + size] >> address.dtype.type(_WORD)
-        passes = _side_by_side(lanes, words)
-        if passes is None:
-            passes = _marked(words.astype(np.intp), lanes.warp_numbers[start : start + size])
-        if passes is None:
-            return None
-        total += passes
-    return total * (len(lanes.columns) if width == 1 and not lanes.flat else 1)
+    words = requests.address >> _WORD
+    lowest, highest = requests.span(words)
+    apart = highest - lowest >= BANKS
+    passes = np.ones(len(apart), np.intp)
+    if not apart.any():
+        return passes
+    base = int(lowest.min()) & -BANKS
+    if int(highest.max()) - base < _DEEPEST * BANKS:
+        return _marked(words - base, requests)
+    passes[apart] = _longest(requests.rows(words, -1)[apart])
+    return passes
 
 
-def _side_by_side(lanes: Lanes, words: Value) -> int | None:
-    """Return the warps of a group, or of whole warps of it, if the words of each lie close enough for one pass."""
-    if lanes.flat:
-        return None
-    if lanes.whole_warps:
-        warps = words.reshape(-1, WARP, words.shape[1])
-        apart = warps.max(axis=1) - warps.min(axis=1)
-    else:
-        lowest, highest = (f.reduceat(words, lanes.warp_starts, axis=0) for f in (np.minimum, np.maximum))
-        apart = highest - lowest
-    return int(apart.size) if (apart < BANKS).all() else None
-
-
-def _marked(words: Rows, warps: Rows) -> int | None:
-    """Add up the most words of a bank over all warps; None where they would need a large table.
-
-    Args:
-        words: (lanes, blocks).
-        warps: the warp of each row.
-    """
-    words -= int(words.min()) & -BANKS
-    warps = warps - warps.min()
-    depth, width = int(words.max()) // BANKS + 1, words.shape[1]
-    count = (int(warps.max()) + 1) * width
-    if depth > _DEEPEST:
-        return None
-    place = words >> 5
-    place *= count
-    place += warps.reshape(-1, 1) * width + np.arange(width)
-    place *= BANKS
-    words &= BANKS - 1
-    place += words
+def _marked(words: Rows, requests: Requests) -> npt.NDArray[np.intp]:
+    """Return the most words of a bank for each request."""
+    count = len(requests.starts)
+    depth = int(words.max()) // BANKS + 1
+    place = words >> _BANK_BITS
+    place *= count * BANKS
+    place += words & (BANKS - 1)
+    place += requests.for_lanes(np.arange(0, count * BANKS, BANKS))
     marks = np.zeros(depth * count * BANKS, np.uint8)
     marks[place] = 1
-    of_bank = np.add.reduce(marks.reshape(depth, count * BANKS), axis=0, dtype=np.uint8)
-    return int(of_bank.reshape(count, BANKS).max(axis=1).sum())
+    of_bank = np.add.reduce(marks.reshape(depth, -1), axis=0, dtype=np.uint8)
+    return np.asarray(of_bank.reshape(count, BANKS).max(axis=1), np.intp)
 
 
 def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.execution.group import Group, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Union, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.execution.memory import first_lane, lane_at
+from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import Watch
 from pytest_gpulab.devices.simulated.execution.wave import Wave
 from pytest_gpulab.devices.simulated.translation.program import Step

@@ -8,8 +8,7 @@ sectors, too: what is asked for is counted, not what is moved. `accounts` makes 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,36 +17,14 @@ from pytest_gpulab.devices.simulated.execution.banks import fresh, least_wavefro
 from pytest_gpulab.devices.simulated.execution.footprint import Seen
 from pytest_gpulab.devices.simulated.execution.joining import Joiner, SharedAccess
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, to_warps
+from pytest_gpulab.devices.simulated.execution.requests import Requests, Traffic, Waiting
 from pytest_gpulab.devices.simulated.execution.workload import Asked, Workload
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _WORD, _SECTOR, _SECTORS_OF_LINE = np.int64(2), np.int64(5), np.int64(2)  # address bits within one
+_WIDE_AT_ONCE = 64  # accesses, and warps of one of them
 Rows = npt.NDArray[np.int64]
-
-
-@dataclass
-class Traffic:
-    """What one memory instruction moved in one memory space.
-
-    Attributes:
-        requests: executions by warps.
-        units: sectors (global), wavefronts (shared) or distinct words (constant).
-        ideal: wavefronts that as many bytes need without bank conflicts.
-        addresses: distinct addresses within a request, added up.
-        passes: lanes that met at one address, the most of each request added up (atomics only).
-    """
-
-    requests: int = 0
-    units: int = 0
-    ideal: int = 0
-    addresses: int = 0
-    passes: int = 0
-
-    def add(self, requests: int, units: int) -> None:
-        """Count more of them."""
-        self.requests += requests
-        self.units += units
 
 
 class Counters:
@@ -55,24 +32,21 @@ class Counters:
 
     Attributes:
         warps, lanes: executions of each basic block, by warps and by lanes.
-        taken: lanes that followed the branch at the end of each basic block.
-        parted: warps that the branch divided.
+        parted: warps that the branch at the end of each basic block divided.
         traffic: by memory instruction (`Site.index`) and the space that it reached.
     """
 
-    def __init__(self, program: Program, workload: Workload | None = None) -> None:
+    def __init__(self, program: Program, workload: Workload | None, joined_widths: Mapping[int, int]) -> None:
         self.program, self.workload = program, workload
         self._sectors = Seen()
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
-        self.taken = [0] * len(program.steps)
         self.parted = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
-        self.joiner = Joiner({})
-
-    def expect_joined(self, widths: Mapping[int, int]) -> None:
-        """Count shared accesses as the assembler joins them: by `Site.index`, the bytes of the widest one."""
-        self.joiner = Joiner(widths)
+        self.joiner = Joiner(joined_widths)
+        self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
+        self._waiting_constant = Waiting(_words_of)
+        self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
 
     def step(self, block: int, lanes: Lanes) -> None:
         """A group ran a basic block."""
@@ -81,26 +55,38 @@ class Counters:
         if self.workload is not None:
             self.workload.step(block, lanes)
         if not self.joiner.is_empty:
-            self.finish()
+            self._joined()
 
-    def finish(self) -> None:
+    def _joined(self) -> None:
         """Count what was kept back in the hope of neighbours."""
         for access in self.joiner.flush():
-            self._shared(access)
+            if access.nbytes <= 4:
+                self._words(access.lanes, access.site, access.address)
+            else:
+                self._passes(access)
 
-    def branch(self, block: int, lanes: Lanes, taken: Value) -> None:
-        """A group came to a branch; `taken` is true where it is followed."""
-        count = np.count_nonzero(taken)
-        self.taken[block] += int(count) * lanes.n // taken.size
-        if 0 < count < taken.size:
-            self.parted[block] += _divided(lanes, taken)
+    def finish(self) -> None:
+        """Count all that was kept back."""
+        self._joined()
+        for waiting in (self._waiting_shared, self._waiting_global, self._waiting_constant):
+            waiting.count()
+        for nbytes in self._wide:
+            self._count_wide(nbytes)
+        for (index, space), traffic in self.traffic.items():
+            if space == "const" and self.program.sites[index].nbytes >= 4:
+                traffic.addresses = traffic.units
+
+    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+        """The branch at the end of a basic block divides a group."""
+        self.parted[block] += sum(way.warp_count for way in ways) - lanes.warp_count
 
     def arena(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed global or constant memory."""
         if site.space == "const":
             self._constant(lanes, site, address)
             return
-        if self.workload is None and site.access != "atomic" and self._ascending(lanes, site, address):
+        if self.workload is None and site.access != "atomic":
+            self._global(lanes, site, address)
             return
         rows, repeat = _rows(lanes, address)
         sectors = _in_order(rows >> _SECTOR)
@@ -123,62 +109,70 @@ class Counters:
             traffic.add(lanes.warp_count, lanes.warp_count)
             traffic.addresses += lanes.warp_count
             return
+        if site.nbytes >= 4:
+            self._waiting_constant.add(traffic, lanes, address)
+            return
         rows, repeat = _rows(lanes, address)
-        words = _distinct(rows >> _WORD) * repeat
-        traffic.add(len(rows) * repeat, words)
-        traffic.addresses += words if site.nbytes >= 4 else _distinct(rows) * repeat
+        traffic.add(len(rows) * repeat, _distinct(rows >> _WORD) * repeat)
+        traffic.addresses += _distinct(rows) * repeat
 
-    def _ascending(self, lanes: Lanes, site: Site, address: Value) -> bool:
-        """Count an access to global memory if no lane asks for a sector before that of its neighbour, as most do."""
-        sectors = address >> np.uint64(_SECTOR)
+    def _global(self, lanes: Lanes, site: Site, address: Value) -> None:
+        traffic = self.traffic[site.index, "global"]
         if lanes.agree(address):
-            self._sectors.add(sectors.reshape(-1))
-            self.traffic[site.index, "global"].add(lanes.warp_count, lanes.warp_count)
-            return True
-        if lanes.flat:
-            return False
-        falls, starts = sectors[1:] < sectors[:-1], lanes.warp_starts
-        falls[starts[1:] - 1] = False
-        if falls.any():
-            return False
-        new = np.empty(sectors.shape, np.bool_)
-        np.not_equal(sectors[1:], sectors[:-1], out=new[1:])
-        new[starts] = True
-        found = sectors[new]
-        self._sectors.add(found)
-        repeat = len(lanes.columns) if sectors.shape[1] == 1 else 1
-        self.traffic[site.index, "global"].add(lanes.warp_count, len(found) * repeat)
-        return True
+            self._sectors.add((address >> np.uint64(_SECTOR)).reshape(-1))
+            traffic.add(lanes.warp_count, lanes.warp_count)
+        else:
+            self._waiting_global.add(traffic, lanes, address)
+
+    def _sectors_of(self, requests: Requests) -> npt.NDArray[np.intp]:
+        """Return the sectors of each request, and remember them."""
+        sectors, count = requests.distinct(_SECTOR)
+        self._sectors.add(sectors.view(np.uint64))
+        return count
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group accessed shared memory."""
-        access = SharedAccess(lanes, site, address, site.nbytes)
         if site.index in self.joiner.widths:
-            self.joiner.add(access)
+            self.joiner.add(SharedAccess(lanes, site, address, site.nbytes))
+        elif site.access != "atomic" and site.nbytes <= 4:
+            self._words(lanes, site, address)
         else:
-            self._shared(access)
+            self._passes(SharedAccess(lanes, site, address, site.nbytes))
 
-    def _shared(self, access: SharedAccess) -> None:
+    def _passes(self, access: SharedAccess) -> None:
+        """Elements of more than a word, and atomics."""
         site = access.site
-        plain = site.access != "atomic" and access.nbytes <= 4
-        if plain and (passes := word_passes(access.lanes, access.address)) is not None:
-            traffic, count = self.traffic[site.index, "shared"], access.lanes.warp_count
-            traffic.add(count, passes)
-            traffic.ideal += count
-            return
         rows, repeat = _rows(access.lanes, access.address)
-        traffic = self._note(site, "shared", rows, repeat, wavefronts(rows, access.nbytes))
-        traffic.ideal += int(least_wavefronts(rows, access.nbytes).sum()) * repeat
+        traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes]
+        wide.append((traffic, rows, repeat))
+        if max(len(wide), len(rows)) > _WIDE_AT_ONCE:
+            self._count_wide(access.nbytes)
         if site.access == "atomic":
-            again = _met_again(rows).max(axis=1)
-            traffic.passes += (len(rows) + int(again.sum())) * repeat
+            again = int(_met_again(rows).max(axis=1).sum())
+            traffic.passes += (len(rows) + again) * repeat
             if site.serial:
-                traffic.units += int(again.sum()) * repeat
+                traffic.units += again * repeat
 
-    def _note(self, site: Site, space: str, rows: Rows, repeat: int, units: npt.NDArray[np.intp]) -> Traffic:
-        traffic = self.traffic[site.index, space]
-        traffic.add(len(rows) * repeat, int(units.sum()) * repeat)
-        return traffic
+    def _count_wide(self, nbytes: int) -> None:
+        """Count shared accesses of so many bytes a lane, and atomics."""
+        wide, self._wide[nbytes] = self._wide[nbytes], []
+        if not wide:
+            return
+        rows = np.concatenate([rows for _, rows, _ in wide]) if len(wide) > 1 else wide[0][1]
+        starts = np.cumsum([0, *(len(rows) for _, rows, _ in wide[:-1])])
+        passes, least = (np.add.reduceat(f(rows, nbytes), starts).tolist() for f in (wavefronts, least_wavefronts))
+        for (traffic, mine, repeat), units, ideal in zip(wide, passes, least, strict=True):
+            traffic.add(len(mine) * repeat, units * repeat)
+            traffic.ideal += ideal * repeat
+
+    def _words(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Elements of at most a word: without bank conflicts, one pass does for a warp."""
+        traffic = self.traffic[site.index, "shared"]
+        traffic.ideal += lanes.warp_count
+        if lanes.agree(address):
+            traffic.add(lanes.warp_count, lanes.warp_count)
+        else:
+            self._waiting_shared.add(traffic, lanes, address)
 
     @property
     def touched(self) -> int:
@@ -192,17 +186,9 @@ class Counters:
         return 0.0 if self.workload is None else self.workload.sampling_error(blocks)
 
 
-def _divided(lanes: Lanes, taken: Value) -> int:
-    """Warps with lanes on both ways of a branch."""
-    if lanes.agree(taken):
-        return 0
-    if not lanes.flat:
-        some = np.logical_or.reduceat(taken, lanes.warp_starts, axis=0)
-        every = np.logical_and.reduceat(taken, lanes.warp_starts, axis=0)
-        return int(np.count_nonzero(some & ~every)) * (len(lanes.columns) if taken.shape[1] == 1 else 1)
-    grid = to_warps(lanes, taken.astype(np.int8), -1)
-    both = (grid == 0).any(axis=1) & (grid == 1).any(axis=1)
-    return int(both.sum())
+def _words_of(requests: Requests) -> npt.NDArray[np.intp]:
+    """Return the distinct words of each request."""
+    return requests.distinct(_WORD)[1]
 
 
 def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:

@@ -7,7 +7,7 @@ other block touches, is looked at only so far.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ class Crossing:
     def add(self, access: Access) -> None:
         """Remember an access."""
         assert access.memory is not None
+        if access.lanes.wave.grid == (1, 1, 1):
+            return
         accesses = self._accesses.setdefault(access.memory, [])
         accesses.append(access)
         lanes, limit = self._lanes.get(access.memory, (0, MAX_LANES))
@@ -50,7 +52,7 @@ class Crossing:
         """Report what there is."""
         for memory in self._changed:
             accesses = self._accesses[memory]
-            if accesses[0].lanes.wave.grid != (1, 1, 1) and not _apart(accesses):
+            if not _apart(accesses):
                 self._judge(accesses)
 
     def _judge(self, accesses: list[Access]) -> None:
@@ -77,18 +79,30 @@ def _apart(accesses: Sequence[Access]) -> bool:
     grid = accesses[0].lanes.wave.grid
     low = np.full(grid[0] * grid[1] * grid[2], np.iinfo(np.int64).max)
     high = np.zeros(len(low), np.int64)
-    for access in accesses:
-        lanes, table = access.lanes, np.atleast_2d(access.address).astype(np.int64)
+    for alike in _by_blocks(accesses):
+        lanes, nbytes = alike[0].lanes, alike[0].site.nbytes
+        table = [np.atleast_2d(access.address) for access in alike]
         blocks = lanes.wave.block_ids[lanes.columns]
         if lanes.flat:
-            np.minimum.at(low, blocks, table[:, 0])
-            np.maximum.at(high, blocks, table[:, 0] + access.site.nbytes)
+            np.minimum.at(low, blocks, table[0][:, 0].astype(np.int64))
+            np.maximum.at(high, blocks, table[0][:, 0].astype(np.int64) + nbytes)
         else:
-            low[blocks] = np.minimum(low[blocks], table.min(axis=0))
-            high[blocks] = np.maximum(high[blocks], table.max(axis=0) + access.site.nbytes)
+            lowest, highest = (f.reduce([f.reduce(each) for each in table]) for f in (np.minimum, np.maximum))
+            low[blocks] = np.minimum(low[blocks], lowest.astype(np.int64))
+            high[blocks] = np.maximum(high[blocks], highest.astype(np.int64) + nbytes)
     order = np.argsort(low, kind="stable")
     order = order[high[order] > 0]
     return bool((low[order][1:] >= np.maximum.accumulate(high[order])[:-1]).all())
+
+
+def _by_blocks(accesses: Sequence[Access]) -> Iterable[list[Access]]:
+    """Put those together that rectangles of the same blocks did alike."""
+    alike: dict[object, list[Access]] = {}
+    for number, access in enumerate(accesses):
+        lanes = access.lanes
+        kind = (id(lanes.wave), access.site.nbytes, access.address.shape[1:])
+        alike.setdefault(kind if lanes.all_columns else number, []).append(access)
+    return alike.values()
 
 
 def _contested(parts: list[Part]) -> list[Part]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Subset, Value
+from pytest_gpulab.devices.simulated.execution.union import Union
 
 Registers = list[Any]
 

@@ -37,8 +37,11 @@ class Written:
             column = np.zeros((1, 1), np.intp)
         elif self._bits.shape[1] != self._columns:
             self._bits = np.repeat(self._bits, self._columns, axis=1)
-        word, bits = _words(address, nbytes)
         flat = self._bits.reshape(-1)
+        if nbytes == 4 and len(flat) == len(self._bits):
+            flat[address >> address.dtype.type(2)] = _ALL_BYTES
+            return
+        word, bits = _words(address, nbytes)
         for k in range(max(nbytes // 4, 1)):
             index = (word + k) * self._bits.shape[1] + column
             if nbytes >= 4:
@@ -50,10 +53,12 @@ class Written:
         """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
         if self._complete:
             return None
+        flat, bad = self._bits.reshape(-1), None
         if self._bits.shape[1] == 1:
+            if nbytes == 4 and flat[address >> address.dtype.type(2)].min() == _ALL_BYTES:
+                return None
             column = np.zeros((1, 1), np.intp)
         word, bits = _words(address, nbytes)
-        flat, bad = self._bits.reshape(-1), None
         for k in range(max(nbytes // 4, 1)):
             here = flat[(word + k) * self._bits.shape[1] + column] & bits != bits
             bad = here if bad is None else bad | here
@@ -62,7 +67,7 @@ class Written:
 
     def look(self) -> None:
         """Stop looking once everything is written."""
-        self._complete = self._complete or bool((self._bits == _ALL_BYTES).all())
+        self._complete = self._complete or bool(self._bits.min() == _ALL_BYTES)
 
 
 def _words(address: Value, nbytes: int) -> tuple[IndexArray, npt.NDArray[np.uint8]]:

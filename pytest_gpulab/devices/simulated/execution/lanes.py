@@ -1,4 +1,4 @@
-"""Which threads of which blocks a group of lanes holds, and how values follow when groups part and meet.
+"""Which threads of which blocks a group of lanes holds, and how values follow when groups part.
 
 A value belongs to a group of lanes. It is a NumPy scalar (the same in all lanes) or a two-dimensional array
 that broadcasts to the group's shape (threads, blocks): `(threads, 1)` if all blocks agree, `(1, blocks)` if all
@@ -9,7 +9,6 @@ once they are a value, so copies are free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 Value = Any  # np.generic or a two-dimensional np.ndarray
 IndexArray = npt.NDArray[np.intp]
-WARP = 32
+WARP, WARP_BITS = 32, 5
 
 
 class Shape:
@@ -133,22 +132,36 @@ class Lanes:
     @cached_property
     def warp_starts(self) -> IndexArray:
         """The rows of a rectangle where another warp begins."""
+        threads = self.threads
+        if threads[0] // WARP == threads[-1] // WARP:
+            return np.zeros(1, np.intp)
         if self.whole_warps:
-            return np.arange(0, len(self.threads), WARP)
-        warps = self.threads // WARP
-        return np.flatnonzero(np.concatenate(([True], warps[1:] != warps[:-1])))
+            return np.arange(0, len(threads), WARP)
+        return _changes(threads >> WARP_BITS)
 
     @cached_property
-    def warp_numbers(self) -> IndexArray:
-        """The warp of each row; of flat lanes, warps of different blocks are told apart."""
-        warps = self.threads // WARP
-        return warps * self.wave.columns + self.columns if self.flat else warps
+    def all_starts(self) -> IndexArray:
+        """Where another warp of a rectangle begins if its lanes stand block by block."""
+        blocks = np.arange(len(self.columns)).reshape(-1, 1)
+        return (blocks * len(self.threads) + self.warp_starts).reshape(-1)
+
+    @cached_property
+    def by_block(self) -> tuple[IndexArray, IndexArray]:
+        """The order of flat lanes by block, then by thread, and where in it another warp begins."""
+        pitch = self.wave.warps * WARP
+        places, index = self.columns * pitch + self.threads, np.empty(pitch * self.wave.columns, np.intp)
+        here = np.zeros(len(index), np.bool_)
+        here[places], index[places] = True, np.arange(self.n)
+        ordered = here.nonzero()[0]
+        return index[ordered], _changes(ordered >> WARP_BITS)
 
     @cached_property
     def warp_count(self) -> int:
         """How many warps have at least one lane here."""
         if self.flat:
-            return int(np.count_nonzero(np.bincount(self.threads // WARP * self.wave.columns + self.columns)))
+            here = np.zeros(self.wave.warps * self.wave.columns, np.bool_)
+            here[(self.threads >> WARP_BITS) * self.wave.columns + self.columns] = True
+            return int(np.count_nonzero(here))
         return len(self.warp_starts) * len(self.columns)
 
     def agree(self, value: Value) -> bool:
@@ -188,6 +201,14 @@ class Lanes:
         return Subset(self.shape, lanes, flat=index)
 
 
+def _changes(values: IndexArray) -> IndexArray:
+    """Return where values differ from the one before, the first of them included."""
+    new = np.empty(len(values), np.bool_)
+    new[0] = True
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new.nonzero()[0]
+
+
 class Subset:
     """Some lanes of a group, and how to take their part of the group's values."""
 
@@ -216,63 +237,6 @@ class Subset:
         if self.columns is not None and value.shape[1] > 1:
             value = value.take(self.columns, axis=1)
         return value
-
-
-class Union:
-    """Several disjoint groups together, and how to put their values side by side."""
-
-    def __init__(self, parts: Sequence[Lanes], whole: Lanes | None = None) -> None:
-        """Join `parts`; `whole`, where given, is a rectangle or flat group that they make up completely."""
-        self.parts = parts
-        first = parts[0]
-        rectangular = not any(part.flat for part in parts)
-        self.axis: int | None = None
-        if rectangular and all(np.array_equal(part.columns, first.columns) for part in parts):
-            self.axis = 0
-            threads = np.sort(np.concatenate([part.threads for part in parts]))
-            self.lanes = whole or Lanes(first.wave, threads, first.columns, False)
-            self.places = [np.searchsorted(self.lanes.threads, part.threads) for part in parts]
-        elif rectangular and all(np.array_equal(part.threads, first.threads) for part in parts):
-            self.axis = 1
-            columns = np.sort(np.concatenate([part.columns for part in parts]))
-            self.lanes = whole or Lanes(first.wave, first.threads, columns, False)
-            self.places = [np.searchsorted(self.lanes.columns, part.columns) for part in parts]
-        else:
-            self.lanes = whole or self._flat()
-            self.places = [self.lanes._place[part.position.ravel()] for part in parts]
-
-    def _flat(self) -> Lanes:
-        position = np.concatenate([part.position.ravel() for part in self.parts])
-        position.sort()
-        wave = self.parts[0].wave
-        threads, columns = np.divmod(position, wave.columns)
-        return Lanes(wave, threads, columns, True)
-
-    def join(self, values: Sequence[Value]) -> Value:
-        """Return the parts' values, one each, as one value of the union."""
-        first = values[0]
-        if all(value is first for value in values) and first.ndim == 0:
-            return first
-        if all(value.ndim == 0 for value in values) and all(value == first for value in values):
-            return first
-        if self.axis == 0:
-            width = max(value.shape[1] if value.ndim else 1 for value in values)
-            out = np.empty((self.lanes.shape[0], width), first.dtype)
-            for place, value in zip(self.places, values, strict=True):
-                out[place] = value
-            return out
-        if self.axis == 1:
-            height = max(value.shape[0] if value.ndim else 1 for value in values)
-            out = np.empty((height, self.lanes.shape[1]), first.dtype)
-            for place, value in zip(self.places, values, strict=True):
-                out[:, place] = value
-            return out
-        out = np.empty(self.lanes.n, first.dtype)
-        for place, part, value in zip(self.places, self.parts, values, strict=True):
-            if value.ndim and value.size < part.n:
-                value = np.broadcast_to(value, part.shape)
-            out[place] = value.ravel()
-        return out.reshape(self.lanes.shape)
 
 
 def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, Lane
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _ARENA_BASE = 0x0010_0000_0000

@@ -20,15 +20,17 @@ from pytest_gpulab.devices.simulated.execution.accesses import (
     Part,
     WarpSync,
     parts_of,
+    spread,
     unit_of,
 )
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.reporting import Reporter
-from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, Race, races
+from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, races
 from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, SELF_LANES, thinned
 
-MAX_MEMO = 4096
+MAX_MEMO = 4096  # stretches found clean
+MAX_STORY = 4096  # lanes of one that took a sweep
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
@@ -88,29 +90,37 @@ class Racecheck:
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
             return
         unit = unit_of([access for _, access in accesses])
-        parts = list(parts_of(accesses, unit, one_block))
-        suspects = self._suspects(parts, shared=memory is None, one_block=one_block)
-        found: list[Race] = []
-        if suspects:
-            found = list(races(events, suspects, _Strong(events, memory is not None), unit, one_block))
+        suspects = self._suspects(accesses, unit, one_block)
+        if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
+            self._remember(key)
+
+    def _is_clean(self, suspects: list[Part], events: list[Event], unit: int, one_block: bool) -> bool:
+        """Report the races among suspects; return whether there is none."""
+        is_global = suspects[0].access.memory is not None
+        is_short = sum(len(part.unit) for part in suspects) <= MAX_STORY
+        key = (is_global, unit, one_block, _story(events, suspects)) if is_short else None
+        if key is not None and key in self.clean:
+            return True
+        found = list(races(events, suspects, _Strong(events, is_global), unit, one_block))
         for race in found:
             self.reporter.race(race, events, self.shape.columns if one_block else 1)
-        if key is not None and not found and len(self.clean) < MAX_MEMO:
+        if not found and key is not None:
+            self._remember(key)
+        return not found
+
+    def _remember(self, key: object) -> None:
+        if len(self.clean) < MAX_MEMO:
             self.clean.add(key)
 
-    def _suspects(self, parts: list[Part], shared: bool, one_block: bool) -> list[Part]:
+    def _suspects(self, accesses: list[tuple[int, Access]], unit: int, one_block: bool) -> list[Part]:
         """Return what touches a word that two threads use and one changes."""
-        wide = shared and not one_block
-        keys = [part.unit * self.shape.columns + part.column if wide else part.unit for part in parts]
-        whos = [part.thread if shared else part.thread + part.column * self.shape.threads for part in parts]
-        size = max(int(key.max()) for key in keys) + 1
+        by_block = accesses[0][1].memory is None and not one_block
+        key, who = spread([access for _, access in accesses], unit, one_block, by_block)
+        size = int(key.max()) + 1
         owner = self._scratch_of(size)
-        for key, who in zip(keys, whos, strict=True):
-            owner[key] = who
-        met = [key[owner[key] != who] for key, who in zip(keys, whos, strict=True)]
-        if not any(len(some) for some in met):
-            return []
-        return _contested(parts, keys, met, size)
+        owner[key] = who
+        met = owner[key] != who
+        return _contested(list(parts_of(accesses, unit, one_block)), key, key[met], size) if met.any() else []
 
     def _scratch_of(self, size: int) -> npt.NDArray[np.int32]:
         known = self._scratch.get(0)
@@ -128,18 +138,19 @@ class Racecheck:
         self._limit = max(MAX_LANES, 4 * self.lanes)
 
 
-def _contested(parts: list[Part], keys: list[IndexArray], met: list[IndexArray], size: int) -> list[Part]:
-    flags = np.zeros(size, np.uint8)
-    shared = np.zeros(size, np.bool_)
-    for some in met:
-        shared[some] = True
-    for part, key in zip(parts, keys, strict=True):
+def _contested(parts: list[Part], key: IndexArray, met: IndexArray, size: int) -> list[Part]:
+    """Return the lanes of parts, whose keys stand end to end, that touch what is met at, changed and not all strong."""
+    flags, shared = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+    shared[met] = True
+    ends = np.cumsum([len(part.unit) for part in parts])
+    keys = [key[end - len(part.unit) : end] for part, end in zip(parts, ends.tolist(), strict=True)]
+    for part, mine in zip(parts, keys, strict=True):
         site = part.access.site
-        flags[key] |= _WEAK * (not site.is_strong) | _CHANGED * site.modifies
+        flags[mine] |= _WEAK * (not site.is_strong) | _CHANGED * site.modifies
     hot = shared & (flags == _WEAK | _CHANGED)
     if not hot.any():
         return []
-    chosen = [(part, hot[key]) for part, key in zip(parts, keys, strict=True)]
+    chosen = [(part, hot[mine]) for part, mine in zip(parts, keys, strict=True)]
     return [part.where(mask) for part, mask in chosen if mask.any()]
 
 
@@ -170,9 +181,24 @@ def _signature(events: Iterable[Event]) -> object:
     return tuple(
         (event.site.index, event.lanes.threads_key, event.address.tobytes())
         if isinstance(event, Access)
-        else (-1, event.lanes.threads_key, event.mask.tobytes() if isinstance(event, WarpSync) else b"")
+        else _sync_signature(event)
         for event in events
     )
+
+
+def _sync_signature(event: WarpSync | Arrival) -> object:
+    lanes = event.lanes
+    who = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
+    return (*who, event.mask.tobytes()) if isinstance(event, WarpSync) else (*who, event.number, event.leaving)
+
+
+def _story(events: Sequence[Event], suspects: Sequence[Part]) -> object:
+    """What tells some accesses of one stretch, and what may put them in order, from those of another."""
+    told = [(at, _sync_signature(event)) for at, event in enumerate(events) if not isinstance(event, Access)]
+    for part in suspects:
+        lanes = (part.unit.tobytes(), part.thread.tobytes(), part.column.tobytes())
+        told.append((part.position, (part.access.site.index, part.nth, lanes)))
+    return tuple(what for _, what in sorted(told, key=lambda entry: entry[0]))
 
 
 def _ascending(access: Access) -> bool:

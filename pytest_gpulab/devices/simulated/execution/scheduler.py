@@ -146,14 +146,14 @@ class Scheduler:
 
     def _branch(self, group: Group, block: int, step: Step, taken: Any) -> int | None:
         yes, no = step.targets
-        if self.launch.counters is not None:
-            self.launch.counters.branch(block, group.lanes, taken)
         if taken.size == 1:
             return yes if taken.item() else no
         count = np.count_nonzero(taken)
         if count in (0, taken.size):
             return yes if count else no
-        self._part(group, [(taken, yes), (~taken, no)])
+        ways = self._part(group, [(taken, yes), (~taken, no)])
+        if self.launch.counters is not None:
+            self.launch.counters.part(block, group.lanes, ways)
         return None
 
     def _switch(self, group: Group, step: Step, index: Any) -> int | None:
@@ -163,13 +163,15 @@ class Scheduler:
         self._part(group, [(index == value, step.targets[value]) for value in values])
         return None
 
-    def _part(self, group: Group, ways: Iterable[tuple[Any, int]]) -> None:
+    def _part(self, group: Group, ways: Iterable[tuple[Any, int]]) -> list[Lanes]:
+        """Send lanes different ways; return those of each."""
         subsets = [(group.lanes.subset(where), target) for where, target in ways]
         live = [self.steps[target].live_in for _, target in subsets]
         children = group.part([subset for subset, _ in subsets], live)
         for child, (_, target) in zip(children, subsets, strict=True):
             child.loops = group.loops
             self._push(child, target)
+        return [subset.lanes for subset, _ in subsets]
 
     def _out_of_steps(self, group: Group, block: int) -> None:
         where = next((s.where for s in self.steps[block:] if s.where), None)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution import atomics
 from pytest_gpulab.devices.simulated.execution.counters import Counters
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Union, Value
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site

@@ -342,7 +342,8 @@ def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[in
     """Return the initial bytes, and (byte offset, symbol, addend) of every address among them."""
     data = bytearray()
     pointers = []
-    for item in _split(text.replace("{", " ").replace("}", " ")):
+    # not `_split`, which looks for brackets at each comma, in a table to its end
+    for item in filter(None, map(str.strip, re.sub("[{}]", " ", text).split(","))):
         name = re.match(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\s*\+\s*(\d+))?$", item)
         if name:
             pointers.append((len(data), name[1] or name[2], int(name[3] or 0)))

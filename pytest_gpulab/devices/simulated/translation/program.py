@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
@@ -14,6 +14,7 @@ from pytest_gpulab.devices.simulated.translation.control import Block, Graph, bu
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
@@ -30,7 +31,6 @@ class Step:
         live_in: registers needed from here on, a bit set.
         writes: registers written here that live on, a bit set.
         statements: PTX instructions and calls, the end included.
-        lines: how many of them each source line has.
     """
 
     run: Callable[[Any, Any], Any]
@@ -42,7 +42,6 @@ class Step:
     live_in: int
     writes: int
     statements: tuple[Instruction | Call, ...]
-    lines: Mapping[SourceLine | None, int]
     barrier: Instruction | None
     result: tuple[int, str] | None
 
@@ -70,6 +69,22 @@ class Program:
     source: str
     fences: bool = False
     clean: set[object] = field(default_factory=set)
+
+    @cached_property
+    def places(self) -> Places:
+        """The source lines of its statements."""
+        return Places([step.statements for step in self.steps])
+
+    @cached_property
+    def site_rows(self) -> list[int]:
+        """The row in `places` of each memory instruction."""
+        return [self.places.row[site.where] for site in self.sites]
+
+    @cached_property
+    def barrier_rows(self) -> list[tuple[int, int]]:
+        """The basic blocks that end with a barrier, and its row in `places`."""
+        ends = enumerate(step.barrier for step in self.steps)
+        return [(block, self.places.row[barrier.where]) for block, barrier in ends if barrier is not None]
 
 
 def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]) -> Program:
@@ -210,7 +225,6 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         live_in=block.live_in,
         writes=block.defined & block.live_out,
         statements=statements,
-        lines=Counter(statement.where for statement in statements),
         barrier=barrier,
         result=result,
     )

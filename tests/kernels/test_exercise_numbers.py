@@ -12,7 +12,7 @@ from pytest_gpulab import numerics
 from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 
-EXERCISES = Catalogue(Path(__file__).resolve().parent.parent / "exercises")
+EXERCISES = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
 TUNABLES = (
     {"BLOCK_SIZE": 256, "ITEMS_PER_THREAD": 1, "MAX_BLOCKS": 0},
     {"BLOCK_SIZE": 32, "ITEMS_PER_THREAD": 3, "MAX_BLOCKS": 4},

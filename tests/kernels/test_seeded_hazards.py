@@ -19,7 +19,7 @@ from pytest_gpulab.grading.expected import Expectations
 from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
 from pytest_gpulab.grading.replay import FIRST, Run, replay
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
 RIGHT = sorted(

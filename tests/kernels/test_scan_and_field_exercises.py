@@ -11,7 +11,7 @@ import pytest
 from pytest_gpulab.exercise import Array, Case, Exercise, Plan, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 
-CATALOGUE = Catalogue(Path(__file__).resolve().parent.parent / "exercises")
+CATALOGUE = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
 SCAN, FIELD = (CATALOGUE.load(name).exercise for name in ("scan", "constant_memory"))
 TILE = {"TILE_X": 16, "TILE_Y": 8}
 

@@ -11,7 +11,7 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 HONEST = sorted(ROOT.glob("tests/honest/*/*.cu"))
 

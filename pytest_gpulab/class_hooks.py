@@ -1,0 +1,239 @@
+"""The hooks and nodes of a run that grades a class: exactly what counts of what was handed in is collected.
+
+The ids of checks are `student/exercise.cu::check` wherever the folder lies or its archive was unpacked, so that
+pytest's own `-k`, `-x` and `--lf` work from run to run. Nothing in the folder is looked at but what is graded.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpulab.collect import CudaFile
+from pytest_gpulab.settings import ClassSettings, SettingsError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.collect import AnyGrader
+    from pytest_gpulab.course.roster import Roster
+    from pytest_gpulab.course.submissions import Collection, HandedIn, Problem
+    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+
+PYTESTS_REPORTCHARS = "fE"
+"""What `-r` stands at where nobody gives it: a line in the short summary for every failed check."""
+
+
+class ClassHooks:
+    """The hooks; one instance a session.
+
+    Attributes:
+        source: the folder or archive.
+        collection: what was handed in.
+    """
+
+    def __init__(
+        self, config: pytest.Config, course: ClassSettings, catalogue: Catalogue, gradebook: Gradebook
+    ) -> None:
+        assert course.submissions is not None
+        self.config, self.source, self._gradebook = config, course.submissions, gradebook
+        self._exercises = catalogue.folder
+        self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+        try:
+            self._roster = _roster(course.roster)
+            self.collection = _collection(self.source, catalogue, Path(self._scratch.name))
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        self._note_what_is_odd()
+        config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, in whose place comes the class
+
+    def _note_what_is_odd(self) -> None:
+        book, students = self._gradebook, self.collection.students
+        problems = [f"{problem.label}: {problem.finding.what}" for problem in self.collection.problems]
+        problems += [submission.note for submission in self.collection.submissions if submission.note]
+        if self._roster is not None:
+            book.roster, book.absent = self._roster.students, self._roster.absent(students)
+            problems += [f"{folder}: nobody in the roster" for folder in self._roster.strangers(students)]
+            for student, folders in self._roster.shared(students).items():
+                problems.append(f"{student.id}: several folders, {', '.join(folders)}")
+        book.problems = tuple(problems)
+
+    def student_id(self, folder: str) -> str:
+        """Return the id of whose a folder is: the roster's, else its name."""
+        student = None if self._roster is None else self._roster.student(folder)
+        return folder if student is None else student.id
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
+        """Put the class in the place of the one folder that is collected."""
+        return ClassFolder.from_parent(parent, name="class", path=path, nodeid="class", hooks=self)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep what is named on the command line: ids of students, of submissions or of checks.
+
+        Raises:
+            pytest.UsageError: there is no such one.
+        """
+        given = [name.rstrip("/") for name in self.config.getoption("file_or_dir")]
+        for name in given:
+            if not any(_is_in(item.nodeid, name) for item in items):
+                raise pytest.UsageError(f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id")
+        left_out = [item for item in items if given and not any(_is_in(item.nodeid, name) for name in given)]
+        if left_out:
+            self.config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in set(left_out)]
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self.is_quiet:
+            option: Any = self.config.option
+            option.tbstyle = "no" if option.tbstyle == "auto" else option.tbstyle
+            reporter.showfspath = False
+            reporter.reportchars = "" if option.reportchars == PYTESTS_REPORTCHARS else reporter.reportchars
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether tables are all that is written about checks."""
+        return bool(self.config.get_verbosity() <= 0)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, Any], tuple[str, str, Any]]:
+        """Leave out the signs."""
+        category, sign, word = yield
+        return (category, "", "") if self.is_quiet else (category, sign, word)
+
+    def pytest_report_header(self) -> str:
+        """Say what is graded."""
+        handed_in, students = len(self.collection.submissions), len(self.collection.students)
+        return f"gpulab: {handed_in} submissions of {students} students in {self.source}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Look for near-identical sources, before reports are written."""
+        if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
+            self._gradebook.duplicates = tuple(self._duplicates())
+
+    def _duplicates(self) -> Iterator[Likeness]:
+        from pytest_gpulab.course.similarity import alike, given_with
+        from pytest_gpulab.reports.gradebook import Likeness
+
+        by_exercise: dict[str, dict[str, bytes]] = {}
+        for submission in self.collection.submissions:
+            with suppress(OSError):  # nobody's copy, then
+                by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
+        for exercise, sources in by_exercise.items():
+            for group in alike(sources, given_with(self._exercises / exercise)):
+                yield from (Likeness(exercise, match.submissions, match.similarity) for match in group.matches)
+
+    def pytest_unconfigure(self) -> None:
+        """Remove what an archive was unpacked to."""
+        self._scratch.cleanup()
+
+
+class ClassFolder(pytest.Collector):
+    """All that a class handed in."""
+
+    def __init__(self, *, hooks: ClassHooks, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._hooks = hooks
+
+    def collect(self) -> Iterator[CudaFile]:
+        """Yield a file for every submission that counts, and for those that cannot be graded."""
+        from pytest_gpulab.reports.gradebook import as_people_count
+
+        collection = self._hooks.collection
+        refused = (problem for problem in collection.problems if problem.exercise)
+        every: list[HandedIn | Problem] = [*collection.submissions, *refused]
+        for each in sorted(every, key=lambda each: as_people_count(each.label)):
+            yield HandedInFile.from_parent(
+                self,
+                path=self._hooks.source / each.label,
+                name=each.label,
+                nodeid=each.label,
+                student=self._hooks.student_id(each.student),
+                handed_in=each,
+            )
+
+
+class HandedInFile(CudaFile):
+    """One submission of a class, or one that cannot be graded."""
+
+    def __init__(self, *, handed_in: HandedIn | Problem, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._handed_in = handed_in
+
+    @property
+    def exercise_name(self) -> str:
+        """The exercise that it was handed in for, by its own name or its folder's."""
+        return self._handed_in.exercise
+
+    @property
+    def filename(self) -> str:
+        """The name that the student gave it."""
+        return Path(self._handed_in.label).name
+
+    def source(self) -> bytes:
+        """Return its contents.
+
+        Raises:
+            OSError: it cannot be read, or is none that is read.
+        """
+        from pytest_gpulab.course.entries import unreadable
+        from pytest_gpulab.course.submissions import Problem
+
+        given = self._handed_in
+        if isinstance(given, Problem):
+            raise OSError(given.finding.what)
+        try:
+            return given.read()
+        except OSError as error:
+            self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
+            raise
+
+    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+        """Return what waits for its grade, or says why there is none."""
+        from pytest_gpulab.course.schedule import RefusedGrader
+        from pytest_gpulab.course.submissions import Problem
+        from pytest_gpulab.grading.grader import provenance_of
+
+        if not isinstance(self._handed_in, Problem):
+            return super().grader(exercise)
+        bench = self.workbench
+        assert bench.device_info is not None, "a device is opened before anything runs"
+        provenance = provenance_of(exercise, bench.device_info, bench.settings.seed, "")
+        return RefusedGrader(self._handed_in.verdict, self._handed_in.finding, provenance)
+
+
+def _roster(path: Path | None) -> Roster | None:
+    from pytest_gpulab.course.roster import Roster, RosterError
+
+    try:
+        return None if path is None else Roster.read(path)
+    except RosterError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection:
+    from pytest_gpulab.course.submissions import SubmissionsError, handed_in
+    from pytest_gpulab.grading.catalogue import BrokenExercise
+
+    try:
+        found = handed_in(source, catalogue.names, scratch)
+        for name in sorted({submission.exercise for submission in found.submissions}):
+            catalogue.load(name)  # before an evening is spent on it
+    except SubmissionsError as error:
+        raise SettingsError(str(error)) from None
+    except BrokenExercise as error:
+        raise SettingsError(f"the exercise {error.name} cannot be loaded:\n{error.traceback_text.rstrip()}") from None
+    return found
+
+
+def _is_in(nodeid: str, name: str) -> bool:
+    return nodeid == name or nodeid.startswith((f"{name}/", f"{name}::"))

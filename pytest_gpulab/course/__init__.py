@@ -1,0 +1,1 @@
+"""A class of students: what they handed in, and grading all of it in many processes, resumably."""

@@ -1,0 +1,187 @@
+"""What lies in the folder of a class, before anyone asks what it is: `submissions` makes sense of it.
+
+Students fill this folder, so nothing in it is trusted: links are not followed, pipes and devices not opened, names are
+looked at before they are used, and a student who hands in a million files is alone with that.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_gpulab.grading.grade import Finding
+
+MAX_SOURCE_BYTES = 1 << 20
+MAX_ARCHIVE_BYTES = 16 << 20
+"""Of a ZIP that one student handed in, packed."""
+MAX_FILES = 10_000
+"""Of one student, folders included."""
+MAX_DEPTH = 16
+MAX_NAME = 200
+
+READ = (".cu", ".zip")
+"""Endings of the files whose contents anyone looks at."""
+
+_LITTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
+_UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
+_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they make a name look like another one
+
+LINK = "Put the file itself there."
+TOO_LARGE = "A kernel has a few pages: hand in the source only, without data or output."
+NAME = "Name it with letters, digits, spaces, - and _."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or folder that someone handed in.
+
+    Attributes:
+        parts: where it is below the folder of the class; the first is the student's, or the file lies in nobody's.
+        path: where its contents can be read; None if nobody needs them, or if `fault` says why they cannot.
+        modified_s: when, in seconds since 1970.
+        is_folder: whether it is a folder, named for its own sake.
+        fault: what is wrong with it.
+    """
+
+    parts: tuple[str, ...]
+    path: Path | None = None
+    modified_s: float = 0.0
+    is_folder: bool = False
+    fault: Finding | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The ending of its name, with the dot."""
+        return Path(self.parts[-1]).suffix
+
+    @property
+    def label(self) -> str:
+        """Where it is, fit to be printed."""
+        return "/".join(map(printable, self.parts))
+
+
+def is_litter(name: str) -> bool:
+    """Say whether a name is of those that systems leave behind, or hidden."""
+    return name.startswith(".") or name in _LITTER
+
+
+def printable(name: str) -> str:
+    """Return the name with escapes for what would break a line, hide itself or change the order of letters."""
+    return "".join(_escaped(sign) if _is_unprintable(sign) else sign for sign in name)
+
+
+def fault_of_name(name: str) -> Finding | None:
+    """Return why the name of a file or folder cannot be used, None if it can."""
+    if any(map(_is_unprintable, name)):
+        return Finding("bad-name", "The name has signs that cannot be printed.", hint=NAME)
+    if len(name) > MAX_NAME:
+        return Finding("bad-name", f"The name has {len(name)} letters; at most {MAX_NAME} are read.", hint=NAME)
+    return None
+
+
+def fault_of_size(name: str, size_bytes: int) -> Finding | None:
+    """Return why a file of that name and size is not read, None if it is."""
+    limit_bytes = MAX_ARCHIVE_BYTES if Path(name).suffix == ".zip" else MAX_SOURCE_BYTES
+    if size_bytes <= limit_bytes:
+        return None
+    what = f"The file has {size_bytes} bytes; at most {limit_bytes} are read."
+    return Finding("too-large", what, hint=TOO_LARGE)
+
+
+def unreadable(error: OSError) -> Finding:
+    """Return the finding for what the system refuses to read."""
+    hint = "This is not the student's fault: look at the file's permissions."
+    return Finding("unreadable", f"It cannot be read: {error.strerror}.", hint=hint)
+
+
+def too_many_files() -> Finding:
+    """Return the finding for a student who hands in far more than any exercise asks for."""
+    return Finding("too-many-files", f"There are more than {MAX_FILES} files: none of them is read.", hint=TOO_LARGE)
+
+
+def of_folder(folder: Path) -> Iterator[Entry]:
+    """Yield what lies in the folder of a class, each student's part in one run and in the order of names.
+
+    Raises:
+        OSError: the folder itself cannot be read.
+    """
+    with os.scandir(folder) as children:
+        students = sorted(children, key=lambda child: child.name)
+    for child in students:
+        if not is_litter(child.name):
+            yield from _of_student(child)
+
+
+def _of_student(child: os.DirEntry[str]) -> Iterator[Entry]:
+    """Yield one child of the folder with all that is below it, or only that this is too much."""
+    found = list(islice(_walked(child, ()), MAX_FILES + 1))
+    yield from found if len(found) <= MAX_FILES else [Entry((child.name,), is_folder=True, fault=too_many_files())]
+
+
+def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
+    parts = (*above, child.name)
+    try:
+        entry = _looked_at(child, parts)
+    except OSError as error:
+        entry = Entry(parts, fault=unreadable(error))
+    try:
+        children = _children(child) if entry.is_folder and entry.fault is None else []
+    except OSError as error:
+        entry, children = replace(entry, fault=unreadable(error)), []
+    yield entry
+    for inner in children:
+        yield from _walked(inner, parts)
+
+
+def _children(folder: os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(folder.path) as children:
+        enough = list(islice(children, MAX_FILES + 1))
+    return sorted((child for child in enough if not is_litter(child.name)), key=lambda child: child.name)
+
+
+def _looked_at(child: os.DirEntry[str], parts: tuple[str, ...]) -> Entry:
+    status = child.stat(follow_symlinks=False)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    fault = fault_of_name(child.name)
+    if fault is None and is_folder and len(parts) > MAX_DEPTH:
+        fault = Finding("too-deep", f"Folders below {MAX_DEPTH} others are not searched.")
+    if fault is None and not is_folder:
+        fault = fault_of_mode(status.st_mode)
+    is_asked_for = not is_folder and Path(child.name).suffix in READ  # others are named in reports at most
+    if fault is None and is_asked_for:
+        fault = fault_of_size(child.name, status.st_size)
+        opened_for_reading(Path(child.path)).close()
+    return Entry(parts, Path(child.path) if is_asked_for and not fault else None, status.st_mtime, is_folder, fault)
+
+
+def fault_of_mode(mode: int) -> Finding | None:
+    """Return why nothing of that kind is read, None for a plain file."""
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISLNK(mode):
+        return Finding("link", "It is a link, and links are not followed.", hint=LINK)
+    return Finding("not-a-file", "It is no file but a device, a pipe or a socket.", hint=LINK)
+
+
+def opened_for_reading(path: Path) -> BinaryIO:
+    """Open a file, but neither through a link nor to wait for the other end of a pipe.
+
+    Raises:
+        OSError: it is a link now, or cannot be read.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
+
+
+def _is_unprintable(sign: str) -> bool:
+    return unicodedata.category(sign) in _UNPRINTABLE or sign in _REORDERING
+
+
+def _escaped(sign: str) -> str:
+    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else f"\\u{ord(sign):04x}"

@@ -1,0 +1,227 @@
+"""A grading job: all that a grade depends on as plain data, and the pure function from it to a `Grade`.
+
+A job travels to another process or machine, where `graded` needs the instructor's exercises and nothing else of the
+session. What a job cannot become is a lost submission: whatever the student wrote ends in a `Grade`, and an exception
+is the machine's fault or a mistake of this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import pytest_gpulab
+from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
+from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.findings import because_of
+from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.ncu import Profiler
+from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
+
+MAX_STOPPED = 3
+"""Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""
+
+
+class NotGraded(Exception):
+    """A job could not be done, through the machine's fault or this package's: why, in words for the instructor."""
+
+
+@dataclass(frozen=True)
+class GradingSettings:
+    """What the instructor asked for that a grade depends on.
+
+    Attributes:
+        device: `sim`, `cuda` or `cuda:N`: never `auto`, for all jobs of a run go to the same kind.
+        seed: of all input data.
+        timeout_s: the longest that a check may take where it runs in a process of its own.
+        architecture, gpu: as `open_device` takes them.
+        sanitize, count, annotate: as `Settings` has them.
+        thresholds: of the exercise on the device.
+    """
+
+    device: str
+    seed: int
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    architecture: str | None = None
+    gpu: str | None = None
+    sanitize: bool = False
+    count: bool = False
+    annotate: bool = False
+    thresholds: Thresholds = UNCALIBRATED
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission to be graded.
+
+    Attributes:
+        label: what the grade calls it, such as `student42/reduction.cu`.
+        student: who handed it in; empty where nobody is known.
+        exercise: its name.
+        filename: the submission's plain name, which compilers and findings show.
+        source: the submission.
+        exercises: the instructor's folder of exercises.
+        exercise_sha256: of all that the exercise's folder holds: see `content_sha256`.
+        settings: what else the grade depends on.
+    """
+
+    label: str
+    student: str
+    exercise: str
+    filename: str
+    source: bytes
+    exercises: Path
+    exercise_sha256: str
+    settings: GradingSettings
+
+    @property
+    def source_sha256(self) -> str:
+        """As grades have it."""
+        return hashlib.sha256(self.source).hexdigest()
+
+    def key(self, model: str, version: str = pytest_gpulab.__version__) -> str:
+        """Return what tells apart two grades: the same for the same work, whoever handed it in and wherever it runs.
+
+        Args:
+            model: of the device, as `device_model` says it.
+            version: of this package.
+        """
+        settings = asdict(self.settings)
+        del settings["device"]  # of several GPUs of a model any will do
+        parts = [self.exercise, self.filename, self.exercise_sha256, settings, model, version]
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()
+        return hashlib.sha256(text + b"\0" + self.source).hexdigest()
+
+
+def device_model(info: DeviceInfo) -> str:
+    """Return what a grade depends on of a device: its kind, its name, its size and its compiler."""
+    return "; ".join((info.kind, info.name, info.architecture, info.compiler, info.details.get("SMs", "")))
+
+
+def content_sha256(folder: Path) -> str:
+    """Return the hash of all files below a folder, names and contents, without caches and hidden files."""
+    digest = hashlib.sha256()
+    for path in files_of(folder):
+        name = path.relative_to(folder).as_posix().encode()
+        contents = path.read_bytes()
+        digest.update(b"%d %d\n" % (len(name), len(contents)) + name + contents)
+    return digest.hexdigest()
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Return all files below an exercise's folder but caches and hidden ones, in one order on every machine."""
+    inside = ((path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path for path, parts in inside if not any(part.startswith(".") or part == "__pycache__" for part in parts)
+    )
+
+
+def graded(job: Job) -> Grade:
+    """Grade a submission, all checks of its exercise.
+
+    On the simulated GPU that happens in this process, which keeps the device open for the next job; on a real one in a
+    process of its own, which the submission may break.
+
+    Raises:
+        NotGraded: see there.
+        MemoryError: this process has had enough; another one may fare better.
+    """
+    if job.settings.device != "sim":
+        return graded_apart(job)
+    settings = job.settings
+    with _blameless(), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        device = _device(settings.device, settings.architecture, settings.gpu)
+        path = _written(job, Path(folder))
+        grade = Grader(_loaded(job), path, device, settings.seed, job.label, annotate=settings.annotate).grade()
+        return replace(grade, student=job.student)
+
+
+def graded_apart(job: Job) -> Grade:
+    """Grade a submission in a process of its own, with a time limit for every check.
+
+    Raises:
+        NotGraded, MemoryError: as `graded`.
+    """
+    settings = job.settings
+    with _blameless(), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        path, loaded = _written(job, Path(folder)), _loaded(job)
+        info = _info(settings.device, settings.architecture, settings.gpu)
+        profiler = _profiler() if settings.count else None
+        more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu)
+        grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
+        with closing(grader):
+            checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
+        return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
+
+
+def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: float) -> Iterator[CheckResult]:
+    """Yield the checks' results; of a submission that hangs in one check after the other not all are waited for."""
+    stopped: list[CheckResult] = []
+    for check in checks:
+        if len(stopped) < MAX_STOPPED:
+            result = grader.run(check)
+            if result.findings and result.findings[0].code == "endless-loop" and result.duration_s >= timeout_s:
+                stopped.append(result)
+            yield result
+        else:
+            cause = stopped[0]
+            yield check.result("failed", (because_of(cause.name, cause.findings[0]),))
+
+
+@contextmanager
+def _blameless() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(str(error)) from None  # NumPy's own does not survive the way to another process
+    except BrokenExercise as error:
+        raise NotGraded(error.traceback_text) from None
+    except DeviceUnavailable as error:
+        raise NotGraded(str(error)) from None
+    except Exception:
+        raise NotGraded(traceback.format_exc()) from None
+
+
+def _written(job: Job, folder: Path) -> Path:
+    path = folder / job.filename
+    path.write_bytes(job.source)
+    return path
+
+
+def _loaded(job: Job) -> LoadedExercise:
+    return replace(_catalogue(job.exercises).load(job.exercise), thresholds=job.settings.thresholds)
+
+
+@cache
+def _catalogue(exercises: Path) -> Catalogue:
+    return Catalogue(exercises)
+
+
+@cache
+def _device(spec: str, architecture: str | None, gpu: str | None) -> Device:
+    return open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)[0]
+
+
+@cache
+def _info(spec: str, architecture: str | None, gpu: str | None) -> DeviceInfo:
+    """Look at a device without keeping it open: whoever holds a GPU's memory takes it from the others."""
+    device, _ = open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)
+    info = device.info
+    device.close()
+    return info
+
+
+@cache
+def _profiler() -> Profiler:
+    return Profiler()

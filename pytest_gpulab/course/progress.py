@@ -1,0 +1,93 @@
+"""How far a long run has come, in a line: done, total, failures, rate, time left, who is being graded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TERMINAL_INTERVAL_S = 0.5
+PLAIN_INTERVAL_S = 10.0
+MAX_NAMED = 3  # of the submissions that are being graded
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a run.
+
+    Attributes:
+        total: submissions.
+        stored: of them, how many grades were there already.
+        graded: of them, how many were graded in this run.
+        failing: of both, how many failed a check.
+        lost: how many could not be graded, by no fault of their own.
+        running: which are being graded.
+        elapsed_s: since the run began.
+    """
+
+    total: int
+    stored: int
+    graded: int
+    failing: int
+    lost: int
+    running: tuple[str, ...]
+    elapsed_s: float
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest takes at the rate of this run; None before anything is known of it."""
+        to_do = self.total - self.stored - self.graded - self.lost
+        return to_do * self.elapsed_s / self.graded if self.graded else None
+
+    @property
+    def line(self) -> str:
+        """All of it, the least important last."""
+        parts = [f"{self.stored + self.graded}/{self.total} graded{self._failures()}"]
+        if self.stored:
+            parts.append(f"{self.stored} of them before")
+        if self.left_s == 0:
+            parts.append(f"{_rate(self.graded, self.elapsed_s)}, in {duration_text(self.elapsed_s)}")
+        elif self.left_s is not None:
+            parts.append(f"{_rate(self.graded, self.elapsed_s)}, {duration_text(self.left_s)} left")
+        if self.running:
+            parts.append(f"now {_named(self.running)}")
+        return "; ".join(parts)
+
+    def _failures(self) -> str:
+        failing = f", {self.failing} with failures" if self.failing else ""
+        return failing + (f", {self.lost} not gradable" if self.lost else "")
+
+
+class Pace:
+    """Says when it is time for the next line."""
+
+    def __init__(self, interval_s: float, now_s: float) -> None:
+        self._interval_s, self._next_s = interval_s, now_s + interval_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Say so once an interval has gone by since the last line, or the beginning."""
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._interval_s
+        return True
+
+
+def fitted(line: str, width: int) -> str:
+    """Return a line cut to a width, so that a terminal does not wrap it and the next one can take its place."""
+    return line if len(line) <= width else line[: width - 3] + "..."
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as people say it: `40 s`, `12 min`, `3 h 05 min`."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _rate(count: int, elapsed_s: float) -> str:
+    per_minute = 60 * count / max(elapsed_s, 1e-3)
+    return f"{per_minute:.0f} a minute" if per_minute >= 2 else f"{60 * per_minute:.1f} an hour"
+
+
+def _named(names: tuple[str, ...]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names if more <= 0 else (*names[:MAX_NAMED], f"and {more} more"))

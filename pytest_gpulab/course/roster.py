@@ -1,0 +1,238 @@
+"""The list of a class: who is in it, under which id, and whose folder is whose.
+
+A table with a header, as spreadsheets and learning platforms export it: in UTF-8, with commas, semicolons or tabs
+between the cells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpulab.course.entries import fault_of_name, printable
+from pytest_gpulab.grading.grade import Student
+
+SEPARATORS = ",;\t"
+MAX_MISTAKES = 20
+
+# What a column is called, the best name first: Moodle, Canvas, Gradescope, PrairieLearn and GitHub have their own.
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": (
+        *("id", "student id", "student_id", "sid", "id number", "sis user id", "identifier", "uin", "uid"),
+        *("username", "email", "email address"),
+    ),
+    "name": ("name", "full name", "student name", "student"),
+    "first": ("first name", "given name"),
+    "last": ("last name", "surname", "family name"),
+    "folder": ("folder", "directory", "github_username"),
+}
+_NO_STUDENT = "points possible"  # what Canvas writes below its header for a name
+_OF_MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_\w+")
+_OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # as `submissions` calls the students of its exports
+
+
+class RosterError(Exception):
+    """The roster cannot be used: a line for each mistake, with its line in the file."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A student with the folder's name, where one is given, and the line of the file that says so."""
+
+    student: Student
+    folder: str
+    line: int
+
+
+class Roster:
+    """The students of a class and whose folders are whose.
+
+    A folder is a student's by its name in the column `folder`, else by the id, else by the name, if one student only
+    has it; upper and lower case are the same. What Moodle's and Canvas' exports call a student is understood.
+
+    Attributes:
+        students: all of them, in the order of the file.
+    """
+
+    def __init__(self, rows: Iterable[_Row]) -> None:
+        found = tuple(rows)
+        self.students = tuple(row.student for row in found)
+        by_name: dict[str, list[Student]] = defaultdict(list)
+        for student in self.students:
+            by_name[_key(student.name)].append(student)
+        self._owners = {name: namesakes[0] for name, namesakes in by_name.items() if name and len(namesakes) == 1}
+        self._owners |= {_key(student.id): student for student in self.students}
+        self._owners |= {_key(row.folder): row.student for row in found if row.folder}
+
+    @classmethod
+    def read(cls, path: Path) -> Roster:
+        """Read a roster.
+
+        Raises:
+            RosterError: it is no such table, or a line of it is wrong.
+        """
+        try:
+            rows, mistakes = _rows(_text(path))
+        except _Mistake as mistake:
+            rows, mistakes = [], [str(mistake)]
+        if mistakes:
+            more = len(mistakes) - MAX_MISTAKES
+            told = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
+            raise RosterError("\n".join(f"{path}: {mistake}" for mistake in told))
+        return cls(rows)
+
+    def student(self, folder: str) -> Student | None:
+        """Return whose a folder is; None where that is nobody's."""
+        keys = map(_key, _names(folder))
+        return next((self._owners[key] for key in keys if key in self._owners), None)
+
+    def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
+        """Return the students who have none of these folders."""
+        present = {self.student(folder) for folder in folders}
+        return tuple(student for student in self.students if student not in present)
+
+    def strangers(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Return those folders that are nobody's."""
+        return tuple(folder for folder in folders if self.student(folder) is None)
+
+    def shared(self, folders: Iterable[str]) -> dict[Student, tuple[str, ...]]:
+        """Return the students with more than one of these folders, and which."""
+        by_student: dict[Student, tuple[str, ...]] = defaultdict(tuple)
+        for folder in folders:
+            student = self.student(folder)
+            if student is not None:
+                by_student[student] += (folder,)
+        return {student: theirs for student, theirs in by_student.items() if len(theirs) > 1}
+
+
+class _Mistake(Exception):
+    """What is wrong with the file, or with one line of it."""
+
+
+def _names(folder: str) -> Iterator[str]:
+    """Yield what may stand in the roster for a folder, the surest first."""
+    yield folder
+    if moodle := _OF_MOODLE.fullmatch(folder):
+        yield from (f"participant {moodle['number']}", moodle["name"])
+    if canvas := _OF_CANVAS.fullmatch(folder):
+        yield canvas["id"]
+
+
+def _key(name: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
+
+
+def _text(path: Path) -> str:
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise _Mistake(f"cannot be read: {error.strerror}") from None
+    try:
+        return contents.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = contents.count(b"\n", 0, error.start) + 1
+        raise _Mistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8") from None
+
+
+def _rows(text: str) -> tuple[list[_Row], list[str]]:
+    """Return the students, and what is wrong with lines that are not taken.
+
+    Raises:
+        _Mistake: the header is wrong, or the table ends in the middle of a cell.
+    """
+    (header_line, header), separator = _header(text)
+    columns = _columns(header_line, header)
+    rows: list[_Row] = []
+    mistakes: list[str] = []
+    lines: dict[tuple[str, str], int] = {}
+    for line, cells in _records(text, separator):
+        if line == header_line or _NO_STUDENT in map(_key, cells):
+            continue
+        try:
+            rows.append(_row(line, cells, columns, len(header)))
+            _note_line(rows[-1], lines)
+        except _Mistake as mistake:
+            mistakes.append(f"line {line}: {mistake}")
+    if not rows and not mistakes:
+        raise _Mistake("there is no student below the header")
+    return rows, mistakes
+
+
+def _header(text: str) -> tuple[tuple[int, list[str]], str]:
+    """Return the first record with its line, and the separator that makes most known columns of it."""
+    readings = []
+    for separator in SEPARATORS:
+        with contextlib.suppress(_Mistake):  # another separator may not fit the quotes
+            record = next(_records(text, separator), (1, [""]))
+            readings.append((sum(map(_is_known, record[1])), record, separator))
+    if not readings:
+        raise _Mistake("line 1: a quote in the header has no end")
+    _, record, separator = max(readings, key=lambda reading: reading[0])
+    return record, separator
+
+
+def _is_known(title: str) -> bool:
+    return any(_key(title) in titles for titles in COLUMNS.values())
+
+
+def _columns(line: int, header: list[str]) -> dict[str, int]:
+    """Return where each kind of column is."""
+    titles = [_key(cell) for cell in header]
+    found = {}
+    for kind, known in COLUMNS.items():
+        title = next((title for title in known if title in titles), None)
+        if title is not None and titles.count(title) > 1:
+            raise _Mistake(f"line {line}: two columns are called {title}")
+        if title is not None:
+            found[kind] = titles.index(title)
+    if "id" not in found:
+        there = ", ".join(map(printable, header))
+        raise _Mistake(f"line {line}: no column holds ids: one must be called id ({', '.join(COLUMNS['id'][1:])}); "
+                       f"there are: {there or 'none'}")  # fmt: skip
+    return found
+
+
+def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records that are not blank, each with the line it begins in.
+
+    Raises:
+        _Mistake: a quote has no end.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield line, [cell.strip() for cell in cells]
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise _Mistake(f"line {line}: {error}") from None
+
+
+def _row(line: int, cells: list[str], columns: Mapping[str, int], width: int) -> _Row:
+    if any(cells[width:]):
+        raise _Mistake(f"{len(cells)} cells for {width} columns; put a cell with a separator in it in quotes")
+    told = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
+    name = told.get("name") or f"{told.get('first', '')} {told.get('last', '')}".strip()
+    student, folder = Student(told.get("id", ""), name), told.get("folder", "")
+    if not student.id:
+        raise _Mistake("there is no id")
+    for text in (student.id, student.name, folder):
+        if fault_of_name(text):
+            raise _Mistake(f"{printable(text[:80])}: too long, or with signs that cannot be printed")
+    return _Row(student, folder, line)
+
+
+def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:
+    """Hold what no two students may have in common."""
+    for kind, text in (("id", row.student.id), ("folder", row.folder)):
+        first = lines.setdefault((kind, _key(text)), row.line)
+        if text and first != row.line:
+            raise _Mistake(f"the {kind} {text} is on line {first} already")

@@ -1,0 +1,232 @@
+"""Sources of one exercise that resemble each other more than independent work does: for a report, never for a grade.
+
+Each source becomes a set of fingerprints by winnowing: hashes of all runs of `RUN` tokens, of which every `WINDOW`
+neighbours leave the smallest, so that two sources with a common run of `RUN + WINDOW - 1` tokens share a fingerprint
+(S. Schleimer, D. S. Wilkerson, A. Aiken, "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003).
+What the exercise gives to everyone (skeleton, baselines, headers) counts for nobody. The similarity of two sources is
+Dice's coefficient: twice the fingerprints that both have over the fingerprints of each. It is taken in two views, of
+which the larger figure counts:
+
+- by structure: tokens without comments, layout, braces, the names that the student chose, and the kinds of numbers.
+  New names, another layout and functions in another order change next to nothing of it.
+- to the letter: every word and sign, comments too. They are the writer's own even where the structure is everyone's.
+
+Why `ALIKE` is 0.7: by structure no two of the steps in `solutions/` and the kernels in `tests/honest/` reach 0.59, and
+to the letter 0.39, but for the two single-pass scans, variants of one source, which belong in a report: 0.83. Disguised
+copies of them all stay above 0.84, with a statement added above 0.72, with two nine of ten above 0.66. A source with
+fewer than `LEAST` fingerprints of its own is not judged: the shortest right answers are the same whoever writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import combinations, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+RUN = 12
+WINDOW = 4
+ALIKE = 0.7
+LEAST = 20
+MAX_TOKENS = 10_000  # ten times the longest solution: what comes after them is not compared
+
+_SOURCES = (".cu", ".cuh", ".h", ".hpp")
+_TOKEN = re.compile(
+    r"""(?P<skipped> ^[ \t]*\#[ \t]*(?:include|pragma)\b[^\n]* | [^\S\n]+ | \\?\n | //[^\n]* | /\*.*?(?:\*/|\Z) )
+    | (?P<text> "(?:\\.|[^"\\\n]){0,1000}" | '(?:\\.|[^'\\\n]){0,9}' )
+    | (?P<number> \.?\d(?:[eEpP][+-]|[\w.'])* )
+    | (?P<name> [^\W\d]\w* )
+    | (?P<sign> <<=|>>=|[-+*/%&|^=!<>]=|&&|\|\||\+\+|--|->|<<|>>|::|. )""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
+_IGNORED = {"const", "constexpr", "static", "inline", "__forceinline__", "__restrict__", "{", "}"}
+_TYPE = re.compile("auto|bool|char|double|float|int|long|short|signed|unsigned|size_t|u?int(8|16|32|64)_t")
+_VOCABULARY = re.compile(
+    "alignas|asm|break|case|class|continue|default|delete|do|else|enum|extern|false|for|goto|if|namespace|new|nullptr|"
+    "operator|reinterpret_cast|return|sizeof|static_assert|static_cast|struct|switch|template|this|true|typedef|"
+    "typename|union|using|virtual|void|volatile|while|threadIdx|blockIdx|blockDim|gridDim|warpSize|__.*|GPULAB_.*"
+)
+
+_SIMILARITY = attrgetter("similarity")
+
+LineRanges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Two submissions that resemble each other.
+
+    Attributes:
+        submissions: both, in the order of names.
+        similarity: from `ALIKE` to 1.
+        to_the_letter: whether words and comments say so rather than the structure.
+        lines: the matching lines of each, as ranges (first, last) counted from 1.
+    """
+
+    submissions: tuple[str, str]
+    similarity: float
+    to_the_letter: bool
+    lines: tuple[LineRanges, LineRanges]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Submissions that resemble each other, each at least one other of them.
+
+    Attributes:
+        submissions: in the order of names.
+        matches: the closest ones that hold the group together, one less than there are submissions, closest first.
+    """
+
+    submissions: tuple[str, ...]
+    matches: tuple[Match, ...]
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+    line: int
+
+
+Tokens = list[_Token]
+
+
+class _View:
+    """One way to read all sources: their tokens, and their fingerprints without what is given to everyone."""
+
+    def __init__(self, read: Callable[[str], Iterator[_Token]], sources: Mapping[str, str], given: list[str]) -> None:
+        def tokens(source: str) -> Tokens:
+            return list(islice(read(source), MAX_TOKENS))
+
+        self.to_the_letter = read is _letters
+        self._given = {run for source in given for run in _runs(tokens(source))}
+        self._tokens = {name: tokens(source) for name, source in sources.items()}
+        self.prints = {name: _winnowed(_runs(found)) - self._given for name, found in self._tokens.items()}
+
+    def similarity(self, first: str, second: str) -> float:
+        """Return Dice's coefficient, 0 where there is too little of one's own to judge."""
+        one, other = self.prints[first], self.prints[second]
+        return 2 * len(one & other) / (len(one) + len(other)) if min(len(one), len(other)) >= LEAST else 0.0
+
+    def lines(self, first: str, second: str) -> tuple[LineRanges, LineRanges]:
+        """Return which lines match."""
+        one, other = _runs(self._tokens[first]), _runs(self._tokens[second])
+        shared = set(one) & set(other) - self._given
+        return _lines(self._tokens[first], one, shared), _lines(self._tokens[second], other, shared)
+
+
+class _Link(NamedTuple):
+    """Two submissions, and the view in which they are most similar."""
+
+    similarity: float
+    first: str
+    second: str
+    view: _View
+
+    @property
+    def rank(self) -> tuple[float, str, str]:
+        """The closest come first, and equal ones in the order of names."""
+        return -self.similarity, self.first, self.second
+
+    def match(self) -> Match:
+        """Return what there is to report."""
+        lines = self.view.lines(self.first, self.second)
+        return Match((self.first, self.second), self.similarity, self.view.to_the_letter, lines)
+
+
+def alike(sources: Mapping[str, bytes], given: Iterable[bytes] = ()) -> tuple[Group, ...]:
+    """Return the groups of submissions that resemble each other, those with the closest match first.
+
+    Args:
+        sources: of one exercise, submission to its source: one submission of each student.
+        given: what every student was given: see `given_with`.
+    """
+    texts, shared = {name: _text(source) for name, source in sources.items()}, [_text(source) for source in given]
+    views = (_View(_structure, texts, shared), _View(_letters, texts, shared))
+    links = []
+    for first, second in combinations(sorted(texts), 2):
+        closest = max((_Link(view.similarity(first, second), first, second, view) for view in views), key=_SIMILARITY)
+        if closest.similarity >= ALIKE:
+            links.append(closest)
+    return tuple(Group(tuple(sorted(names)), tuple(link.match() for link in tree)) for names, tree in _forest(links))
+
+
+def given_with(exercise: Path) -> list[bytes]:
+    """Return the sources in an exercise's folder: what students have before they begin.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    return [path.read_bytes() for path in sorted(exercise.iterdir()) if path.suffix in _SOURCES]
+
+
+def _forest(links: list[_Link]) -> list[tuple[set[str], list[_Link]]]:
+    """Return the names that links connect, and of the links the closest that connect them (Kruskal's trees)."""
+    trees: dict[str, tuple[set[str], list[_Link]]] = {}
+    for link in sorted(links, key=lambda link: link.rank):
+        one, other = trees.get(link.first, ({link.first}, [])), trees.get(link.second, ({link.second}, []))
+        if one is not other:
+            tree = (one[0] | other[0], sorted([*one[1], *other[1], link], key=lambda link: link.rank))
+            trees.update(dict.fromkeys(tree[0], tree))
+    found = {id(tree): tree for tree in trees.values()}.values()
+    return sorted(found, key=lambda tree: tree[1][0].rank)
+
+
+def _text(source: bytes) -> str:
+    return source.decode("utf-8", "replace")
+
+
+def _structure(source: str) -> Iterator[_Token]:
+    line, seen, last = 1, 0, ""
+    for found in _TOKEN.finditer(source):
+        text = _normal(found)
+        if text and not text == last == "type":
+            line, seen = line + source.count("\n", seen, found.start()), found.start()
+            yield _Token(text, line)
+            last = text
+
+
+def _normal(found: re.Match[str]) -> str:
+    """Return what stands for a token in the view by structure; nothing if it does not count."""
+    kind, text = found.lastgroup, found[0]
+    if kind == "skipped" or text in _IGNORED:
+        return ""
+    if kind == "number":
+        return text.lower().rstrip("ulf")
+    if kind != "name" or _VOCABULARY.fullmatch(text):
+        return text
+    return "type" if _TYPE.fullmatch(text) else "name"
+
+
+def _letters(source: str) -> Iterator[_Token]:
+    line, seen = 1, 0
+    for found in _WORD_OR_SIGN.finditer(source):
+        line, seen = line + source.count("\n", seen, found.start()), found.start()
+        yield _Token(found[0], line)
+
+
+def _runs(tokens: Tokens) -> list[bytes]:
+    """Return the hashes of all runs of tokens, in their order."""
+    texts = [token.text.encode("utf-8", "replace") for token in tokens]
+    return [blake2b(b" ".join(texts[i : i + RUN]), digest_size=8).digest() for i in range(len(texts) - RUN + 1)]
+
+
+def _winnowed(runs: list[bytes]) -> set[bytes]:
+    return {min(runs[i : i + WINDOW]) for i in range(len(runs) - WINDOW + 1)}
+
+
+def _lines(tokens: Tokens, runs: list[bytes], shared: set[bytes]) -> LineRanges:
+    """Return the lines of all tokens that are part of a shared run, ranges that touch as one."""
+    ranges: list[tuple[int, int]] = []
+    for i, run in enumerate(runs):
+        if run in shared:
+            first, last = tokens[i].line, tokens[i + RUN - 1].line
+            if ranges and first <= ranges[-1][1] + 1:
+                first, last = ranges.pop()[0], max(last, first)
+            ranges.append((first, last))
+    return tuple(ranges)

@@ -1,0 +1,66 @@
+"""What a worker process does before it grades anything; loads nothing but the standard library.
+
+NumPy reads how many threads it may use when it is loaded, which must be after `prepare`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import tempfile
+import threading
+
+MEMORY_BYTES = 4 * 2**30
+"""Address space of a worker, of which grading the exercises that come along takes an eighth."""
+LOCKS = "GPULAB_LOCKS"
+"""As in `devices.cuda.timing`, which loads NumPy."""
+_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
+
+
+def prepare(folder: str, limit_memory: bool) -> None:
+    """Make this process one of many: one thread, little memory, no word on the terminal, no life after its parent.
+
+    Args:
+        folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
+        limit_memory: not where CUDA runs below this process, which reserves far more addresses than it uses.
+    """
+    for name in _BLAS_THREADS:  # workers that each use all cores only get in each other's way
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    _fall_silent()
+    _end_with_parent(folder)
+    if limit_memory:
+        _limit_memory()
+
+
+def _fall_silent() -> None:
+    """A library that aborts writes why, in the middle of pytest's output; its exit status tells enough."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def _end_with_parent(folder: str) -> None:
+    """Nobody else ends a worker whose parent was killed while it grades, or removes what that leaves behind."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only a child process is a worker"
+
+    def wait() -> None:
+        parent.join()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = MEMORY_BYTES if most == resource.RLIM_INFINITY else min(MEMORY_BYTES, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))

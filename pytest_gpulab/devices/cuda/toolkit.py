@@ -1,0 +1,61 @@
+"""What nvcc needs to see of a machine: its toolkit, a C compiler and its headers; tried with a real translation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..limits import Limits
+from ..sandbox import LIBRARIES, PROGRAMS, Sandbox, none, sandbox
+from .cubin_cache import CubinCache, key_of
+from .limits import limited
+
+TRIAL_LIMIT_S = 60.0
+_TRIAL = "#include <cstdio>\n#include <cuda_runtime.h>\n__global__ void trial() {}\n"
+_TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
+
+
+def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: CubinCache) -> Sandbox:
+    """Return the sandbox that nvcc works in; none where bubblewrap or nvcc in it does not work.
+
+    Args:
+        nvcc: its path.
+        headers: a folder with headers that may be included, too.
+        limits: what it may take.
+        cache: where to note that it worked, which takes half a second to find out.
+    """
+    within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, _toolkit(nvcc), headers), temporary=True)
+    key = key_of(("sandbox", *within.bubblewrap))
+    if not within.bubblewrap or cache.get(key) is not None:
+        return within
+    refusal = _refusal(nvcc, limits, within)
+    if refusal:
+        return none(f"nvcc does not work in bubblewrap ({refusal})")
+    cache.put(key, b"", "")
+    return within
+
+
+def _toolkit(nvcc: str) -> Path:
+    """Ask nvcc where it is: it may be a link, or a script that starts another one."""
+    command = [nvcc, "--dryrun", "--cubin", "trial.cu"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    found = _TOP.search(said)
+    return Path(found[1] if found else nvcc).resolve()
+
+
+def _refusal(nvcc: str, limits: Limits, within: Sandbox) -> str:
+    """Say why nvcc does not work in a sandbox; empty where it does."""
+    with TemporaryDirectory(prefix="gpulab-") as name:
+        (Path(name) / "trial.cu").write_text(_TRIAL)
+        command = [limited(nvcc, Path(name), limits, within), "--cubin", "trial.cu"]
+        try:
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False)
+        except subprocess.TimeoutExpired:
+            return f"it had not ended after {TRIAL_LIMIT_S:g} s"
+    said = done.stderr.strip().partition("\n")[0]
+    return "" if done.returncode == 0 else said or f"exit status {done.returncode}"

@@ -1,0 +1,52 @@
+"""What a device raises: the student's mistakes, what the simulated GPU cannot do, and what the machine lacks."""
+
+from __future__ import annotations
+
+from .hazards import Lane, SourceLine
+
+
+class DeviceError(Exception):
+    """Base of everything that a device raises on purpose."""
+
+
+class CompileError(DeviceError):
+    """The source does not compile: `diagnostics` is the compiler's own message."""
+
+    def __init__(self, diagnostics: str) -> None:
+        super().__init__(diagnostics)
+        self.diagnostics = diagnostics
+
+
+class LaunchError(DeviceError):
+    """The call itself is wrong: no such kernel, wrong number or size of arguments, too many threads or bytes."""
+
+
+class KernelFault(DeviceError):
+    """The kernel did something that ended the launch.
+
+    Attributes:
+        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap` or
+            `device-fault`.
+        what: one sentence.
+        where, lane: the place, where known.
+        output: what the kernel had printed until then.
+    """
+
+    def __init__(
+        self, code: str, what: str, where: SourceLine | None = None, lane: Lane | None = None, output: str = ""
+    ) -> None:
+        self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
+
+
+class CannotSimulate(DeviceError):
+    """The simulated GPU does not know something that the kernel uses: the machine's fault, never the student's."""
+
+    def __init__(self, what: str, where: SourceLine | None = None) -> None:
+        self.what, self.where = what, where
+        super().__init__(f"cannot simulate {what}" + (f" at {where}" if where else ""))
+
+
+class DeviceUnavailable(DeviceError):
+    """The device that was asked for is not there: says what is missing and how to get it."""

@@ -1,0 +1,38 @@
+"""What a compiler may take: a submission can make it compute, allocate, write and talk without end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a compiler's processes may take, each of them.
+
+    Attributes:
+        memory_bytes: of address space; honest kernels of a course need well below 1 GiB.
+        file_bytes: of each file that nvcc writes, machine code included.
+        said_bytes: of its messages that are kept.
+        compile_s: of processor time for one translation by NVRTC in a process of its own. nvcc's
+            time is that of the check that asks for it.
+        output_bytes: of what NVRTC hands over, PTX or machine code; a course's kernels have some ten KiB.
+    """
+
+    memory_bytes: int = 4 << 30
+    file_bytes: int = 256 << 20
+    said_bytes: int = 64 * KIB
+    compile_s: int = 60
+    output_bytes: int = 32 << 20
+
+    @property
+    def words(self) -> str:
+        """What there is for nvcc, in words."""
+        return f"{self.memory_bytes / 2**30:g} GiB of memory and {self.file_bytes / 2**20:g} MiB a file"
+
+    @property
+    def nvrtc_words(self) -> str:
+        """What there is for NVRTC, in words."""
+        memory, output = self.memory_bytes / 2**30, self.output_bytes / 2**20
+        return f"{self.compile_s} s, {memory:.3g} GiB of memory and {output:.3g} MiB of output"

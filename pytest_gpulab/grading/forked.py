@@ -1,0 +1,152 @@
+"""Workers that are forked in the nursery, as whoever asked for them sees them: to make, to end, to hear how they ended.
+
+The nursery is started with the first one and lives as long as this process; see `nursery` for what it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import IO
+
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading import nursery; "
+PROGRAM += "nursery.main()"
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
+"""In the environment of who may be forked: NumPy reads it when it is loaded, and threads do not survive a fork."""
+END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
+
+_starting = threading.Lock()
+
+
+class Forked:
+    """A child of the nursery, with as much of `subprocess.Popen` as a `process.Worker` uses.
+
+    Attributes:
+        stdin, stdout: what it reads, to be written, and what it writes, to be read.
+        returncode: its exit status, negative for a signal; None as long as nobody waited for it.
+    """
+
+    def __init__(self, stdin: int, stdout: int, handle: socket.socket) -> None:
+        self.stdin: IO[str] = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8")
+        self.returncode: int | None = None
+        self._handle = handle
+
+    def kill(self) -> None:
+        """Have it ended, at once, with all that it started."""
+        with contextlib.suppress(OSError):  # no nursery any more: it ends when its lifeline is cut
+            self._handle.settimeout(END_LIMIT_S)
+            self._handle.shutdown(socket.SHUT_WR)
+
+    def wait(self) -> int:
+        """Return the exit status when it has ended; if the nursery ends before it does, that of a killed process."""
+        if self.returncode is None:
+            status = b""
+            with contextlib.suppress(OSError), self._handle.makefile("rb") as said:
+                status = said.readline()
+            self._handle.close()
+            self.returncode = int(status or -signal.SIGKILL)
+        return self.returncode
+
+    def close(self) -> None:
+        """Give up what was never started."""
+        for end in (self.stdin, self.stdout, self._handle):
+            end.close()
+
+
+def forked(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], errors: int, lifeline: int
+) -> Forked | None:
+    """Ask the nursery for a process, without waiting for it.
+
+    Args:
+        program: Python text that it runs.
+        arguments: in its `sys.argv`, where its own number for the lifeline follows them.
+        environment: all of its environment.
+        errors: file descriptor of its stderr.
+        lifeline: file descriptor that it is handed; see `worker.main`.
+
+    Returns:
+        The process, or None if it has to be started anew: it wants threads, or there is no nursery.
+    """
+    if ONE_THREAD not in environment.items():
+        return None
+    with _starting:
+        nursery = _nursery()
+    return nursery.fork([program, arguments, dict(environment)], errors, lifeline) if nursery else None
+
+
+@lru_cache(maxsize=1)
+def _nursery() -> _Nursery | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        os.close(_file(""))
+        return _Nursery()
+    except (AttributeError, OSError):  # Linux before 5.3, or a Python that was built for one
+        return None
+
+
+class _Nursery:
+    """The other end of `nursery.main`."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as if_it_fails:
+            if_it_fails.enter_context(self._control)
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path])],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | dict([ONE_THREAD]),
+                start_new_session=True,  # out of reach of a terminal's Ctrl-C
+            )
+            if_it_fails.pop_all()
+        self.number = process.pid
+        weakref.finalize(self, _end, process, self._control)
+
+    def fork(self, told: list[object], errors: int, lifeline: int) -> Forked | None:
+        """Ask for a child, see `forked`; None: the nursery has died."""
+        handle, theirs = socket.socketpair()
+        (read, stdin), (stdout, write) = os.pipe(), os.pipe()
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)  # may have been removed: a name would not do
+        own = [_file(json.dumps(told)), folder, read, write]
+        child = Forked(stdin, stdout, handle)
+        try:
+            socket.send_fds(self._control, [b"1"], [theirs.fileno(), *own, errors, lifeline])
+        except OSError:
+            child.close()
+            return None
+        finally:
+            theirs.close()
+            for descriptor in own:
+                os.close(descriptor)
+        return child
+
+
+def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    control.close()
+    try:
+        process.wait(END_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _file(text: str) -> int:
+    """Return the descriptor of a file in memory, to be read from its beginning."""
+    descriptor = os.memfd_create("gpulab")
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,0 +1,55 @@
+"""`--gpulab-feedback=DIR`: a small page a student, with what that student may see and nothing of anyone else.
+
+A page is called after the student's id: `jdoe42.html`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import Points, Row, file_name, rows
+from pytest_gpulab.reports.views import GradeView
+from pytest_gpulab.reports.visibility import for_student
+
+
+def check(path: Path, context: Context) -> None:
+    """Refuse what is known not to work.
+
+    Raises:
+        ReportError: a library is missing.
+        OSError: the folder cannot be made or written to.
+    """
+    pages.require("feedback", "jinja2")
+    formats.check_folder(path)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write a page for everyone who handed something in.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    path.mkdir(exist_ok=True)
+    for row in rows(gradebook):
+        if row.grades or row.ungraded:
+            (path / f"{file_name(row.student.id)}.html").write_text(page(row, context.finished), encoding="utf-8")
+
+
+def page(row: Row, created: datetime) -> str:
+    """Return a student's page; instructors' expected verdicts are no business of students."""
+    grades = [for_student(grade) for grade in row.grades]
+    points = Points.of(check for grade in grades for check in grade.checks)
+    return pages.rendered(
+        "feedback.html.jinja",
+        student=row.student,
+        views=[GradeView(grade) for grade in grades],
+        ungraded=row.ungraded,
+        points=points,
+        devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
+        estimated=any(GradeView(grade).estimated for grade in grades),
+        created=pages.moment(created),
+    )

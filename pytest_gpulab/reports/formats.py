@@ -1,0 +1,90 @@
+"""The formats of report files by name, each with the module that writes it.
+
+Such a module has a function `write(path, gradebook, context)`, and may have `check(path, context)`, which refuses
+before anything is graded what is known not to work then. Both raise `ReportError` or `OSError`. `settings` lists the
+names.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.gradebook import Gradebook
+
+MODULES: Mapping[str, str] = {
+    "json": "jsonfile",
+    "csv": "spreadsheet",
+    "gradescope": "gradescope",
+    "classroom50": "classroom50",
+    "prairielearn": "prairielearn",
+    "ctrf": "ctrf",
+    "html": "instructor.page",
+    "annotated": "annotated_html",
+    "feedback": "feedback",
+}
+
+
+def check(name: str, path: Path, context: Context) -> None:
+    """Fail before grading rather than after it, and leave no trace.
+
+    Raises:
+        ReportError: the report cannot be written.
+    """
+    own_check = getattr(_module(name), "check", check_file)
+    try:
+        own_check(path, context)
+    except (OSError, ReportError) as error:
+        raise _cannot_write(path, error) from None
+
+
+def check_file(path: Path, context: Context) -> None:
+    """Try whether a file can be written: the check of formats that have no other.
+
+    Raises:
+        OSError: it cannot.
+    """
+    is_new = not path.exists()
+    path.open("ab").close()
+    if is_new:
+        path.unlink()
+
+
+def check_folder(path: Path) -> None:
+    """Try whether files can be written into a folder, which is made if need be, but not those that it lies in.
+
+    Raises:
+        OSError: they cannot.
+    """
+    is_new = not path.exists()
+    path.mkdir(exist_ok=True)
+    tempfile.TemporaryFile(dir=path).close()
+    if is_new:
+        path.rmdir()
+
+
+def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write a report.
+
+    Raises:
+        ReportError: it cannot be written; a file of an earlier run is gone then, so that none takes it for this one's.
+    """
+    try:
+        _module(name).write(path, gradebook, context)
+    except (OSError, ReportError) as error:
+        if isinstance(error, ReportError) and path.is_file():
+            path.unlink()
+        raise _cannot_write(path, error) from None
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"pytest_gpulab.reports.{MODULES[name]}")
+
+
+def _cannot_write(path: Path, error: OSError | ReportError) -> ReportError:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return ReportError(f"cannot write the report {path}: {why}")

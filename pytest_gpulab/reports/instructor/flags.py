@@ -1,0 +1,119 @@
+"""What an instructor should look at before the grades go out: questions, never verdicts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.instructor.speeds import interval_of, is_usable
+
+IMPOSSIBLE, LIKENESS, BORDERLINE, UNGRADABLE, SHARED = (
+    "impossible time",
+    "near-identical sources",
+    "borderline",
+    "not gradable",
+    "shared GPU",
+)
+MEANING = {
+    IMPOSSIBLE: "Faster than the device's memory allows: some of the work was left out, or someone cheats.",
+    LIKENESS: "Sources of different students that are nearly the same. Short exercises have few right answers: ask.",
+    BORDERLINE: "Noise, or the threshold's last few per cent, decided: the interval of the speedup holds the "
+    "threshold, or the speedup lies within 2 % of it.",
+    UNGRADABLE: "The machine's fault, not the student's: these checks cost no points, and may be graded again.",
+    SHARED: "Other processes used the GPU while it timed, so times may be too long.",
+}
+NEAR = 0.02
+
+_Source = tuple[str, str]  # exercise and submission
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A reason to look at submissions.
+
+    Attributes:
+        kind: a key of `MEANING`.
+        submissions: one; all whose sources are alike.
+        what: in a sentence.
+    """
+
+    kind: str
+    exercise: str
+    submissions: tuple[str, ...]
+    what: str
+
+
+def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
+    """Return all flags, by kind and exercise."""
+    found = [*_likenesses(gradebook), *(flag for grade in grades for flag in _flags(grade))]
+    order = list(MEANING)
+    return sorted(found, key=lambda flag: (order.index(flag.kind), flag.exercise))
+
+
+def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
+    """Yield one flag for all that hang together: a class that shares one source has more pairs than students."""
+    by_source: dict[_Source, list[Likeness]] = {}
+    for pair in sorted(gradebook.duplicates, key=lambda pair: (-pair.similarity, pair.submissions)):
+        for submission in pair.submissions:
+            by_source.setdefault((pair.exercise, submission), []).append(pair)
+    left = dict(by_source)
+    while left:
+        exercise = next(iter(left))[0]
+        group = _connected(next(iter(left)), by_source)
+        pairs = [pair for source in group for pair in left.pop(source)]
+        yield Flag(LIKENESS, exercise, tuple(sorted(submission for _, submission in group)), _alike(pairs))
+
+
+def _connected(start: _Source, by_source: Mapping[_Source, Sequence[Likeness]]) -> set[_Source]:
+    """Return the sources that a chain of likenesses leads to."""
+    found, ahead = {start}, [start]
+    while ahead:
+        for pair in by_source[ahead.pop()]:
+            fresh = {(pair.exercise, submission) for submission in pair.submissions} - found
+            found |= fresh
+            ahead += fresh
+    return found
+
+
+def _alike(pairs: Sequence[Likeness]) -> str:
+    low, high = (f"{100 * end(pair.similarity for pair in pairs):.0f}" for end in (min, max))
+    return f"{low} % alike" if low == high else f"{low} to {high} % alike"
+
+
+def _flags(grade: Grade) -> Iterator[Flag]:
+    own = (grade.submission,)
+    impossible = (found.what for check in grade.checks for found in check.findings if found.code == "impossible-time")
+    yield from (Flag(IMPOSSIBLE, grade.exercise, own, what) for what in dict.fromkeys(impossible))
+    near = [text for check in grade.checks if (text := _borderline(check))]
+    if near:
+        yield Flag(BORDERLINE, grade.exercise, own, "; ".join(near))
+    ungraded = [check.name for check in grade.checks if check.verdict == "not gradable"]
+    if ungraded:
+        yield Flag(UNGRADABLE, grade.exercise, own, _named(ungraded, len(grade.checks)))
+    others = {name for check in grade.checks if check.measurement for name in check.measurement.shared_with}
+    if others:
+        yield Flag(SHARED, grade.exercise, own, ", ".join(sorted(others)))
+
+
+def _borderline(check: CheckResult) -> str:
+    measured = check.measurement
+    if (
+        measured is None
+        or not is_usable(measured)
+        or check.verdict not in ("passed", "failed", "missed", "inconclusive")
+    ):
+        return ""
+    low, high = interval_of(measured)
+    near = abs(measured.speedup / measured.threshold - 1) <= NEAR
+    if check.verdict != "inconclusive" and not low <= measured.threshold <= high and not near:
+        return ""
+    between = f" ({low:.3f}x to {high:.3f}x)" if low < high else ""
+    return f"{check.name} {check.verdict} with {measured.speedup:.3f}x{between}"
+
+
+def _named(names: list[str], checks: int) -> str:
+    if len(names) == checks:
+        return "all checks"
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"

@@ -1,0 +1,204 @@
+"""`--gpulab-report=html:PATH`: the instructor's report, one file that loads nothing.
+
+The same gradebook and the same time of writing give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from pytest_gpulab.grading.grade import Grade, Provenance
+from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.instructor import plots
+from pytest_gpulab.reports.instructor.flags import MEANING, Flag, flags
+from pytest_gpulab.reports.instructor.ladders import ladders
+from pytest_gpulab.reports.instructor.people import people
+from pytest_gpulab.reports.instructor.speeds import all_series
+from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
+from pytest_gpulab.reports.instructor.summary import Scores, check_rates, commonest, hardest, scores
+from pytest_gpulab.reports.instructor.svg import Drawing, Sheet, inline
+from pytest_gpulab.reports.table import timings
+from pytest_gpulab.reports.views import GradeView
+
+MOST_HARD = 12
+MOST_FINDINGS = 15
+MOST_FLAGS = 12
+"""Of a kind, that are shown at once; more wait behind a line to open."""
+LEGEND = ", ".join(f"{pages.SIGNS[verdict]} {verdict}" for verdict in pages.SIGNS if verdict != "missed")
+
+Values = dict[str, Any]
+
+
+def check(path: Path, context: Context) -> None:
+    """Refuse what is known not to work.
+
+    Raises:
+        ReportError: a library is missing.
+        OSError: the file cannot be written.
+    """
+    pages.require("the report html", "jinja2", "matplotlib")
+    formats.check_file(path, context)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write the report.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path.write_text(page(gradebook, context.finished, context.interrupted), encoding="utf-8")
+
+
+def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> str:
+    """Return the report.
+
+    Args:
+        gradebook: of the whole class.
+        created: when it is written, in UTC: the one thing on the page that does not come from the gradebook.
+        interrupted: whether checks or submissions are missing, because the run was stopped.
+    """
+    grades, sheet = gradebook.grades, Sheet()
+    everyone = standings(gradebook, grades)
+    found = flags(gradebook, grades)
+    values = (
+        _about(gradebook, grades, everyone)
+        | _summary(grades, everyone, sheet)
+        | _speeds(grades, sheet)
+        | _review(gradebook, found)
+        | _people(gradebook, grades, everyone, found)
+    )
+    values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
+    values |= {"created": pages.moment(created), "interrupted": interrupted}
+    return pages.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
+
+
+def _about(gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing]) -> Values:
+    has_students = any(grade.student for grade in grades) or bool(gradebook.roster)
+    whose = "student" if has_students else "submission"
+    return {
+        "title": f"Grades of {len(everyone)} {whose}{'s' if len(everyone) != 1 else ''}",
+        "has_students": has_students,
+        "people_title": "Students" if has_students else "Submissions",
+        "devices": list(dict.fromkeys(grade.provenance.device for grade in grades)) or ["nothing graded"],
+        "versions": sorted({grade.provenance.plugin_version for grade in grades}),
+        "estimated": any(measured.estimated for grade in grades for measured in timings(grade).values()),
+        "provenances": provenances(grades),
+        "ungraded": sorted(gradebook.ungraded.items()),
+    }
+
+
+def _summary(grades: Sequence[Grade], everyone: Sequence[Standing], sheet: Sheet) -> Values:
+    rates, distributions = check_rates(grades), scores(grades, everyone)
+    return {
+        "distributions": distributions,
+        "score_plot": _inline(plots.score_plot(distributions), sheet) if distributions else "",
+        "hardest": hardest(rates, MOST_HARD),
+        "rates_by_exercise": [(name, list(group)) for name, group in groupby(rates, key=lambda rate: rate.exercise)],
+        "commonest": commonest(grades, MOST_FINDINGS),
+    }
+
+
+def _speeds(grades: Sequence[Grade], sheet: Sheet) -> Values:
+    series = all_series(grades)
+    roofline = plots.roofline_plot(series)
+    drawn = (plots.speed_plot(each, f"speed-{number}") for number, each in enumerate(series))
+    return {
+        "speed_plots": [_inline(drawing, sheet) for drawing in drawn],
+        "roofline": _inline(roofline, sheet) if roofline else "",
+        "ladders": list(ladders(grades)),
+    }
+
+
+def _inline(drawing: Drawing, sheet: Sheet) -> Any:
+    from markupsafe import Markup
+
+    return Markup(inline(drawing, sheet))
+
+
+def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:
+    kinds = [(kind, list(group)) for kind, group in groupby(found, key=lambda flag: flag.kind)]
+    told = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
+    return {"flags": kinds, "most_flags": MOST_FLAGS, **told}
+
+
+def _people(
+    gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing], found: Sequence[Flag]
+) -> Values:
+    exercises = list(exercises_of(grades))
+    persons = people(everyone, exercises, found, gradebook.expected)
+    by_submission = {grade.submission: person for person in persons for grade in person.standing.row.grades}
+    has_names = any(each.row.student.name for each in everyone) or any(student.name for student in gradebook.absent)
+    return {
+        "exercises": exercises,
+        "as_expected": {grade.submission for grade in grades if GradeView(grade, gradebook.expected).as_expected},
+        "persons": persons,
+        "whose": by_submission,
+        "absent": [(student.name or student.id, student.id) for student in gradebook.absent],
+        "has_names": has_names,
+        "has_roster": bool(gradebook.roster),
+        "columns": 4 + has_names + len(exercises),
+        "legend": LEGEND,
+    }
+
+
+def _key_figures(
+    gradebook: Gradebook, everyone: Sequence[Standing], distributions: Sequence[Scores], found: Sequence[Flag]
+) -> list[tuple[str, str]]:
+    shares = [each.share for each in everyone if each.share is not None]
+    figures = {
+        "submissions graded": str(sum(len(each.row.grades) for each in everyone)),
+        "median of all points": f"{100 * median(shares):.0f} %" if shares else pages.UNKNOWN,
+        "with all points": str(sum(share >= 1 for share in shares)),
+        "to review": str(len(found)),
+        "absent": str(len(gradebook.absent)),
+        "not graded at all": str(len(gradebook.ungraded)),
+    }
+    return [(name, value) for name, value in figures.items() if value != "0" or name == "to review"]
+
+
+def _parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    parts = {
+        "review": "Review",
+        "scores": "Scores",
+        "checks": "Checks",
+        "findings": "Findings",
+        "speed": "Speedups" if values["speed_plots"] else "",
+        "roofline": "Roofline" if values["roofline"] else "",
+        "ladders": "Ladders" if values["ladders"] else "",
+        "people": values["people_title"],
+        "handed-in": "Handed in",
+        "provenance": "Provenance",
+    }
+    return [(place, text) for place, text in parts.items() if text]
+
+
+def provenances(grades: Sequence[Grade]) -> list[tuple[list[tuple[str, str]], int]]:
+    """Return the facts that grades have in common, names and texts, with how many have them."""
+    groups: dict[tuple[object, ...], list[Provenance]] = {}
+    for grade in grades:
+        of = grade.provenance
+        key = (of.device, of.details.get("UUID"), of.architecture, of.compiler, of.plugin_version, of.seed)
+        groups.setdefault(key, []).append(of)
+    return [(_facts(group), len(group)) for group in groups.values()]
+
+
+def _facts(group: Sequence[Provenance]) -> list[tuple[str, str]]:
+    one = group[0]
+    facts = {
+        "device": one.device,
+        "architecture": one.architecture,
+        "compiler": one.compiler,
+        **one.details,
+        "thresholds": "; ".join(dict.fromkeys(each.thresholds for each in group)),
+        "seed": str(one.seed),
+        "pytest-gpulab": one.plugin_version,
+        "versions of the exercises": ", ".join(dict.fromkeys(each.exercise_version for each in group)),
+    }
+    return list(facts.items())

@@ -1,0 +1,105 @@
+"""The rows of the report's table of students, and how everyone is called and found on the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.reports.instructor.flags import Flag
+from pytest_gpulab.reports.instructor.standings import Standing
+from pytest_gpulab.reports.students import Row
+from pytest_gpulab.reports.table import overall_verdict, short_names
+from pytest_gpulab.reports.views import GradeView
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A result in one exercise."""
+
+    points: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Person:
+    """A row of the table, with what it opens to.
+
+    Attributes:
+        place: its id on the page.
+        called: the name that is shown.
+        cells: one an exercise, None where nothing was handed in.
+        flags: how many things there are to review.
+        words: what a search finds it by, besides what the row shows.
+    """
+
+    standing: Standing
+    place: str
+    called: str
+    cells: tuple[Cell | None, ...]
+    flags: int
+    words: str
+    expected: Collection[tuple[str, str]]
+
+    def views(self) -> Iterable[GradeView]:
+        """Yield the grades for a template, one after the other: together they would be large."""
+        return (GradeView(grade, self.expected) for grade in self.standing.row.grades)
+
+
+def people(
+    everyone: Sequence[Standing],
+    exercises: Sequence[str],
+    found: Iterable[Flag],
+    expected: Collection[tuple[str, str]],
+) -> list[Person]:
+    """Return the rows of the table.
+
+    Args:
+        everyone: who handed something in.
+        exercises: in the order of the columns.
+        found: the flags of all.
+        expected: (submission, check name) of the failures that the instructor expects.
+    """
+    kinds: dict[str, Counter[str]] = {}
+    for flag in found:
+        for submission in flag.submissions:
+            kinds.setdefault(submission, Counter())[flag.kind] += 1
+    names = _names([each.row for each in everyone])
+    return [
+        _person(each, f"r{number}", names[each.row.student.id], exercises, kinds, expected)
+        for number, each in enumerate(everyone, start=1)
+    ]
+
+
+def _names(rows: Sequence[Row]) -> dict[str, str]:
+    """Return what everyone is called; submissions of nobody's by their paths without what these share."""
+    nobodys = [grade.submission for row in rows for grade in row.grades if not grade.student]
+    short = dict(zip(nobodys, short_names(nobodys), strict=True))
+    ids = [row.student.id for row in rows]
+    return {id: row.student.name or short.get(id, id) for id, row in zip(ids, rows, strict=True)}
+
+
+def _person(
+    standing: Standing,
+    place: str,
+    called: str,
+    exercises: Iterable[str],
+    kinds: Mapping[str, Counter[str]],
+    expected: Collection[tuple[str, str]],
+) -> Person:
+    grades = {grade.exercise: grade for grade in standing.row.grades}
+    cells = tuple(_cell(grades[name]) if name in grades else None for name in exercises)
+    own = sum((kinds.get(grade.submission, Counter()) for grade in grades.values()), Counter[str]())
+    words = {code for grade in grades.values() for code in _codes(grade)} | own.keys()
+    words |= {cell.verdict for cell in cells if cell is not None}
+    words |= {finding.code for _, finding in standing.row.ungraded}
+    return Person(standing, place, called, cells, own.total(), " ".join(sorted(words)), expected)
+
+
+def _cell(grade: Grade) -> Cell:
+    return Cell(grade.points, overall_verdict(grade))
+
+
+def _codes(grade: Grade) -> set[str]:
+    return {finding.code for check in grade.checks if check.verdict != "missed" for finding in check.findings}

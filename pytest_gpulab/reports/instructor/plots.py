@@ -1,0 +1,231 @@
+"""The report's figures: score distributions, speedups against their thresholds, bandwidths against the memory's roof.
+
+Each returns a `Drawing`, nothing is shown or written. Whatever a colour says a sign or a place says, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_gpulab.reports.annotated import visible
+from pytest_gpulab.reports.instructor.speeds import Point, Series, roof_gb_s
+from pytest_gpulab.reports.instructor.summary import BINS, Scores
+from pytest_gpulab.reports.instructor.svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style
+from pytest_gpulab.reports.table import short_names, three_digits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH_IN = 8.6
+MOST_NAMED = 30
+MANY = 150
+COPY_SHARE = 0.86
+"""Of the memory's peak bandwidth: what a plain copy reaches (measured on an H200)."""
+
+
+def _figure(height_in: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_IN, height_in))
+    axes = figure.subplots(rows, columns, squeeze=False)
+    figure.subplots_adjust(
+        left=0.08, right=0.98, bottom=0.55 / height_in, top=1 - 0.3 / height_in, wspace=0.25, hspace=0.45
+    )
+    return figure, [each for row in axes for each in row]
+
+
+@in_page_style
+def score_plot(distributions: Sequence[Scores]) -> Drawing:
+    """Draw a histogram of the points for each distribution, in tenths, on one scale."""
+    columns = len(distributions) if len(distributions) <= 4 else 3
+    rows = -(-len(distributions) // columns)
+    figure, axes = _figure(2.3 * rows, rows, columns)
+    top = max(max(each.histogram) for each in distributions)
+    for axis, each in zip(axes, distributions, strict=False):
+        _histogram(axis, each, top)
+    for axis in axes[len(distributions) :]:
+        axis.set_visible(False)
+    figure.supxlabel("points earned, % of those possible", fontsize=11)
+    figure.supylabel("submissions", fontsize=11)
+    told = "; ".join(f"{each.title}: median {100 * each.quartiles[1]:.0f} %" for each in distributions)
+    return Drawing(figure, "scores", "Distribution of scores", f"Histograms in tenths of the points. {told}.")
+
+
+def _histogram(axis: Axes, scores: Scores, top: int) -> None:
+    width, middle = 100 / BINS, 100 * scores.quartiles[1]
+    heights = scores.histogram
+    centres = [width * (tenth + 0.5) for tenth in range(BINS)]
+    axis.bar(centres, heights, width=0.88 * width, color=SERIES[0])
+    for centre, height in zip(centres, heights, strict=True):
+        if height:
+            axis.text(centre, height, str(height), ha="center", va="bottom", fontsize=9, color=INK)
+    axis.axvline(middle, color=SERIES[1], linestyle="--", linewidth=1.4, zorder=0)
+    _headed(axis, f"{_short(scores.title, 20)} (n = {len(scores.shares)})")
+    axis.set(xlim=(0, 100), ylim=(0, 1.12 * top), xticks=(0, 25, 50, 75, 100))
+    axis.locator_params(axis="y", integer=True, nbins=4)
+
+
+@in_page_style
+def speed_plot(series: Series, key: str) -> Drawing:
+    """Draw all speedups of a series on a logarithmic scale: by name if they are few, else from the slowest on."""
+    few = len(series.points) <= MOST_NAMED
+    points = list(series.points) if few else sorted(series.points, key=lambda point: point.speedup)
+    figure, (axis,) = _figure(0.75 + 0.27 * len(points) if few else 3.4)
+    places = list(range(len(points), 0, -1) if few else range(1, len(points) + 1))
+    (_by_name if few else _by_rank)(axis, points, places)
+    tips = _plotted(axis, series, list(zip(points, places, strict=True)), few, key)
+    _speedup_scale(axis, series, "x" if few else "y")
+    _thresholds(axis, series, few)
+    _headed(
+        axis,
+        f"{_short(series.title, 60)}, size {_short(points[0].measurement.size, 24)}{' (estimates)' * series.estimated}",
+        18 if few else 6,
+    )
+    return Drawing(figure, key, f"Speedups of {series.title}", _told(series), tips)
+
+
+def _headed(axis: Axes, text: str, pad: float = 6) -> None:
+    axis.set_title(text, loc="left", fontsize=11, fontweight="bold", pad=pad)
+
+
+def _short(text: str, most: int) -> str:
+    """Return text that fits where no more letters than that do."""
+    text = visible(text)
+    return text if len(text) <= most else f"{text[: most - 2]}.."
+
+
+def _told(series: Series) -> str:
+    speedups = [point.speedup for point in series.points]
+    asked = "; ".join(
+        f"{sum(speedup >= each.speedup for speedup in speedups)} reach {each.speedup:g}x" for each in series.thresholds
+    )
+    return f"{len(speedups)} submissions from {min(speedups):.2f}x to {max(speedups):.2f}x over the baseline; {asked}."
+
+
+def _tip(point: Point) -> str:
+    low, high = point.interval
+    between = f", between {low:.2f}x and {high:.2f}x" if low < high else ""
+    return f"{point.grade.student or point.grade.submission}: {point.speedup:.2f}x{between}"
+
+
+def _plotted(
+    axis: Axes, series: Series, placed: Sequence[tuple[Point, int]], few: bool, key: str
+) -> dict[str, list[str]]:
+    """Draw the marks, hollow for estimates and diamonds for what is too close to a threshold; return what they say."""
+    tips: dict[str, list[str]] = {}
+    size = 6.0 if few else 3.0 if len(placed) <= MANY else 1.8
+    for near, marker, colour in ((False, "o", SERIES[0]), (True, "D", SERIES[3])):
+        group = [(point, place) for point, place in placed if _is_near(point, series) == near]
+        across, speedups = [place for _, place in group], [point.speedup for point, _ in group]
+        gid = f"{key}-{marker}"
+        axis.plot(
+            *((speedups, across) if few else (across, speedups)), gid=gid, linestyle="none", marker=marker,
+            markersize=size, color=colour, markerfacecolor=PAPER if series.estimated else colour,
+        )  # fmt: skip
+        tips[gid] = [_tip(point) for point, _ in group]
+    return tips
+
+
+def _is_near(point: Point, series: Series) -> bool:
+    low, high = point.interval
+    return any(low <= each.speedup <= high for each in series.thresholds)
+
+
+def _by_name(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None:
+    intervals = [point.interval for point in points]
+    axis.hlines(places, [low for low, _ in intervals], [high for _, high in intervals], color=SERIES[0], linewidth=2)
+    axis.set_yticks(places, _called(points))
+    axis.set(ylim=(0.3, len(points) + 0.9), xlabel="speedup over the baseline (logarithmic)")
+
+
+def _by_rank(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None:
+    intervals = [point.interval for point in points]
+    axis.vlines(places, [low for low, _ in intervals], [high for _, high in intervals], color=SERIES[0], linewidth=1.2)
+    axis.set(xlim=(0, 1.09 * len(points)), xlabel="submissions, from the slowest to the fastest", ylabel="speedup")
+
+
+def _called(points: Sequence[Point]) -> list[str]:
+    """Return the students; of submissions of nobody's the paths without what all of them share."""
+    short = short_names([point.grade.submission for point in points])
+    return [_short(point.grade.student or name, 34) for point, name in zip(points, short, strict=True)]
+
+
+def _speedup_scale(axis: Axes, series: Series, which: Literal["x", "y"]) -> None:
+    _logarithmic(axis, which, "{:g}x")
+    asked = [threshold.speedup for threshold in series.thresholds]
+    ends = [*asked, 1.0, *(end for point in series.points for end in point.interval)]
+    (axis.set_xlim if which == "x" else axis.set_ylim)(min(ends) / 1.12, max(ends) * 1.12)
+
+
+def _logarithmic(axis: Axes, which: Literal["x", "y"], words: str) -> None:
+    """Put ticks at 1, 2 and 5 of each decade, with a grid; `words` formats their values."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ticks = axis.xaxis if which == "x" else axis.yaxis
+    (axis.set_xscale if which == "x" else axis.set_yscale)("log")
+    ticks.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ticks.set_major_formatter(FuncFormatter(lambda value, _: words.format(value)))
+    ticks.set_minor_formatter(NullFormatter())
+    axis.grid(axis=which, color=FAINT, linewidth=0.4, alpha=0.5)
+
+
+def _thresholds(axis: Axes, series: Series, few: bool) -> None:
+    """Draw what is asked for: solid where a miss fails, dashed for a bonus."""
+    for each in series.thresholds:
+        line: Any = {"color": SERIES[1], "linestyle": "-" if each.required else "--", "linewidth": 1.3}
+        text: Any = {"s": f"{each.speedup:g}x", "color": SERIES[1], "fontsize": 9, "va": "bottom"}
+        if few:
+            axis.axvline(each.speedup, **line)
+            axis.text(each.speedup, len(series.points) + 0.95, ha="center", **text)
+        else:
+            axis.axhline(each.speedup, **line)
+            axis.text(1.085 * len(series.points), each.speedup, ha="right", **text)
+
+
+@in_page_style
+def roofline_plot(all_of_them: Sequence[Series]) -> Drawing | None:
+    """Draw each series' bandwidths, ascending, below the roof of the device's memory; None where none is known."""
+    shown = [series for series in all_of_them if series.with_bandwidth]
+    if not shown:
+        return None
+    figure, (axis,) = _figure(3.9)
+    tips: dict[str, Sequence[str]] = {}
+    for number, series in enumerate(shown):
+        points = sorted(series.with_bandwidth, key=_gb_s)
+        gid = f"roof-points-{number}"
+        axis.plot(_across(number, len(points)), [_gb_s(point) for point in points], gid=gid, linestyle="none",
+                  marker="osD^vP"[number % 6], markersize=4 if len(points) > MOST_NAMED else 6,
+                  color=SERIES[number % len(SERIES)])  # fmt: skip
+        tips[gid] = [f"{_tip(point)}, {three_digits(_gb_s(point))} GB/s" for point in points]
+    roof = roof_gb_s([point for series in shown for point in series.with_bandwidth])
+    _roof(axis, roof, len(shown))
+    axis.set_xticks(range(len(shown)), [_column_name(series) for series in shown])
+    best = [max(map(_gb_s, series.with_bandwidth)) for series in shown]
+    told = "; ".join(f"{s.title}: best {gb_s / roof:.0%} of the peak" for s, gb_s in zip(shown, best, strict=True))
+    return Drawing(figure, "roofline", "Bandwidth against the memory's roof", f"Peak {roof:.0f} GB/s. {told}.", tips)
+
+
+def _column_name(series: Series) -> str:
+    return "\n".join(_short(part, 18) for part in (series.exercise, series.label) if part)
+
+
+def _gb_s(point: Point) -> float:
+    return point.measurement.bandwidth_gb_s or 0.0
+
+
+def _across(column: int, count: int) -> list[float]:
+    """Return places of sorted points across a column that is 0.76 wide."""
+    return [column] if count == 1 else [column - 0.38 + 0.76 * place / (count - 1) for place in range(count)]
+
+
+def _roof(axis: Axes, roof_gb_s: float, columns: int) -> None:
+    _logarithmic(axis, "y", "{:g}")
+    axis.axhline(roof_gb_s, color=INK, linewidth=2)
+    axis.axhline(COPY_SHARE * roof_gb_s, color=INK, linewidth=1, linestyle="--")
+    place = columns - 0.5
+    axis.text(place, 1.06 * roof_gb_s, f"peak {roof_gb_s:.0f} GB/s", ha="right", va="bottom", fontsize=10, color=INK)
+    axis.text(place, 0.82 * roof_gb_s, "a plain copy", ha="right", va="top", fontsize=10, color=INK)
+    low, _ = axis.get_ylim()
+    axis.set(xlim=(-0.5, place), ylim=(low, 1.9 * roof_gb_s), ylabel="GB/s (minimal bytes over time)")

@@ -1,0 +1,118 @@
+"""`--gpulab-report=csv:PATH`: a table for spreadsheets, a row a student, and beside it one with a row a check.
+
+The same grades give the same bytes: there is no time in it, neither of day nor of work. Files are UTF-8 with a byte
+order mark, without which spreadsheets take names for something else.
+
+    student, name       the id, and the name from the roster
+    one an exercise     points earned; empty if nothing was handed in, or nothing could be graded
+    total               points earned in all exercises; empty for who handed in nothing
+    not_gradable        points of checks that the machine could not grade: they are in nobody's total
+    note                what a reader of the figures must know
+
+A text that a spreadsheet could take for a formula gets an apostrophe before the sign that makes it one: students choose
+the names of folders, and a cell `=HYPERLINK(...)` would run on the computer of whoever opens the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.reports.annotated import visible
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import Points, Row, points_text, rows
+
+DETAILS = "-details"
+_DETAIL_COLUMNS = (
+    "student", "name", "exercise", "submission", "check", "hidden", "required",
+    "verdict", "points", "max_points", "findings",
+)  # fmt: skip
+# At the start, and after what separates cells in other countries' spreadsheets; full-width signs count as well.
+_FORMULA = re.compile(r"""(^|[,;|])(\s*["']*\s*)([=+\-@＝＋－＠])""")
+
+Cells = Sequence[str]
+
+
+def details_path(path: Path) -> Path:
+    """Return where the table with a row a check is written: `grades-details.csv` beside `grades.csv`."""
+    return path.with_name(f"{path.stem}{DETAILS}{path.suffix}")
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write both files.
+
+    Raises:
+        OSError: one of them cannot be written.
+    """
+    table = rows(gradebook)
+    tables = ((path, student_lines(table, context.interrupted)), (details_path(path), check_lines(table)))
+    for target, lines in tables:
+        with target.open("w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([harmless(cell) for cell in line] for line in lines)
+
+
+def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
+    """Yield the cells of the table with a row a student, headers first; of a run that was stopped each row says so."""
+    exercises = sorted({grade.exercise for row in table for grade in row.grades})
+    yield "student", "name", *exercises, "total", "not_gradable", "note"
+    for row in table:
+        grades = {grade.exercise: grade for grade in row.grades}
+        points = Points.of(row.checks)
+        total = "" if row.absent else points_text(points.earned)
+        cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
+        ungraded = points_text(points.ungraded) if points.ungraded else ""
+        notes = (*(["the run was stopped"] if interrupted else []), *_notes(row, exercises))
+        yield row.student.id, row.student.name, *cells, total, ungraded, "; ".join(notes)
+
+
+def check_lines(table: Iterable[Row]) -> Iterator[Cells]:
+    """Yield the cells of the table with a row a check, headers first."""
+    yield _DETAIL_COLUMNS
+    for row in table:
+        for grade in row.grades:
+            for check in grade.checks:
+                yield (row.student.id, row.student.name, grade.exercise, grade.submission, *_check_cells(check))
+        for submission, finding in row.ungraded:
+            yield (row.student.id, row.student.name, "", submission, "", "", "", "not graded", "", "", finding.code)
+
+
+def _check_cells(check: CheckResult) -> Cells:
+    points = "" if check.verdict == "not gradable" else points_text(check.points)
+    codes = " ".join(dict.fromkeys(finding.code for finding in check.findings))
+    said = ("yes" if flag else "no" for flag in (check.hidden, check.required))
+    return check.name, *said, check.verdict, points, points_text(check.max_points), codes
+
+
+def _exercise_cell(grade: Grade | None) -> str:
+    if grade is None:
+        return ""
+    points = Points.of(grade.checks)
+    return points_text(points.earned) if points.graded else ""
+
+
+def _notes(row: Row, exercises: Iterable[str]) -> Iterator[str]:
+    if row.absent:
+        yield "handed in nothing"
+        return
+    graded = {grade.exercise: grade for grade in row.grades}
+    for exercise in exercises:
+        if exercise not in graded:
+            yield f"{exercise}: nothing graded"
+            continue
+        checks = graded[exercise].checks
+        ungraded = Points.of(checks).ungraded
+        if ungraded:
+            yield f"{exercise}: {points_text(ungraded)} points not gradable"
+        if any(check.verdict == "not started" for check in checks):
+            yield f"{exercise}: not started"
+    for submission, finding in row.ungraded:
+        yield f"{submission}: {finding.code}"
+
+
+def harmless(text: str) -> str:
+    """Return a cell's text that no spreadsheet takes for a formula, on one line."""
+    return _FORMULA.sub(r"\1\2'\3", visible(text))

@@ -1,0 +1,162 @@
+"""Grades by student: a row for everyone who handed something in or should have."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Student
+from pytest_gpulab.reports.context import ReportError
+from pytest_gpulab.reports.gradebook import Gradebook, as_people_count
+from pytest_gpulab.reports.visibility import for_student
+
+_GRADERS_FAULTS = ("broken-exercise", "unreadable")
+_DIGITS = 4
+_SAFE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}", re.ASCII)
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.ASCII)  # Windows has devices of these names
+_HASHED = re.compile(r".*-[0-9a-f]{16}", re.DOTALL)
+_HASH_DIGITS = 16
+_LONGEST = 24
+
+
+@dataclass(frozen=True)
+class Row:
+    """A student with all that was graded, or a submission of which nobody said whose it is.
+
+    Attributes:
+        student: the submission's name stands for the id where no student is known.
+        grades: one an exercise, by its name.
+        ungraded: submissions that could not be graded at all, and why.
+        absent: whether the student handed in nothing.
+    """
+
+    student: Student
+    grades: tuple[Grade, ...] = ()
+    ungraded: tuple[tuple[str, Finding], ...] = ()
+    absent: bool = False
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """Those of all grades."""
+        return tuple(check for grade in self.grades for check in grade.checks)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sums over checks.
+
+    Attributes:
+        earned: points.
+        graded: points that could be earned in the checks that could be graded.
+        ungraded: points of checks that could not be graded, by no fault of the student's.
+    """
+
+    earned: float
+    graded: float
+    ungraded: float
+
+    @classmethod
+    def of(cls, checks: Iterable[CheckResult]) -> Points:
+        """Add up."""
+        checks = list(checks)
+        graded = [check for check in checks if check.verdict != "not gradable"]
+        return cls(
+            math.fsum(float(check.points) for check in graded),
+            math.fsum(float(check.max_points) for check in graded),
+            math.fsum(float(check.max_points) for check in checks if check.verdict == "not gradable"),
+        )
+
+    @property
+    def share(self) -> float | None:
+        """Points earned of those that could be graded, 0 to 1; None where nothing could be."""
+        return min(1.0, self.earned / self.graded) if self.graded > 0 else None
+
+
+def rows(gradebook: Gradebook) -> list[Row]:
+    """Return the rows, sorted as people count by the students' ids."""
+    names = {student.id: student for student in (*gradebook.roster, *gradebook.absent)}
+    grades: dict[str, list[Grade]] = {}
+    for grade in gradebook.grades:
+        grades.setdefault(grade.student or grade.submission, []).append(grade)
+    ungraded: dict[str, list[tuple[str, Finding]]] = {}
+    for submission, finding in sorted(gradebook.ungraded.items()):
+        ungraded.setdefault(gradebook.owners.get(submission, submission), []).append((submission, finding))
+    absent = {student.id for student in gradebook.absent}
+    return [
+        Row(
+            names.get(key, Student(key)),
+            best_of_each_exercise(grades.get(key, ())),
+            tuple(ungraded.get(key, ())),
+            key in absent,
+        )
+        for key in sorted({*names, *grades, *ungraded}, key=as_people_count)
+    ]
+
+
+def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
+    """Return one grade an exercise: of several submissions to one, that with the most points."""
+    best: dict[str, Grade] = {}
+    for grade in grades:
+        if grade.exercise not in best or grade.points > best[grade.exercise].points:
+            best[grade.exercise] = grade
+    return tuple(best[exercise] for exercise in sorted(best))
+
+
+def the_only_row(gradebook: Gradebook) -> Row:
+    """Return the row of a run that graded one student; where nobody is named all submissions are taken for that one's.
+
+    Raises:
+        ReportError: there are several students, or several submissions to one exercise of whom nobody knows whose they
+            are, or nothing was graded.
+    """
+    grades = gradebook.grades
+    named = {grade.student for grade in grades} | set(gradebook.owners.values())
+    exercises = [grade.exercise for grade in grades]
+    if len(named) > 1 or len(set(exercises)) < len(exercises):
+        raise ReportError("it holds the result of one student, and more than one was graded")
+    if not grades and not gradebook.ungraded:
+        raise ReportError("nothing was graded")
+    student = next(iter(named), "")
+    known = next((each for each in gradebook.roster if each.id == student), Student(student))
+    return Row(known, grades, tuple(sorted(gradebook.ungraded.items())))
+
+
+def graded_points(row: Row) -> Points | None:
+    """Return the points of a row, or None if nothing in it could be graded by no fault of the student's.
+
+    Who only handed in what belongs to no exercise has earned no point.
+    """
+    points = Points.of(row.checks)
+    is_students_fault = any(finding.code not in _GRADERS_FAULTS for _, finding in row.ungraded)
+    return points if points.graded > 0 or (not row.grades and is_students_fault) else None
+
+
+def shown_checks(row: Row) -> list[tuple[str, CheckResult]]:
+    """Return what the student may see of the checks, each with its name, after that of its exercise if need be."""
+    prefixes = {grade.exercise: f"{grade.exercise}: " if len(row.grades) > 1 else "" for grade in row.grades}
+    return [
+        (prefixes[grade.exercise] + check.name, check)
+        for grade in map(for_student, row.grades)
+        for check in grade.checks
+    ]
+
+
+def points_text(points: float) -> str:
+    """Return a number of points with at most four digits after the point, none of them a zero at the end."""
+    return f"{round(float(points), _DIGITS):.{_DIGITS}f}".rstrip("0").rstrip(".")
+
+
+def file_name(student: str) -> str:
+    """Return what a student's own file is called, without its ending: the id, if that is a safe name.
+
+    Of other ids what is safe is kept, and a part of their hash tells them apart: no two students share a file, on file
+    systems that ignore case neither.
+    """
+    if _SAFE.fullmatch(student) and not (_RESERVED.fullmatch(student) or _HASHED.fullmatch(student)):
+        return student
+    readable = re.sub(r"[^a-z0-9]+", "-", student.lower())[:_LONGEST].strip("-") or "student"
+    digest = hashlib.sha256(student.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{readable}-{digest[:_HASH_DIGITS]}"

@@ -1,0 +1,60 @@
+"""What a student may see of a grade: all of it, but of hidden cases only the kind of a mistake and a hint.
+
+Hidden cases lose their names (`n=1023` tells the size), what kernels printed in them, evidence and sentences, which
+hold indices and expected values, lines, as a kernel may choose by the size at which of them to fail, and the time that
+they took. Points, verdicts, the findings' codes and hints stay. Timed runs come after hidden cases, of which a kernel
+may have kept something: what it wrote then is not shown if it is wrong. Who else used the GPU is nobody's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+
+HIDDEN = "correct[hidden]"
+SEEN_HIDDEN = "Seen in a case that is hidden from you."
+OTHERS = ("other processes",)
+_TELLING_VALUES = ("wrong-result", "not-written", "not-repeatable")
+
+
+def for_student(grade: Grade) -> Grade:
+    """Return the grade with what its student may see; doing so twice changes nothing more."""
+    names = _names(check.name for check in grade.checks if check.hidden)
+    return replace(grade, checks=tuple(_shown(check, names) for check in grade.checks))
+
+
+def _names(hidden: Iterable[str]) -> Mapping[str, str]:
+    """Return a name that tells nothing for each hidden check, with a number where there are several."""
+    hidden = list(hidden)
+    if len(hidden) == 1:
+        return {hidden[0]: HIDDEN}
+    return {name: f"{HIDDEN[:-1]} {number}]" for number, name in enumerate(hidden, 1)}
+
+
+def _shown(check: CheckResult, names: Mapping[str, str]) -> CheckResult:
+    findings = tuple(_told(finding, check, names) for finding in check.findings)
+    if names and check.kind == "speedup":
+        findings = tuple(map(_without_values, findings))
+    measurement = check.measurement
+    if measurement is not None and measurement.shared_with:
+        measurement = replace(measurement, shared_with=OTHERS)
+    shown = replace(check, findings=findings, measurement=measurement)
+    if not check.hidden:
+        return shown
+    return replace(shown, name=names[check.name], printed="", listing=None, duration_s=0.0)
+
+
+def _told(finding: Finding, check: CheckResult, names: Mapping[str, str]) -> Finding:
+    if finding.because and finding.hidden:  # the case need not be among the checks that were selected
+        name = names.get(finding.because, HIDDEN)
+        what = f"Not graded, because `{name}` did not pass."
+        return replace(finding, what=what, where="", evidence=(), because=name)
+    if finding.hidden or (check.hidden and not finding.because):
+        return replace(finding, what=SEEN_HIDDEN, where="", evidence=(), hidden=True)
+    return finding
+
+
+def _without_values(finding: Finding) -> Finding:
+    return replace(finding, evidence=()) if finding.code in _TELLING_VALUES else finding

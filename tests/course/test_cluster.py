@@ -1,0 +1,336 @@
+"""Jobs on a Dask cluster of real processes: graded as on this machine, whoever is lost meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import operator
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dask_cluster import LIMIT_S, DaskCluster, wait_for
+from trouble import SOURCE, exercises_in, job
+from waiting import graders_in, waiting_exercises_in
+
+import pytest_gpulab
+from pytest_gpulab.course import cluster as cluster_module
+from pytest_gpulab.course import cluster_worker
+from pytest_gpulab.course.cluster import ClusterExecutor
+from pytest_gpulab.course.cluster_worker import PackedJob, packed, unpacked
+from pytest_gpulab.course.executor import ExecutorUnavailable
+from pytest_gpulab.course.jobs import Job, NotGraded, graded
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.grading.grade import Grade
+
+WITH_GPU = ("--resources", "GPU=1")
+RIGHT = SOURCE % 0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """A worker that declares a GPU, under a nanny as batch systems start it, and one that does not."""
+    with closing(DaskCluster(tmp_path_factory.mktemp("cluster"))) as made:
+        made.add_worker(*WITH_GPU)
+        made.add_worker("--no-nanny")
+        with closing(cluster_module._connected(made.address)) as client:
+            client.wait_for_workers(2, LIMIT_S)
+        yield made
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[DaskCluster]:
+    """A scheduler without workers, which gives a job up with the first worker that is lost."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    with closing(DaskCluster(folder, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")) as made:
+        yield made
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> Path:
+    return exercises_in(tmp_path)
+
+
+def without_durations(grade: Grade) -> Grade:
+    return replace(grade, checks=tuple(replace(check, duration_s=0.0) for check in grade.checks))
+
+
+def test_grades_are_those_of_this_machine_and_no_submission_harms_a_worker(
+    cluster: DaskCluster, exercises: Path
+) -> None:
+    wrong = RIGHT.replace("2 * in[i]", "3 * in[i]")
+    killer = job(exercises, SOURCE % 1, "killer")
+    jobs = [job(exercises, source, f"s{number}") for number, source in enumerate((wrong, "no kernel", RIGHT))]
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        brought_down, *others = [future.result(LIMIT_S) for future in map(executor.submit, (killer, *jobs))]
+    assert list(map(without_durations, others)) == [without_durations(graded(each)) for each in jobs]
+    found = {check.name: check.findings[0].code for check in brought_down.checks if check.findings}
+    assert found == {"correct[n=31]": "crash"}
+
+
+def test_the_job_of_a_worker_that_is_lost_is_done_by_another(cluster: DaskCluster, tmp_path: Path) -> None:
+    lost = cluster.add_worker("--no-nanny")
+    exercises = waiting_exercises_in(tmp_path)
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        wait_for(lambda: len(executor._rooms()) == 3)
+        futures = [executor.submit(job(exercises, RIGHT, f"s{number}")) for number in range(3)]
+        wait_for(lambda: lost.pid in graders_in(tmp_path) and len(graders_in(tmp_path)) == 3)
+        assert all(future.running() for future in futures)
+        lost.kill()
+        lost.wait()
+        (tmp_path / "go").touch()
+        grades = [future.result(LIMIT_S) for future in futures]
+    assert [(grade.student, grade.points) for grade in grades] == [(f"s{number}", 100) for number in range(3)]
+
+
+def test_jobs_for_a_gpu_go_to_workers_that_declare_one(cluster: DaskCluster, tmp_path: Path) -> None:
+    exercises = waiting_exercises_in(tmp_path)
+    with closing(ClusterExecutor(cluster.address)) as executor:
+        assert executor.reason.startswith("no CUDA device") or executor.info.kind == "cuda"
+        executor._needs_gpu = True  # as on a GPU, wherever this test runs
+        futures = [executor.submit(job(exercises, RIGHT, f"s{number}")) for number in range(2)]
+        wait_for(lambda: graders_in(tmp_path))
+        assert [future.running() for future in futures] == [True, False]
+        (tmp_path / "go").touch()
+        assert [future.result(LIMIT_S).points for future in futures] == [100, 100]
+    assert len(graders_in(tmp_path)) == 1
+
+
+def test_all_workers_are_asked_what_they_have(cluster: DaskCluster) -> None:
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        assert executor.all_say(gc.isenabled)
+        assert not executor.all_say(bool)
+        assert not executor.all_say(operator.truth), "an error is no yes"
+
+
+def test_what_is_cancelled_stops_on_the_workers(cluster: DaskCluster, tmp_path: Path) -> None:
+    exercises = waiting_exercises_in(tmp_path)
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        *running, waiting = [executor.submit(job(exercises, RIGHT, f"s{number}")) for number in range(3)]
+        workers = wait_for(lambda: len(graders_in(tmp_path)) == 2 and graders_in(tmp_path))
+        assert all(map(children_of, workers))
+        executor.cancel()
+        assert waiting.cancelled()
+        for stopped in running:
+            with pytest.raises(CancelledError):
+                stopped.result(LIMIT_S)
+        wait_for(lambda: not any(map(children_of, workers)))
+        (tmp_path / "go").touch()
+        assert executor.submit(job(exercises, RIGHT)).result(LIMIT_S).points == 100
+
+
+def children_of(parent: int) -> list[str]:
+    """Return the processes that a worker grades in."""
+    try:
+        threads = Path(f"/proc/{parent}/task").iterdir()
+        pids = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+        return [pid for pid in pids if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    except OSError:  # one ended while they were looked at
+        return children_of(parent)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"version": "0.0"}, rf"has pytest-gpulab {pytest_gpulab.__version__}, and the run is by 0\.0$"),
+        ({"model": "another"}, r"grades on another device than the run began with: simulated; simulated GPU"),
+    ],
+)
+def test_a_worker_that_joined_later_may_not_be_the_right_one(
+    cluster: DaskCluster, exercises: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], expected: str
+) -> None:
+    monkeypatch.setattr(cluster_module, "packed", lambda *sent: replace(packed(*sent), **changes))
+    with (
+        closing(ClusterExecutor(cluster.address, "sim")) as executor,
+        pytest.raises(NotGraded, match=r"the worker tcp://127.0.0.1:\d+ " + expected),
+    ):
+        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+
+
+def test_a_job_that_no_worker_understands_is_not_graded(
+    cluster: DaskCluster, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "graded_there", len)
+    with (
+        closing(ClusterExecutor(cluster.address, "sim")) as executor,
+        pytest.raises(NotGraded, match=r"the worker tcp://\S+ failed: TypeError"),
+    ):
+        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+
+
+def test_an_exercise_that_cannot_be_sent_is_told(
+    cluster: DaskCluster, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> PackedJob:
+        raise FileNotFoundError(2, "No such file or directory", "naive.cu")
+
+    monkeypatch.setattr(cluster_module, "packed", unreadable)
+    with (
+        closing(ClusterExecutor(cluster.address, "sim")) as executor,
+        pytest.raises(NotGraded, match=r"the exercise twice cannot be sent: .*No such file"),
+    ):
+        executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+
+
+def test_workers_without_the_device_are_told(cluster: DaskCluster) -> None:
+    with pytest.raises(ExecutorUnavailable, match=r"the worker tcp://127.0.0.1:\d+ cannot grade: \w+"):
+        ClusterExecutor(cluster.address, "cuda:99")
+
+
+def test_another_version_on_a_worker_is_told(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = pytest_gpulab.__version__
+    monkeypatch.setattr(pytest_gpulab, "__version__", "0.0")
+    expected = rf"tcp://\S+ has pytest-gpulab {own}, and this machine has 0\.0: install the same version there"
+    with pytest.raises(ExecutorUnavailable, match=expected):
+        ClusterExecutor(cluster.address)
+
+
+class Answering:
+    """A client whose workers all answer the same way to any function."""
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers = answers
+
+    def run(self, *_: object, **__: object) -> dict[str, Any]:
+        return self._answers
+
+
+def test_a_worker_without_this_package_is_told() -> None:
+    client = Answering(w1=pytest_gpulab.__version__, w2=importlib.metadata.PackageNotFoundError("pytest-gpulab"))
+    with pytest.raises(ExecutorUnavailable, match="the worker w2 has no pytest-gpulab, and this machine has"):
+        cluster_module._check_versions(client, ["w1", "w2"])
+
+
+def test_workers_of_different_kinds_are_told() -> None:
+    infos = {f"w{sm}": (DeviceInfo("cuda", "a GPU", "nvcc", f"sm_{sm}", False), "it is there") for sm in (80, 90)}
+    expected = r"different devices, and grades would not compare: w80 has cuda; a GPU; sm_80; .* w90 has .*sm_90"
+    with pytest.raises(ExecutorUnavailable, match=expected):
+        cluster_module._common_device(Answering(**infos), list(infos), ("cuda", None, None))
+
+
+def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(
+    bare: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", 0.1)
+    expected = r"at tcp://\S+: there is no worker; start one for each GPU with: dask worker ADDRESS .*GPU=1\", or grade"
+    with pytest.raises(ExecutorUnavailable, match=expected):
+        ClusterExecutor(bare.address)
+    monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", LIMIT_S)
+    only, exercises = bare.add_worker("--no-nanny"), waiting_exercises_in(tmp_path)
+    with closing(ClusterExecutor(bare.address, "sim")) as executor:
+        monkeypatch.setattr(cluster_module, "WORKERS_LIMIT_S", 0.1)
+        with pytest.raises(ExecutorUnavailable, match="no worker has a GPU; start one for each GPU"):
+            ClusterExecutor(bare.address)
+        running, waiting = (executor.submit(job(exercises, RIGHT, student)) for student in ("a", "b"))
+        wait_for(lambda: graders_in(tmp_path))
+        monkeypatch.setattr(cluster_module, "ATTEMPTS", 1)
+        monkeypatch.setattr(cluster_module, "DESERTED_LIMIT_S", 0.2)
+        only.kill()
+        with pytest.raises(
+            NotGraded, match=r"worker that graded it was lost, the last time tcp://\S+; it was sent 1 times"
+        ):
+            running.result(LIMIT_S)
+        with pytest.raises(NotGraded, match=r"the cluster at tcp://\S+ has had no worker for 0.2 s"):
+            waiting.result(LIMIT_S)
+
+
+def test_without_the_scheduler_nothing_is_graded(
+    bare: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "ATTEMPTS", 1)
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
+    bare.add_worker("--no-nanny")
+    with closing(ClusterExecutor(bare.address, "sim")) as executor:
+        monkeypatch.setattr(executor._client, "_timeout", 0.5)  # to connect anew
+        running, waiting = (
+            executor.submit(job(waiting_exercises_in(tmp_path / student), RIGHT, student)) for student in ("a", "b")
+        )
+        wait_for(lambda: graders_in(tmp_path / "a"))
+        bare.scheduler.kill()
+        with pytest.raises(NotGraded, match=r"the connection to the scheduler at tcp://\S+ broke; it was sent 1 times"):
+            running.result(LIMIT_S)
+        with pytest.raises(NotGraded, match=r"the scheduler at tcp://\S+ was lost"):
+            waiting.result(LIMIT_S)
+
+
+def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
+    exercises = waiting_exercises_in(tmp_path)
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        running = executor.submit(job(exercises, RIGHT))
+        wait_for(lambda: graders_in(tmp_path))
+        executor._client.loop.add_callback(executor._client.scheduler_comm.comm.abort)
+        (tmp_path / "go").touch()
+        assert running.result(LIMIT_S).points == 100
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:{free}", "nonsense", "tcp://no.such.host.invalid:1"])
+def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "CONNECT_LIMIT_S", 0.2)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and nobody listens
+        address = address.format(free=held.getsockname()[1])
+        with pytest.raises(
+            ExecutorUnavailable, match=rf"there is no Dask scheduler at {address} \(.+\); start one with"
+        ):
+            ClusterExecutor(address)
+
+
+def test_a_cluster_needs_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ExecutorUnavailable, match=r"needs Dask.*pip install 'pytest-gpulab\[cluster\]'"):
+        ClusterExecutor("tcp://127.0.0.1:1")
+
+
+@pytest.fixture
+def sent(exercises: Path) -> PackedJob:
+    (exercises / "twice" / "parts").mkdir()
+    (exercises / "twice" / "parts" / "paths.cuh").write_text("// a header\n")
+    return packed(job_of(exercises), "run", "model")
+
+
+def job_of(exercises: Path) -> Job:
+    return job(exercises, RIGHT)
+
+
+def test_an_exercise_travels_with_its_job_and_is_written_once(sent: PackedJob, tmp_path: Path) -> None:
+    folder = unpacked(sent, tmp_path / "worker")
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert files == ["twice/exercise.py", "twice/parts/paths.cuh"]
+    written_ns = (folder / "twice" / "exercise.py").stat().st_mtime_ns
+    assert unpacked(sent, tmp_path / "worker") == folder
+    assert (folder / "twice" / "exercise.py").stat().st_mtime_ns == written_ns
+
+
+def test_many_jobs_may_bring_the_same_exercise_at_once(sent: PackedJob, tmp_path: Path) -> None:
+    barrier, found = threading.Barrier(8), []
+
+    def unpack() -> None:
+        barrier.wait()
+        found.append(unpacked(sent, tmp_path / "worker"))
+
+    threads = [threading.Thread(target=unpack) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8 and len(set(found)) == 1
+    assert list(found[0].parent.iterdir()) == [found[0]]
+
+
+def test_an_exercise_that_changes_meanwhile_is_noticed(exercises: Path, tmp_path: Path) -> None:
+    before = job_of(exercises)
+    (exercises / "twice" / "exercise.py").write_text("exercise = None\n")
+    with pytest.raises(NotGraded, match="the exercise twice was changed while its submissions were graded"):
+        unpacked(packed(before, "run", "model"), tmp_path / "worker")
+
+
+def test_a_run_that_a_worker_does_not_know_is_forgotten_already() -> None:
+    cluster_worker.forget("unknown")

@@ -1,0 +1,272 @@
+"""Worker processes: what brings one down costs nobody else anything, and its own submission only what it earned."""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, TimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeVar
+
+import pebble
+import pytest
+import trouble
+from trouble import SOURCE, exercises_in, job
+
+from pytest_gpulab.course import executor as executor_module
+from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
+from pytest_gpulab.course.jobs import NotGraded
+from pytest_gpulab.devices.cuda.timing import gpu_lock
+from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading.grade import Grade
+
+LIMIT_S = 120.0
+T = TypeVar("T")
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> Path:
+    return exercises_in(tmp_path)
+
+
+@pytest.fixture
+def executor() -> Iterator[LocalExecutor]:
+    with closing(LocalExecutor(2)) as opened:
+        yield opened
+
+
+def verdicts(grade: Grade) -> dict[str, str]:
+    return {check.name: check.findings[0].code if check.findings else check.verdict for check in grade.checks}
+
+
+ALL_RIGHT = dict.fromkeys(("compile", *(f"correct[n={n}]" for n in (1, 31, 100, 1000, 1001))), "passed")
+
+
+def test_a_submission_that_kills_its_process_loses_what_did_it_and_nobody_else_anything(
+    executor: LocalExecutor, exercises: Path
+) -> None:
+    futures = [executor.submit(job(exercises, SOURCE % number, f"s{number}")) for number in (1, 0, 0)]
+    killer, *others = (future.result(LIMIT_S) for future in futures)
+    assert verdicts(killer) == ALL_RIGHT | {"correct[n=31]": "crash"}
+    assert killer.student == "s1" and killer.points == 80
+    assert [verdicts(grade) for grade in others] == [ALL_RIGHT, ALL_RIGHT]
+
+
+def test_a_hang_is_stopped_and_named(executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "PATIENCE", 1)
+    hanging = executor.submit(job(exercises, SOURCE % 2, timeout_s=2.0))
+    assert verdicts(hanging.result(LIMIT_S)) == ALL_RIGHT | {"correct[n=31]": "endless-loop"}
+
+
+def test_what_hangs_in_every_check_is_not_waited_for_in_all(
+    executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "PATIENCE", 1)
+    grade = executor.submit(job(exercises, SOURCE % 3, timeout_s=1.0)).result(LIMIT_S)
+    cases = grade.checks[1:]
+    assert [check.verdict for check in cases] == ["failed"] * 5
+    assert [check.findings[0].because for check in cases] == ["", "", "", "correct[n=1]", "correct[n=1]"]
+
+
+def test_who_runs_out_of_memory_is_given_a_process_of_its_own(
+    executor: LocalExecutor, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_module, "graded", trouble.out_of_memory)
+    assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
+    monkeypatch.setattr(executor_module, "graded_apart", trouble.out_of_memory)
+    lost = executor.submit(job(exercises, SOURCE % 0))
+    with pytest.raises(NotGraded, match="that graded it ran out of memory; the one before ran out of memory"):
+        lost.result(LIMIT_S)
+
+
+def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "graded_apart", trouble.graded_nowhere)
+    with closing(LocalExecutor(3, ("cuda:0", "cuda:1"))) as executor:
+        futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]
+        devices = sorted(future.result(LIMIT_S).provenance.device for future in futures)
+    assert devices == ["cuda:0", "cuda:0", "cuda:1"]
+
+
+def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path) -> None:
+    others = set(workers_of(os.getpid()))  # of what was tested before in this process
+    with closing(LocalExecutor(1)) as executor:
+        running, waiting = (executor.submit(job(exercises, SOURCE % 2)) for _ in range(2))
+        (worker,) = wait_for(lambda: set(workers_of(os.getpid())) - others)
+        assert running.running() and not waiting.running()
+        executor.cancel()
+        assert waiting.cancelled()
+        with pytest.raises(CancelledError):
+            running.result(LIMIT_S)
+    assert not is_alive(worker)
+
+
+def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path) -> None:
+    executor = LocalExecutor(1)
+    running = executor.submit(job(exercises, SOURCE % 2))
+    executor.close()
+    with pytest.raises(CancelledError):
+        running.result(0)
+
+
+def test_a_process_that_does_not_start_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module.worker, "prepare", operator.truediv)
+    with closing(LocalExecutor(1)) as executor:
+        lost = executor.submit(job(exercises, SOURCE % 0))
+        with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be started"):
+            lost.result(LIMIT_S)
+
+
+class Useless:
+    """A pool whose processes the system does not let start, as when there is no memory left."""
+
+    active = True
+
+    def schedule(self, *_: object, **__: object) -> None:
+        raise BrokenProcessPool("Cannot allocate memory")
+
+    def stop(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+def test_a_system_that_starts_no_process_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
+    with closing(LocalExecutor(2)) as executor:
+        for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]:
+            with pytest.raises(NotGraded, match="no process could be started to grade it: Cannot allocate memory"):
+                future.result(0)
+
+
+def test_however_many_jobs_wait_when_no_process_starts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
+    with closing(LocalExecutor(1)) as executor:
+        executor._waiting.extend((job(exercises, SOURCE % 0), Future()) for _ in range(2 * sys.getrecursionlimit()))
+        last = executor.submit(job(exercises, SOURCE % 0))
+        assert isinstance(last.exception(0), NotGraded)
+
+
+class Unstoppable(Useless):
+    """A pool that is at a job, whatever it is told."""
+
+    def __init__(self) -> None:
+        self.answers: list[Future[Grade]] = []
+
+    def schedule(self, *_: object, **__: object) -> Future[Grade]:  # type: ignore[override]
+        self.answers.append(Future())
+        self.answers[-1].set_running_or_notify_cancel()
+        return self.answers[-1]
+
+
+def test_a_first_attempt_that_fails_as_all_is_stopped_is_not_followed_by_another(
+    exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Unstoppable()
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
+    executor = LocalExecutor(1)
+    future = executor.submit(job(exercises, SOURCE % 0))
+    executor.close()
+    pool.answers[0].set_exception(TimeoutError())
+    assert len(pool.answers) == 1
+    with pytest.raises(CancelledError):
+        future.result(0)
+
+
+def test_workers_need_pebble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pebble", None)
+    with pytest.raises(ExecutorUnavailable, match=r"needs pebble.*pip install 'pytest-gpulab\[class\]'"):
+        LocalExecutor(1)
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from trouble import SOURCE, exercises_in, job
+from pytest_gpulab.course.executor import LocalExecutor
+
+if __name__ == "__main__":
+    executor = LocalExecutor(2)
+    futures = [executor.submit(job(exercises_in(Path(sys.argv[1])), SOURCE % 2))]
+    futures[0].result()
+"""
+
+
+def test_no_worker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
+    parent = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
+    worker, *_ = wait_for(lambda: workers_of(parent.pid))
+    wait_for(lambda: list(temporary.glob("gpulab-*/gpulab-*/twice.cu")))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(LIMIT_S)
+    wait_for(lambda: not is_alive(worker))
+    assert not list(temporary.glob("gpulab-*"))
+
+
+def test_a_worker_has_one_thread_for_numpy_and_an_end_to_its_memory(exercises: Path) -> None:
+    others = set(workers_of(os.getpid()))
+    with closing(LocalExecutor(1)) as executor:
+        executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
+        (worker,) = set(workers_of(os.getpid())) - others
+        limits = Path(f"/proc/{worker}/limits").read_text().splitlines()
+        (address_space,) = (line for line in limits if line.startswith("Max address space"))
+        assert address_space.split()[3] == str(executor_module.worker.MEMORY_BYTES)
+        assert len(list(Path(f"/proc/{worker}/task").iterdir())) == 2  # itself, and the one that waits for its parent
+
+
+def workers_of(parent: int) -> list[int]:
+    """Return the child processes that have begun to load the grader; multiprocessing has others."""
+    workers = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            _, its_parent, *_ = (process / "stat").read_text().rpartition(")")[2].split()
+            if its_parent == str(parent) and "numpy" in (process / "maps").read_text():
+                workers.append(int(process.name))
+    return workers
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], T]) -> T:
+    end_s = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+    return found
+
+
+def test_processes_of_different_runs_take_turns_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("GPULAB_LOCKS", raising=False)
+    arguments = (str(tmp_path / "of this run"), False)
+    pool = pebble.ProcessPool(1, 0, executor_module.worker.prepare, arguments, multiprocessing.get_context("spawn"))
+    with pool:
+        with gpu_lock("GPU-1"):
+            assert not pool.schedule(can_measure).result(LIMIT_S)
+        assert pool.schedule(can_measure).result(LIMIT_S)
+
+
+def can_measure() -> bool:
+    try:
+        with gpu_lock("GPU-1", wait_s=0):
+            return True
+    except DeviceUnavailable:
+        return False

@@ -1,0 +1,118 @@
+"""Grading jobs: pure, picklable, and with a key that changes with all that a grade depends on and nothing else."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from trouble import SOURCE, exercises_in, job
+
+from pytest_gpulab.course.jobs import GradingSettings, Job, NotGraded, content_sha256, device_model, graded
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.thresholds import Thresholds
+
+INFO = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132"})
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> Path:
+    return exercises_in(tmp_path)
+
+
+@pytest.fixture
+def right(exercises: Path) -> Job:
+    return job(exercises, SOURCE % 0)
+
+
+def test_a_job_that_went_through_a_pickle_gives_the_same_grade(right: Job) -> None:
+    grade, again = graded(right), graded(pickle.loads(pickle.dumps(right)))
+    assert (grade.submission, grade.student, grade.exercise, grade.points) == ("ann/twice.cu", "ann", "twice", 100)
+    assert [replace(check, duration_s=0) for check in grade.checks] == [
+        replace(check, duration_s=0) for check in again.checks
+    ]
+    assert grade.provenance == again.provenance and grade.provenance.seed == 7
+
+
+def test_the_same_work_has_one_key_whoever_handed_it_in_and_wherever_it_runs(right: Job) -> None:
+    other = replace(
+        right, label="bob/twice.cu", student="bob", exercises=Path("/elsewhere"), settings=on_gpu(right, "cuda:1")
+    )
+    assert other.key("H200") == replace(right, settings=on_gpu(right, "cuda:0")).key("H200")
+
+
+def on_gpu(job: Job, device: str) -> GradingSettings:
+    return replace(job.settings, device=device)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": b"another"},
+        {"filename": "other.cu"},
+        {"exercise": "thrice"},
+        {"exercise_sha256": "0"},
+        {"settings": GradingSettings("sim", seed=8, timeout_s=60.0)},
+        {"settings": GradingSettings("sim", seed=7, timeout_s=61.0)},
+        {"settings": GradingSettings("sim", seed=7, timeout_s=60.0, annotate=True)},
+        {"settings": GradingSettings("sim", seed=7, timeout_s=60.0, thresholds=Thresholds("ours", {"2x": 1.9}))},
+    ],
+)
+def test_whatever_a_grade_depends_on_changes_its_key(right: Job, change: dict[str, object]) -> None:
+    assert replace(right, **change).key("H200") != right.key("H200")
+
+
+def test_another_device_and_another_version_make_another_key(right: Job) -> None:
+    assert len({right.key("H200"), right.key("T4"), right.key("H200", "0.0")}) == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "T4"}, {"kind": "simulated"}, {"compiler": "nvcc 14"}, {"details": {"SMs": "1"}}]
+)
+def test_a_model_is_known_by_kind_name_size_and_compiler(change: dict[str, object]) -> None:
+    assert device_model(replace(INFO, **change)) != device_model(INFO)  # type: ignore[arg-type]
+    assert device_model(replace(INFO, details={"SMs": "132", "driver": "580"})) == device_model(INFO)
+
+
+def test_an_exercise_is_what_its_folder_holds_without_caches(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "exercise.py").write_text("a")
+    (tmp_path / "sub" / "data.bin").write_text("b")
+    before = content_sha256(tmp_path)
+    for name in ("__pycache__", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("c")
+    assert content_sha256(tmp_path) == before
+    (tmp_path / "sub" / "data.bin").rename(tmp_path / "sub" / "other.bin")
+    renamed = content_sha256(tmp_path)
+    (tmp_path / "sub" / "other.bin").write_text("c")
+    assert len({before, renamed, content_sha256(tmp_path)}) == 3
+
+
+def test_an_exercise_that_cannot_be_loaded_is_nobodys_fault(right: Job) -> None:
+    (right.exercises / "twice" / "exercise.py").write_text("1 / 0")
+    with pytest.raises(NotGraded, match="ZeroDivisionError"):
+        graded(right)
+
+
+def test_a_device_that_is_not_there_is_nobodys_fault(right: Job) -> None:
+    absent = replace(right, settings=replace(right.settings, device="cuda:99"))
+    with pytest.raises(NotGraded, match=r"PyCUDA|GPU|CUDA device"):
+        graded(absent)
+
+
+def test_a_mistake_of_ours_is_nobodys_fault_and_shown_in_full(right: Job) -> None:
+    with pytest.raises(NotGraded, match=r"(?s)Traceback.*FileNotFoundError"):
+        graded(replace(right, filename="no/such/folder.cu"))
+
+
+def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
+    right: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Grader, "grade", lambda grader: np.empty(2**62, np.int8))
+    with pytest.raises(MemoryError, match="Unable to allocate") as caught:
+        graded(right)
+    assert type(pickle.loads(pickle.dumps(caught.value))) is MemoryError

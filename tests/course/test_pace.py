@@ -1,0 +1,59 @@
+"""The line that tells how far a long run is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_gpulab.course.progress import Pace, Progress, duration_text, fitted
+
+BEGUN = Progress(total=500, stored=0, graded=0, failing=0, lost=0, running=("a/x.cu", "b/x.cu"), elapsed_s=3.0)
+HALFWAY = replace(BEGUN, stored=100, graded=150, failing=31, elapsed_s=300.0)
+
+
+def test_at_first_it_tells_who_is_being_graded() -> None:
+    assert BEGUN.line == "0/500 graded; now a/x.cu, b/x.cu"
+
+
+def test_in_between_it_tells_the_rate_and_what_is_left() -> None:
+    line = "250/500 graded, 31 with failures; 100 of them before; 30 a minute, 8 min left; now a/x.cu, b/x.cu"
+    assert HALFWAY.line == line
+    assert HALFWAY.left_s == 250 * 300 / 150
+
+
+def test_what_could_not_be_graded_is_told_and_not_waited_for() -> None:
+    progress = replace(HALFWAY, lost=250)
+    assert progress.line.startswith("250/500 graded, 31 with failures, 250 not gradable; ")
+    assert progress.left_s == 0
+
+
+def test_at_the_end_it_tells_how_long_it_took() -> None:
+    done = replace(HALFWAY, graded=400, running=())
+    assert done.line == "500/500 graded, 31 with failures; 100 of them before; 80 a minute, in 5 min"
+
+
+def test_many_workers_are_not_all_named() -> None:
+    assert replace(BEGUN, running=tuple("abcde")).line.endswith("now a, b, c, and 2 more")
+
+
+def test_slow_grading_is_counted_by_the_hour() -> None:
+    assert "18.0 an hour, 2 h 00 min left" in replace(BEGUN, graded=1, total=37, elapsed_s=200.0).line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (89, "89 s"), (91, "2 min"), (5300, "88 min"), (5500, "1 h 32 min")]
+)
+def test_durations_are_told_as_people_do(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_a_line_is_cut_to_the_terminal() -> None:
+    assert fitted("0123456789", 10) == "0123456789" and fitted("0123456789", 9) == "012345..."
+
+
+def test_a_line_is_due_once_in_an_interval() -> None:
+    pace = Pace(10.0, now_s=100.0)
+    assert [pace.is_due(now_s) for now_s in (105.0, 110.0, 111.0, 119.0, 125.0, 130.0, 135.0)] == [
+        False, True, False, False, True, False, True,
+    ]  # fmt: skip

@@ -1,0 +1,119 @@
+"""A roster says who is in the class and whose folder is whose, and where it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.course.roster import Roster, RosterError
+from pytest_gpulab.grading.grade import Student
+
+ADA, BOB = Student("17", "Ada Lovelace"), Student("18", "Bob Dylan")
+
+
+def roster(tmp_path: Path, contents: str | bytes) -> Roster:
+    path = tmp_path / "roster.csv"
+    path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
+    return Roster.read(path)
+
+
+def mistakes(tmp_path: Path, contents: str | bytes) -> list[str]:
+    with pytest.raises(RosterError) as caught:
+        roster(tmp_path, contents)
+    return [line.removeprefix(f"{tmp_path / 'roster.csv'}: ") for line in str(caught.value).split("\n")]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        "id,name\n17,Ada Lovelace\n18,Bob Dylan\n",
+        "\ufeffID;Name;Folder\r\n17;Ada Lovelace;\r\n18;Bob Dylan;\r\n",
+        "name\tid\nAda Lovelace\t17\nBob Dylan\t18",
+        '\n"Name" , "ID"\n"Ada Lovelace",17\n\n,,\n Bob  Dylan ,18\n'.replace('" , "', '","').replace("  ", " "),
+        "First name,Last name,ID number,Email address\nAda,Lovelace,17,a@b.c\nBob,Dylan,18,b@b.c\n",  # Moodle
+        "Student,ID,SIS User ID\n    Points Possible,,\nAda Lovelace,17,x\nBob Dylan,18,y\n",  # Canvas
+        "First Name,Last Name,SID,Email,Total Score\nAda,Lovelace,17,a@b.c,\nBob,Dylan,18,b@b.c,3\n",  # Gradescope
+        "uid,uin,name,role\na@b.c,17,Ada Lovelace,Student\nb@b.c,18,Bob Dylan,Student\n",  # PrairieLearn
+        "Identifier,Full name\n17,Ada Lovelace\n18,Bob Dylan\n",
+    ],
+)
+def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str) -> None:
+    assert roster(tmp_path, contents).students == (ADA, BOB)
+
+
+def test_a_separator_inside_quotes_parts_nothing(tmp_path: Path) -> None:
+    assert roster(tmp_path, 'id;"name"\n17;"Lovelace; Ada"\n').students == (Student("17", "Lovelace; Ada"),)
+
+
+def test_names_may_be_missing(tmp_path: Path) -> None:
+    assert roster(tmp_path, "username\nada\nbob\n").students == (Student("ada"), Student("bob"))
+
+
+def test_a_folder_is_found_by_its_column_then_by_id_then_by_name(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name,folder\n17,Ada Lovelace,team1\n18,Bob Dylan,\nTeam1,Zoë,\n")
+    assert known.student("team1") == known.student("TEAM1") == known.student("17") == ADA
+    assert known.student("18") == known.student("bob dylan") == BOB
+    assert known.student("Zoe\u0308") == Student("Team1", "Zoë")
+    assert known.student("team2") is None and known.student("") is None
+
+
+def test_a_name_that_two_students_have_names_neither(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n1,Li Wei\n2,Li Wei\n")
+    assert known.student("Li Wei") is None and known.student("2") == Student("2", "Li Wei")
+
+
+def test_moodles_folders_are_understood(tmp_path: Path) -> None:
+    known = roster(tmp_path, "Identifier,Full name\nParticipant 4711,Li Wei\nParticipant 12,Li Wei\n18,Bob Dylan\n")
+    assert known.student("Li Wei_12_assignsubmission_file_") == Student("Participant 12", "Li Wei")
+    assert known.student("Participant_4711_assignsubmission_file") == Student("Participant 4711", "Li Wei")
+    assert known.student("Bob Dylan_99_assignsubmission_file_") == BOB
+
+
+def test_canvas_folders_are_understood(tmp_path: Path) -> None:
+    known = roster(tmp_path, "Student,ID\nAda Lovelace,17\nBob Dylan,18\n")
+    assert known.student("lovelaceada_canvas_17") == ADA and known.student("team_17") is None
+
+
+def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Bob Dylan\n")
+    folders = ("17", "Ada Lovelace", "eve")
+    assert known.absent(folders) == (BOB,)
+    assert known.strangers(folders) == ("eve",)
+    assert known.shared(folders) == {ADA: ("17", "Ada Lovelace")}
+
+
+@pytest.mark.parametrize(
+    ("contents", "expected"),
+    [
+        ("", "line 1: no column holds ids: one must be called id (student id, "),
+        ("name,mark\nAda,1\n", "uid, username, email, email address); there are: name, mark"),
+        ("id,name,ID\n1,a,2\n", "line 1: two columns are called id"),
+        ("id,name\n", "there is no student below the header"),
+        ("id,name\n17,Ada\n18\n,Bob\n", "line 4: there is no id"),
+        ("id,name\n17,Lovelace, Ada\n", "line 2: 3 cells for 2 columns; put a cell with a separator in it in quotes"),
+        ('id,name\n17,"A\nda"\n18,"B', "line 4: unexpected end of data"),
+        ('"id,name\n17,Ada\n', "line 1: a quote in the header has no end"),
+        ("id,name\n17,Ada\nab\x1bc,Bob\n", "line 3: ab\\x1bc: too long, or with signs that cannot be printed"),
+        ("id,name\n17,Ada\n\n17,Bob\n", "line 4: the id 17 is on line 2 already"),
+        ("id,folder\n17,f\n18,F\n", "line 3: the folder F is on line 2 already"),
+        (b"id,name\n17,Ada\n18,B\xf6b\n", "line 3: this is not UTF-8; save the table as CSV in UTF-8"),
+        ("id,name\n17,Ada\n".encode("utf-16"), "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(tmp_path: Path, contents: str | bytes, expected: str) -> None:
+    (mistake,) = mistakes(tmp_path, contents)
+    assert expected in mistake
+
+
+def test_all_mistakes_are_told_at_once_but_not_hundreds(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, "id\n1\n1\n1\n") == [
+        "line 3: the id 1 is on line 2 already",
+        "line 4: the id 1 is on line 2 already",
+    ]
+    assert mistakes(tmp_path, "id\n" + "1\n" * 40)[-1] == "and 19 more mistakes"
+
+
+def test_a_missing_roster_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RosterError, match=r"absent.csv: cannot be read: No such file or directory$"):
+        Roster.read(tmp_path / "absent.csv")

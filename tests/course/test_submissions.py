@@ -1,0 +1,328 @@
+"""What a folder of submissions is taken for: the file that counts, and a word for everything else in it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.course import entries, submissions
+from pytest_gpulab.course.submissions import Collection, HandedIn, Problem, SubmissionsError, handed_in
+
+EXERCISES = ("reduction", "scan")
+NOON_S = 1_772_366_400  # 2026-03-01 12:00:00 UTC
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "class"
+    made.mkdir()
+    return made
+
+
+def write(folder: Path, name: str, text: str = "", modified_s: float = NOON_S) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(os.fsencode(text or name))
+    os.utime(path, (modified_s, modified_s))
+    return path
+
+
+def collected(folder: Path) -> Collection:
+    scratch = folder.parent / "scratch"
+    scratch.mkdir(exist_ok=True)
+    return handed_in(folder, EXERCISES, scratch)
+
+
+def only_problem(folder: Path) -> Problem:
+    (problem,) = collected(folder).problems
+    return problem
+
+
+def test_a_file_counts_for_the_exercise_of_its_name_or_of_its_folder(folder: Path) -> None:
+    write(folder, "bob/scan.cu")
+    write(folder, "alice/reduction.cu")
+    write(folder, "alice/scan/attempt.cu")
+    found = collected(folder)
+    assert found.submissions == (
+        HandedIn("alice", "reduction", folder / "alice/reduction.cu", "alice/reduction.cu"),
+        HandedIn("alice", "scan", folder / "alice/scan/attempt.cu", "alice/scan/attempt.cu"),
+        HandedIn("bob", "scan", folder / "bob/scan.cu", "bob/scan.cu"),
+    )
+    assert found.students == ("alice", "bob") and found.problems == ()
+    assert [submission.read() for submission in found.submissions][1] == b"alice/scan/attempt.cu"
+
+
+def test_upper_case_is_no_reason_to_grade_nothing(folder: Path) -> None:
+    write(folder, "alice/Reduction.cu")
+    write(folder, "alice/SCAN/mine.cu")
+    assert [found.exercise for found in collected(folder).submissions] == ["reduction", "scan"]
+
+
+def test_a_copy_of_the_course_is_searched_for_the_students_own_files(folder: Path) -> None:
+    write(folder, "alice/exercises/reduction/reduction.cu")
+    write(folder, "alice/exercises/reduction/naive.cu", modified_s=NOON_S + 60)
+    found = collected(folder)
+    assert [submission.label for submission in found.submissions] == ["alice/exercises/reduction/reduction.cu"]
+    assert found.problems[0].finding.evidence == ("alice/exercises/reduction/naive.cu",)
+
+
+def test_the_newest_counts_and_the_choice_is_told(folder: Path) -> None:
+    write(folder, "alice/reduction/first.cu", modified_s=NOON_S)
+    write(folder, "alice/reduction/second.cu", modified_s=NOON_S + 61)
+    write(folder, "alice/reduction.cu", modified_s=NOON_S - 1)
+    (found,) = collected(folder).submissions
+    assert found.path.name == "second.cu"
+    assert found.note == (
+        "alice/reduction/second.cu (2026-03-01 12:01:01) counts, the newest of 3 files; not alice/reduction/first.cu "
+        "(2026-03-01 12:00:00), alice/reduction.cu (2026-03-01 11:59:59)"
+    )
+
+
+def test_of_equally_new_files_the_last_by_name_counts(folder: Path) -> None:
+    write(folder, "alice/reduction/a.cu")
+    write(folder, "alice/reduction/b.cu")
+    (found,) = collected(folder).submissions
+    assert found.path.name == "b.cu" and "counts, the last by name of the newest of 2 files; not" in found.note
+
+
+def test_many_files_are_not_all_named(folder: Path) -> None:
+    for number in range(13):
+        write(folder, f"alice/reduction/{number:02}.cu", modified_s=NOON_S + number)
+    (found,) = collected(folder).submissions
+    assert found.path.name == "12.cu" and found.note.endswith("(2026-03-01 12:00:02), 2 more")
+
+
+def test_a_time_that_no_calendar_has_is_no_trouble(folder: Path) -> None:
+    write(folder, "alice/reduction/a.cu", modified_s=-1e9)
+    write(folder, "alice/reduction/b.cu", modified_s=1e10)
+    assert "(1970-01-01 00:00:00)" in collected(folder).submissions[0].note
+    assert submissions._time(entries.Entry(("a",), modified_s=1e18)) == "9999-12-31 23:59:59"
+
+
+def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
+    for name in ("reduction.cu", "helper.cu", "notes.txt", "scan/deeper/file.cu", ".git/config", ".DS_Store"):
+        write(folder, f"alice/{name}")
+    problem = only_problem(folder)
+    assert (problem.student, problem.exercise, problem.label) == ("alice", "", "alice")
+    assert problem.finding.code == "no-exercise" and problem.finding.what == "3 files for no exercise; left out."
+    assert problem.finding.evidence == ("alice/helper.cu", "alice/notes.txt", "alice/scan/deeper/file.cu")
+    assert problem.finding.hint == "Call a file after its exercise; there are: reduction, scan."
+
+
+def test_a_student_with_sources_for_no_exercise_only_is_told_so(folder: Path) -> None:
+    write(folder, "reduction/carol.cu")  # the folders are exercises, not students
+    assert only_problem(folder).finding.code == "no-exercise"
+
+
+def test_a_student_without_a_source_is_told(folder: Path) -> None:
+    for number in range(12):
+        write(folder, f"alice/{number:02}.txt")
+    (folder / "bob").mkdir()
+    found = collected(folder)
+    assert found.students == ("alice", "bob") and found.submissions == ()
+    alice, bob = found.problems
+    assert alice.finding.code == bob.finding.code == "nothing-handed-in" and bob.finding.evidence == ()
+    assert alice.finding.what == "There is no .cu file." and alice.finding.evidence[-2:] == (
+        "alice/09.txt",
+        "and 2 more",
+    )
+
+
+def test_a_source_in_nobodys_folder_is_told_and_other_files_there_are_not(folder: Path) -> None:
+    write(folder, "alice/scan.cu")
+    write(folder, "reduction.cu")
+    write(folder, "roster.csv")
+    problem = only_problem(folder)
+    assert (problem.student, problem.label, problem.finding.code) == ("", "reduction.cu", "no-student")
+
+
+def test_a_link_is_never_followed(folder: Path, tmp_path: Path) -> None:
+    secret = write(tmp_path, "outside/reduction.cu", "secret")
+    write(folder, "bob/reduction.cu")
+    (folder / "alice").mkdir()
+    (folder / "alice/reduction.cu").symlink_to(secret)
+    (folder / "alice/scan.cu").symlink_to(folder / "bob/reduction.cu")
+    (folder / "alice/reduction").symlink_to(secret.parent)
+    (folder / "carol").symlink_to(secret.parent)
+    found = collected(folder)
+    assert [submission.student for submission in found.submissions] == ["bob"]
+    assert {problem.finding.code for problem in found.problems} == {"link"}
+    assert [(problem.student, problem.exercise, problem.label) for problem in found.problems] == [
+        ("", "", "carol"),
+        ("alice", "reduction", "alice/reduction.cu"),
+        ("alice", "scan", "alice/scan.cu"),
+        ("alice", "", "alice/reduction"),
+    ]
+    assert {problem.verdict for problem in found.problems} == {"failed"}
+
+
+def test_many_links_of_a_student_are_told_once(folder: Path) -> None:
+    write(folder, "alice/reduction.cu")
+    for number in range(12):
+        (folder / f"alice/{number:02}.txt").symlink_to("/etc/passwd")
+    problem = only_problem(folder)
+    assert (problem.label, problem.finding.code) == ("alice/00.txt", "link")
+    assert problem.finding.what == "It is a link, and links are not followed. There are 11 more."
+    assert problem.finding.evidence[:2] == ("alice/00.txt", "alice/01.txt")
+    assert problem.finding.evidence[-1] == "and 2 more"
+
+
+def test_a_file_that_becomes_a_link_is_not_read(folder: Path) -> None:
+    path = write(folder, "alice/reduction.cu")
+    (found,) = collected(folder).submissions
+    path.unlink()
+    path.symlink_to(write(folder, "bob/reduction.cu"))
+    with pytest.raises(OSError, match="symbolic link"):
+        found.read()
+
+
+def test_a_file_that_grows_is_not_read(folder: Path) -> None:
+    path = write(folder, "alice/reduction.cu")
+    (found,) = collected(folder).submissions
+    path.write_bytes(bytes(entries.MAX_SOURCE_BYTES + 1))
+    with pytest.raises(OSError, match="has grown"):
+        found.read()
+
+
+def test_a_pipe_or_socket_is_not_opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "alice").mkdir()
+    os.mkfifo(folder / "alice/reduction.cu")
+    monkeypatch.chdir(folder / "alice")  # the name of a socket must be short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("scan.cu")
+        problems = collected(folder).problems
+    assert [(problem.exercise, problem.finding.code) for problem in problems] == [
+        ("reduction", "not-a-file"),
+        ("scan", "not-a-file"),
+    ]
+
+
+def test_a_huge_file_is_not_read(folder: Path) -> None:
+    write(folder, "alice/reduction.cu")
+    with (folder / "alice/reduction.cu").open("ab") as file:
+        file.truncate(1 << 40)
+    problem = only_problem(folder)
+    assert (problem.student, problem.exercise, problem.finding.code) == ("alice", "reduction", "too-large")
+    assert problem.finding.what == "The file has 1099511627776 bytes; at most 1048576 are read."
+
+
+def test_where_another_file_counts_one_that_is_not_read_is_merely_told(folder: Path) -> None:
+    write(folder, "alice/reduction.cu")
+    write(folder, "alice/reduction/huge.cu", "x" * (entries.MAX_SOURCE_BYTES + 1), NOON_S + 1)
+    found = collected(folder)
+    assert [submission.label for submission in found.submissions] == ["alice/reduction.cu"]
+    assert [(problem.exercise, problem.finding.code) for problem in found.problems] == [("", "too-large")]
+
+
+def test_of_several_files_that_cannot_be_read_one_stands_for_the_submission(folder: Path) -> None:
+    (folder / "alice/reduction").mkdir(parents=True)
+    for name in ("a.cu", "b.cu"):
+        (folder / "alice/reduction" / name).symlink_to("nowhere")
+    assert [problem.exercise for problem in collected(folder).problems] == ["reduction", ""]
+
+
+@contextmanager
+def refused(what: str, path: Path) -> Iterator[None]:
+    """Refuse to open one file or folder; whoever runs the tests may be allowed to read everything."""
+    real = getattr(os, what)
+
+    def refuse(name: str, *more: int) -> object:
+        if str(name) == str(path):
+            raise PermissionError(13, "Permission denied", name)
+        return real(name, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, what, refuse)
+        yield
+
+
+def test_what_cannot_be_read_costs_no_points(folder: Path) -> None:
+    path = write(folder, "alice/reduction.cu")
+    with refused("open", path):
+        problem = only_problem(folder)
+    assert (problem.exercise, problem.finding.code, problem.verdict) == ("reduction", "unreadable", "not gradable")
+    assert problem.finding.what == "It cannot be read: Permission denied."
+
+
+def test_a_folder_that_cannot_be_read_is_nobody_elses_trouble(folder: Path) -> None:
+    write(folder, "alice/reduction.cu")
+    write(folder, "bob/reduction.cu")
+    with refused("scandir", folder / "alice"):
+        found = collected(folder)
+    assert found.students == ("alice", "bob") and [each.student for each in found.submissions] == ["bob"]
+    assert [(problem.student, problem.finding.code) for problem in found.problems] == [("alice", "unreadable")]
+
+
+@pytest.mark.parametrize("name", ["al\nice", "al\x1b[31mice", "al\u202eice", "al\u2028ice", b"al\xffice"])
+def test_a_name_that_cannot_be_printed_is_told_with_escapes(folder: Path, name: str | bytes) -> None:
+    student = os.fsdecode(name)
+    write(folder, f"{student}/reduction.cu")
+    write(folder, f"bob/{student}.cu")
+    write(folder, f"bob/scan/{student}.cu")
+    found = collected(folder)
+    assert found.students == ("bob",) and found.submissions == ()
+    assert [(each.student, each.exercise, each.finding.code) for each in found.problems] == [
+        ("", "", "bad-name"),
+        ("bob", "scan", "bad-name"),
+        ("bob", "", "bad-name"),
+    ]
+    assert all(problem.label.isprintable() and "\\" in problem.label for problem in found.problems)
+
+
+def test_a_very_long_name_is_told(folder: Path) -> None:
+    write(folder, f"alice/{'x' * 230}.cu")
+    assert only_problem(folder).finding.what == "The name has 233 letters; at most 200 are read."
+
+
+def test_names_in_any_script_are_fine(folder: Path) -> None:
+    for name in ("Zoë Ångström", "李四", "محمد", "O'Neil; DROP"):
+        write(folder, f"{name}/reduction.cu")
+    found = collected(folder)
+    assert len(found.submissions) == 4 and found.problems == ()
+
+
+def test_a_student_with_far_too_many_files_is_alone_with_that(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MAX_FILES", 10)
+    for number in range(12):
+        write(folder, f"alice/{number}.txt")
+    write(folder, "alice/reduction.cu")
+    write(folder, "bob/reduction.cu")
+    found = collected(folder)
+    assert [submission.student for submission in found.submissions] == ["bob"]
+    assert [(each.student, each.finding.code) for each in found.problems] == [("alice", "too-many-files")]
+    assert found.problems[0].finding.what == "There are more than 10 files: none of them is read."
+
+
+def test_folders_are_not_searched_for_ever(folder: Path) -> None:
+    write(folder, "alice/" + "deep/" * 20 + "reduction.cu")
+    assert only_problem(folder).finding.what == "Folders below 16 others are not searched."
+
+
+def test_a_folder_without_students_is_refused(folder: Path) -> None:
+    write(folder, "reduction.cu")
+    with pytest.raises(
+        SubmissionsError, match=r"class: there is no student's folder in it; the layout is <student>/<ex"
+    ):
+        collected(folder)
+
+
+def test_a_missing_folder_and_a_file_that_is_no_zip_are_refused(folder: Path) -> None:
+    with pytest.raises(SubmissionsError, match=r"absent: there is no such folder or ZIP$"):
+        collected(folder / "absent")
+    with pytest.raises(
+        SubmissionsError, match=r"note.txt: neither a folder nor a ZIP of one. It cannot be read as a ZIP"
+    ):
+        collected(write(folder, "note.txt"))
+
+
+def test_a_folder_that_is_refused_is_told_in_one_line(folder: Path) -> None:
+    with (
+        refused("scandir", folder),
+        pytest.raises(SubmissionsError, match=r"class: cannot be read: Permission denied$"),
+    ):
+        collected(folder)

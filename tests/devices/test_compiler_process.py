@@ -1,0 +1,263 @@
+"""NVRTC in a process of its own: the same results, and whatever a text does to the compiler ends there."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices import compiler_process, nvrtc, open_device
+from pytest_gpulab.devices.compiler_process import CompilerProcess
+from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.sandbox import PROTECTION, Sandbox, none, refusal
+
+KERNEL = (
+    '#include <gpulab.cuh>\n#include "own.cuh"\n__global__ void f(int *p) { p[threadIdx.x] = OWN + WHAT; int x; }\n'
+)
+HEADERS, DEFINES = {"own.cuh": "#define OWN 7\n"}, {"WHAT": "1"}
+TIGHT = Limits(memory_bytes=1 << 30, compile_s=1, output_bytes=4000)
+MAY = r"\); it may take 1 s, 1 GiB of memory and 0\.00381 MiB of output"
+# a template tree that takes hours: it doubles with each level
+TREE = """template <int N, int M> struct A { static const long v = A<N - 1, M>::v + A<N - 1, M + (1 << N)>::v; };
+template <int M> struct A<0, M> { static const long v = M; };
+__device__ long x = A<28, 0>::v;
+"""
+SMALL = "__global__ void f() {}\n"
+
+
+@pytest.fixture(params=["sandbox, where there is one", "no sandbox"])
+def within(request: pytest.FixtureRequest) -> Sandbox | None:
+    return None if request.param.startswith("sandbox") else none("it was not asked for")
+
+
+@pytest.fixture
+def compiler(within: Sandbox | None) -> Iterator[CompilerProcess]:
+    compiler = CompilerProcess(TIGHT, within)
+    yield compiler
+    compiler.close()
+
+
+def compiled(compiler: CompilerProcess, source: str) -> str:
+    return nvrtc.compile_ptx(source, "a.cu", "compute_90", run=compiler.compiled)[0]
+
+
+def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
+    compiler = CompilerProcess(within=within)
+    arguments = (KERNEL, "a.cu", "compute_90", DEFINES, HEADERS)
+    there, here = nvrtc.compile_ptx(*arguments, compiler.compiled), nvrtc.compile_ptx(*arguments)
+    assert there == here and "x" in there[1] and '"a.cu"' in there[0]
+    arguments = (KERNEL, "a.cu", "sm_90", DEFINES, HEADERS)
+    binary = nvrtc.compile_machine_code(*arguments, compiler.compiled)  # holds the working folder's name, too
+    assert binary.cubin and binary.resources == nvrtc.compile_machine_code(*arguments).resources
+    assert compiler.version == nvrtc.version()
+    compiler.close()
+
+
+def test_what_does_not_compile_is_said_as_in_this_process(compiler: CompilerProcess) -> None:
+    with pytest.raises(CompileError, match=r'a\.cu\(1\): error: identifier "nobody" is undefined'):
+        compiled(compiler, "__global__ void f() { nobody(); }")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (TREE, f"it was ended by SIGXCPU{MAY}"),
+        ("\n".join(f"__global__ void f{n}() {{}}" for n in range(99)), rf"it has \d{{4,}} bytes to hand over{MAY}"),
+    ],
+    ids=["time", "output"],
+)
+def test_limits_are_met_and_the_next_text_compiles(compiler: CompilerProcess, source: str, told: str) -> None:
+    with pytest.raises(CompileError, match=rf"^The compiler did not come to its end \({told}\.$"):
+        compiled(compiler, source)
+    assert "entry" in compiled(compiler, SMALL)
+
+
+def test_an_array_that_takes_all_memory_ends_one_translation(within: Sandbox | None) -> None:
+    compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
+    with pytest.raises(
+        CompileError, match=r"^The compiler did not come to its end \(it was ended by SIGABRT\); it may"
+    ):
+        compiled(compiler, "__device__ char big[68719476736] = {1};\n")
+    assert "entry" in compiled(compiler, SMALL)
+    compiler.close()
+
+
+def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> None:
+    compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
+    with pytest.raises(CompileError) as caught:
+        compiled(compiler, TREE)
+    lines = caught.value.diagnostics.splitlines()
+    assert lines[0].endswith(": catastrophic error: out of memory")
+    assert lines[-1].startswith("The compiler did not come to its end; it may take 60 s, 0.391 GiB of memory")
+    compiler.close()
+
+
+def test_a_long_log_is_cut(compiler: CompilerProcess) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiled(compiler, "nobody" * 2000 + ";\n" + "__device__ int " + "x" * 90000 + " = y;\n")
+    assert len(caught.value.diagnostics) <= TIGHT.said_bytes
+
+
+def test_what_was_hopeless_is_not_tried_again(compiler: CompilerProcess) -> None:
+    for limit_s in (60.0, 0.5):
+        begin_s = time.monotonic()
+        with pytest.raises(CompileError, match="SIGXCPU"):
+            compiled(compiler, TREE)
+        assert time.monotonic() - begin_s < limit_s
+
+
+def test_what_took_all_memory_is_not_tried_again(within: Sandbox | None) -> None:
+    compiler, said = CompilerProcess(Limits(memory_bytes=400 << 20), within), []
+    for limit_s in (60.0, 0.2):
+        begin_s = time.monotonic()
+        with pytest.raises(CompileError) as caught:
+            compiled(compiler, TREE)
+        assert time.monotonic() - begin_s < limit_s
+        said.append(caught.value.diagnostics)
+    assert said[0] == said[1]
+    compiler.close()
+
+
+def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:
+    """A process that compiled them one after the other would have used up its limit."""
+    compiler, begin_s = CompilerProcess(Limits(compile_s=1), within), children_s()
+    for number in range(8):
+        compiled(compiler, TREE.replace("28", "11").replace("x =", f"x{number} ="))
+    group = compiler._process._popen.pid
+    compiler.close()
+    assert gone(group) and (within is None or children_s() - begin_s > 1)
+
+
+def children_s() -> float:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+
+def test_a_device_compiles_there_and_says_how() -> None:
+    device, _ = open_device("sim", isolated=True)
+    found = device.info.details[PROTECTION]
+    assert found == "bubblewrap and limits" if not refusal() else found == f"limits only: {refusal()}"
+    module = device.compile(KERNEL, "a.cu", DEFINES, HEADERS)
+    array = device.array([0, 0], "int32")
+    module.launch("f", (1,), (2,), (array,))
+    assert array.get().tolist() == [8, 8] and module.resources("f").registers
+    device.close()
+    plain, _ = open_device("sim")
+    assert PROTECTION not in plain.info.details
+
+
+def processes_of(group: int) -> list[str]:
+    """Return what runs in a process's session."""
+    ids = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    found = []
+    for entry in ids:
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == group and fields[0] != "Z":
+            found.append(entry.name)
+    return found
+
+
+def gone(group: int) -> bool:
+    until_s = time.monotonic() + 20
+    while processes_of(group) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    return not processes_of(group)
+
+
+def test_close_ends_all_of_it(within: Sandbox | None) -> None:
+    compiler = CompilerProcess(TIGHT, within)
+    group = compiler._process._popen.pid
+    assert processes_of(group)
+    compiler.close()
+    assert gone(group)
+
+
+def test_it_ends_with_a_killed_parent(within: Sandbox | None) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from pytest_gpulab.devices.compiler_process import CompilerProcess\n"
+        "from pytest_gpulab.devices.sandbox import none\n"
+        "compiler = CompilerProcess(within=none('so') if sys.argv[1] == 'none' else None)\n"
+        "print(compiler._process._popen.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", script, "none" if within else "sandbox"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL and gone(int(done.stdout))
+
+
+def test_one_that_somebody_killed_is_started_again(compiler: CompilerProcess) -> None:
+    os.killpg(compiler._process._popen.pid, signal.SIGKILL)
+    assert "entry" in compiled(compiler, SMALL)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, program: str) -> CompilerProcess:
+    """A compiler process with a shell script for the program, without a sandbox."""
+    monkeypatch.setattr(compiler_process, "BUSY_FACTOR", 1.0)
+    monkeypatch.setattr(compiler_process, "_command", lambda limits: ["sh", "-c", program])
+    return CompilerProcess(Limits(compile_s=1, output_bytes=10), none("it is a test"))
+
+
+READY = """echo '{"version": "1"}'; read request; """
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("sleep 99 & sleep 99", "it took too long"),
+        ("yes | tr -d '\\n'", "it took too long"),
+        ("exit 1", "it was gone 2 times in a row"),
+        ("echo nonsense; cat", "it took too long"),
+    ],
+)
+def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch, program: str, told: str) -> None:
+    compiler = stand_in(monkeypatch, READY + program)
+    group = compiler._process._popen.pid
+    with pytest.raises(
+        CompileError, match=rf"^The compiler did not come to its end \({told}\); it may take 1 s, 4 GiB"
+    ):
+        compiled(compiler, SMALL)
+    assert gone(group)
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("echo no such library >&2", "no such library"),
+        ("exit 3", "it says nothing"),
+        ("""echo '{"unavailable": "it is broken"}'; read nothing""", "it is broken"),
+    ],
+)
+def test_one_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, program: str, told: str) -> None:
+    with pytest.raises(DeviceUnavailable, match=f"^{told}$"):
+        stand_in(monkeypatch, program)
+
+
+def test_one_that_does_not_start_in_the_sandbox_starts_without_and_says_so() -> None:
+    refusing = Sandbox("bubblewrap and limits", ("sh", "-c", "echo no such file >&2"))
+    compiler = CompilerProcess(TIGHT, refusing)
+    assert compiler.protection == "limits only: the compiler does not start in bubblewrap (no such file)"
+    assert "entry" in compiled(compiler, SMALL)
+    compiler.close()
+
+
+def test_without_nvidias_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia", None)  # what Python itself does to make an import fail
+    with pytest.raises(DeviceUnavailable, match=r"^NVRTC, the CUDA compiler library, is not installed: python -m pip"):
+        CompilerProcess()
+
+
+def test_where_processes_cannot_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    with pytest.raises(DeviceUnavailable, match=r"^to compile strangers' kernels under limits, Linux is needed$"):
+        CompilerProcess()

@@ -1,0 +1,142 @@
+"""nvcc in bubblewrap: with the real one where a toolkit is installed, with a stand-in everywhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.cuda import toolkit
+from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
+from pytest_gpulab.devices.cuda.limits import REFUSED, limited
+from pytest_gpulab.devices.cuda.toolkit import nvcc_sandbox
+from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.sandbox import Sandbox, none, refusal
+
+NVCC = shutil.which("nvcc") or ""
+works = pytest.mark.skipif(bool(refusal()), reason=refusal())
+real = pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+OPEN = none("it was not asked for")
+KERNEL = "\n__global__ void f(int *p) { p[0] = 1; }\n"
+
+
+def compiled(nvcc: str, folder: Path, source: str, within: Sandbox | None) -> subprocess.CompletedProcess[str]:
+    """Compile as PyCUDA does: the text in a working folder of its own, the script elsewhere."""
+    for name in ("script", "working"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "working/kernel.cu").write_text(source)
+    script = limited(nvcc, folder / "script", Limits(), within, inspect=within == OPEN)
+    command = [script, "--cubin", "-std=c++17", "kernel.cu"]
+    return subprocess.run(command, cwd=folder / "working", capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> str:
+    """A script for nvcc that shows what it sees."""
+    script = tmp_path / "nvcc"
+    script.write_text(
+        '#!/bin/sh\necho "$@"; pwd; cat kernel.cu; cat "$(sed -n 2p kernel.cu)"; echo made > made.cubin\n'
+    )
+    script.chmod(0o700)
+    return str(script)
+
+
+@works
+def test_a_compiler_sees_its_text_and_no_other_file(tmp_path: Path, stand_in: str) -> None:
+    (tmp_path / "secret").write_text("the secret\n")
+    within = nvcc_sandbox(stand_in, tmp_path / "nothing", Limits(), CubinCache(None))
+    assert within.words == "bubblewrap and limits"
+    done = compiled(stand_in, tmp_path, f"the text\n{tmp_path}/secret\n", within)
+    assert done.stdout.startswith(f"--cubin -std=c++17 kernel.cu\n{tmp_path}/working\nthe text\n")
+    assert "the secret" not in done.stdout and "No such file" in done.stderr
+    assert (tmp_path / "working/made.cubin").read_text() == "made\n"
+    assert "the secret" in compiled(stand_in, tmp_path, f"the text\n{tmp_path}/secret\n", none("so")).stdout
+
+
+@works
+def test_one_that_does_not_work_there_is_used_without_and_the_reason_told(tmp_path: Path, stand_in: str) -> None:
+    Path(stand_in).write_text("#!/bin/sh\necho 'gcc: not found' >&2; exit 1\n")
+    within = nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(tmp_path))
+    assert within == none("nvcc does not work in bubblewrap (gcc: not found)")
+
+
+@works
+def test_it_is_tried_once_for_many_processes(tmp_path: Path, stand_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = CubinCache(tmp_path)
+    first = nvcc_sandbox(stand_in, tmp_path, Limits(), cache)
+    monkeypatch.setattr(toolkit, "_refusal", lambda *_: "tried again")
+    assert nvcc_sandbox(stand_in, tmp_path, Limits(), cache) == first != none("x")
+    assert nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None)).words.endswith("(tried again)")
+
+
+def test_without_bubblewrap_it_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: str) -> None:
+    monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap (bwrap) is not installed")
+    monkeypatch.setattr(toolkit, "_refusal", lambda *_: pytest.fail("it was tried"))
+    within = nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None))
+    assert within == none("bubblewrap (bwrap) is not installed")
+    assert "the text" in compiled(stand_in, tmp_path, "the text\nnothing\n", within).stdout
+
+
+@works
+@real
+def test_the_real_one_compiles_there_and_reads_no_other_file(tmp_path: Path) -> None:
+    within = nvcc_sandbox(NVCC, tmp_path / "headers", Limits(), CubinCache(None))
+    assert within.words == "bubblewrap and limits"
+    done = compiled(NVCC, tmp_path, f"#include <cub/cub.cuh>\n{KERNEL}", within)
+    assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "working/kernel.cubin").stat().st_size > 1000
+    (tmp_path / "secret").write_text("the_secret is here\n")
+    for text in (f'#include "{tmp_path}/secret"', f'#define HASH #\nHASH include "{tmp_path}/secret"'):
+        done = compiled(NVCC, tmp_path, text + KERNEL, within)
+        assert done.returncode != 0 and "the_secret" not in done.stdout + done.stderr
+    for path in ("/etc/passwd", "/proc/self/environ", str(Path(__file__).resolve())):
+        assert compiled(NVCC, tmp_path, f'#include "{path}"{KERNEL}', within).returncode != 0
+
+
+MADE = {
+    "hash": "#define HASH #\nHASH include @",
+    "all": "#define HASH #\n#define WORD include\nHASH WORD @",
+    "nothing before": "#define NONE\nNONE # include @",
+    "nothing before, with arguments": '#define NONE(x)\nNONE(R"(\n//)") # include @',
+    "pasted": "#define PASTED(a, b) a##b\nPASTED(%, :) include @",
+}
+
+
+@real
+@pytest.mark.parametrize("made", MADE)
+def test_without_a_sandbox_macros_make_no_directives(tmp_path: Path, made: str) -> None:
+    """nvcc's own parts would obey what the preprocessor leaves: the text never shows such an include."""
+    (tmp_path / "secret").write_text("the_secret is here\n")
+    source = MADE[made].replace("@", f'"{tmp_path}/secret"') + KERNEL
+    assert "the_secret" in compiled(NVCC, tmp_path, source, none("and not looked at")).stderr
+    done = compiled(NVCC, tmp_path, source, OPEN)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{REFUSED}\n")
+
+
+@real
+def test_honest_macros_are_not_refused(tmp_path: Path) -> None:
+    source = """#include <cub/cub.cuh>
+#include <cooperative_groups.h>
+#include <cstdio>
+#define TEXT(x) #x
+#define JOIN(a, b) a##b
+#define UNROLL _Pragma("unroll 4")
+__device__ const char *number = "# include " TEXT(#);
+"""
+    done = compiled(
+        NVCC, tmp_path, source + KERNEL.replace("p[0]", "UNROLL for (int JOIN(k, 1) = 0; k1 < 9; ++k1) p[k1]"), OPEN
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_stand_in_is_looked_at_likewise(tmp_path: Path, stand_in: str) -> None:
+    Path(stand_in).write_text(
+        f'#!/bin/sh\necho "$1 $2"; printf " %%: include \\"a\\"\\n" >{tmp_path}/script/kernel.ii\n'
+    )
+    done = compiled(stand_in, tmp_path, "", OPEN)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{REFUSED}\n")
+    Path(stand_in).write_text(
+        f'#!/bin/sh\necho "$1 $2"; printf "# 1 \\"a\\"\\n#pragma once\\n" >{tmp_path}/script/kernel.ii\n'
+    )
+    assert compiled(stand_in, tmp_path, "", OPEN).stdout == "--keep --keep-dir\n"

@@ -1,0 +1,85 @@
+"""Folders of kernels graded by one pytest process each, and what their `expected.toml` says must come out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpulab.grading.expected import Expectation, Expectations
+
+ROOT = Path(__file__).resolve().parent.parent
+EXERCISES = sorted(path.parent.name for path in ROOT.glob("exercises/*/exercise.py"))
+SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
+WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
+EXPECTED = Expectations.load([*ROOT.glob("solutions/*/expected.toml"), *ROOT.glob("tests/wrong/*/expected.toml")])
+ON_SIMULATED = ("--gpulab-device=sim", "--gpulab-seed=20")
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What one pytest process said: its exit code, its output, and a grade for each submission's path."""
+
+    exit_code: int
+    output: str
+    grades: dict[Path, dict[str, Any]]
+
+
+def grade(folder: Path, scratch: Path, *more: str) -> Graded:
+    report = scratch / "grades.json"
+    options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
+    options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
+    command = [sys.executable, "-m", "pytest", *options, str(folder)]
+    environment = {**os.environ, "COLUMNS": "100"}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    output = run.stdout + run.stderr
+    assert report.is_file(), output
+    grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
+    # outside the checkout, pytest names files from the last folder that it shares with them
+    starts = ROOT, folder, *folder.parents
+    return Graded(run.returncode, output, {found(starts, grade["submission"]): grade for grade in grades})
+
+
+def found(starts: Iterable[Path], name: str) -> Path:
+    """Return the file that a submission's name means."""
+    return next(start / name for start in starts if (start / name).is_file())
+
+
+def expectation_of(path: Path) -> Expectation:
+    expectation = EXPECTED.for_path(path)
+    assert expectation is not None, f"{path} is in no expected.toml"
+    return expectation
+
+
+def problems(grade: dict[str, Any]) -> Iterator[str]:
+    """Everything that did not pass, for a failed test to show."""
+    for check in grade["checks"]:
+        for finding in check["findings"]:
+            yield f"{check['name']}: {check['verdict']}: {finding['code']}: {finding['what']} {finding['where']}"
+
+
+def assert_points(grade: dict[str, Any], path: Path) -> None:
+    assert grade["points"] == expectation_of(path).points, "\n".join(problems(grade))
+    assert grade["max_points"] == 100
+
+
+def assert_verdicts(grade: dict[str, Any], path: Path) -> None:
+    expectation = expectation_of(path)
+    if expectation.later:
+        pytest.skip(f"only a {expectation.later} check can see through this one")
+    checks = {check["name"]: check for check in grade["checks"]}
+    for name, code in expectation.fails.items():
+        assert checks[name]["verdict"] == "failed", "\n".join(problems(grade))
+        assert code in [finding["code"] for finding in checks[name]["findings"]], "\n".join(problems(grade))
+    assert grade["points"] < 100
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"

@@ -1,0 +1,285 @@
+"""Workers made by fork: they are what a process started anew would be, and neither they nor the nursery outlive it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_remote import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
+
+from pytest_gpulab.grading import forked, nursery, process
+from pytest_gpulab.grading.forked import Forked
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+
+Start = Callable[[str], Forked]
+
+
+@pytest.fixture
+def own_nursery() -> Iterator[None]:
+    """Let the test have a nursery of its own, which ends with it."""
+    forked._nursery.cache_clear()
+    yield
+    forked._nursery.cache_clear()
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(*forked.ONE_THREAD)
+
+
+@pytest.fixture
+def start(one_thread: None, tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts a child with a program."""
+    children = []
+    lifeline, cut = os.pipe()
+    with (tmp_path / "errors").open("wb") as errors:
+
+        def start(program: str) -> Forked:
+            child = forked.forked(program, ["told"], os.environ, errors.fileno(), lifeline)
+            assert child is not None
+            children.append(child)
+            return child
+
+        yield start
+    os.close(cut)
+    os.close(lifeline)
+    for child in children:
+        child.kill()
+        child.wait()
+        child.close()
+
+
+def nursery_number() -> int:
+    made = forked._nursery()
+    assert made is not None
+    return made.number
+
+
+def said_by(child: Forked) -> Any:
+    return json.loads(child.stdout.read())
+
+
+ABOUT_ITSELF = """
+import json, os, sys, threading, pathlib
+status = pathlib.Path("/proc/self/status").read_text()
+print(json.dumps({
+    "arguments": sys.argv, "environment": dict(os.environ), "folder": os.getcwd(), "path": sys.path,
+    "is its group": os.getpgrp() == os.getpid(), "session": os.getsid(0),
+    "threads": status.partition("Threads:")[2].split()[0],
+    "files": [int(name) for name in os.listdir("/proc/self/fd")],
+}))
+"""
+
+
+def test_a_child_finds_what_a_process_started_anew_would(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ONLY_NOW", "ä \udcff")
+    sibling = start("input()")
+    said = said_by(start(ABOUT_ITSELF))
+    assert said["environment"] == dict(os.environ)
+    assert said["folder"] == str(tmp_path)
+    assert said["path"] == [str(entry) for entry in sys.path]
+    assert said["is its group"] and said["session"] not in (os.getsid(0), 0)
+    assert said["threads"] == "1"
+    *arguments, lifeline = said["arguments"]
+    assert arguments == ["-c", "told"]
+    assert {0, 1, 2, int(lifeline)} < set(said["files"])
+    assert len(said["files"]) == 5, "the fifth is the list's own"
+    assert sibling.returncode is None
+
+
+def test_a_folder_may_have_been_removed(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert start("print('[]')").stdout.read() == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("", 0),
+        ("import sys; sys.exit(7)", 7),
+        ("raise ValueError('of a child')", 1),
+        ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
+    ],
+)
+def test_it_is_heard_how_a_child_ended(start: Start, tmp_path: Path, program: str, status: int) -> None:
+    child = start(program)
+    assert (child.wait(), child.wait(), child.returncode) == (status, status, status)
+    errors = (tmp_path / "errors").read_text()
+    assert ("ValueError: of a child" in errors) == (status == 1)
+
+
+STARTS_ANOTHER = """
+import subprocess
+print(subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3).pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("then", ["input()", "os.kill(os.getpid(), 9)", ""])
+def test_a_child_ends_with_all_that_it_started_and_keeps_nobody_waiting(start: Start, then: str) -> None:
+    other = start("input()")
+    child = start(STARTS_ANOTHER + "import os; " + then)
+    started = int(child.stdout.readline())
+    if then == "input()":
+        assert is_alive(started)
+        child.kill()
+    assert child.wait() == (0 if not then else -signal.SIGKILL)
+    wait_for_end([started])
+    other.stdin.write("\n")
+    other.stdin.flush()
+    assert other.wait() == 0
+
+
+def test_siblings_draw_different_numbers_and_names(start: Start) -> None:
+    draw = (
+        "import json, random, tempfile, uuid; import numpy as np\n"
+        "name = next(tempfile._get_candidate_names())\n"
+        "print(json.dumps([name, str(uuid.uuid4()), random.random(), np.random.default_rng().random()]))"
+    )
+    ones, others = said_by(start(draw)), said_by(start(draw))
+    assert all(one != other for one, other in zip(ones, others, strict=True))
+
+
+def test_the_order_of_births_is_in_nothing_that_a_child_inherits(start: Start) -> None:
+    seen = "import json, tempfile; import numpy as np; "
+    seen += "print(json.dumps([tempfile.tempdir, np.random.get_state(legacy=False)['state']['key'].tolist()]))"
+    first = said_by(start(seen))
+    said_by(start("import numpy as np; print(np.random.random())"))
+    assert said_by(start(seen)) == first
+    assert first[0] is None, "the folder for temporary files is in the environment, which may be another by then"
+
+
+def test_the_nursery_has_one_thread_and_a_session_of_its_own(start: Start) -> None:
+    start("").wait()
+    status = Path(f"/proc/{nursery_number()}/status").read_text()
+    assert re.search(r"^Threads:\s+1$", status, re.M)
+    assert os.getsid(nursery_number()) == nursery_number()
+
+
+LOADS = process.PROGRAM + "; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+LOADS = LOADS.replace("sys.path[:]", "before = set(sys.modules); sys.path[:]")
+
+
+def test_the_nursery_has_loaded_what_grading_needs(
+    tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LOADS))
+    bench = Class(tmp_path)
+    grader = bench.grader()
+    assert {grader.run(check).verdict for check in bench.checks.values()} == {"passed"}
+    worker = grader._worker
+    assert worker is not None and isinstance(worker._process, Forked)
+    worker.send(process.STOP)
+    worker._process.wait()
+    loaded = worker.stderr().split()
+    grader.close()
+    assert not [name for name in loaded if name.startswith(("pytest_gpulab", "numpy", "cuda", "pycuda", "pynvml"))]
+
+
+def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number in ("4", ""):
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", number)
+        assert forked.forked("", [], process.environment(few_threads=True), 2, 0) is None
+
+
+@pytest.mark.usefixtures("own_nursery", "one_thread")
+def test_a_lost_nursery_costs_nothing(tmp_path: Path) -> None:
+    bench = Class(tmp_path)
+    grader = bench.grader(KERNEL)
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    worker = grader._worker
+    assert worker is not None and isinstance(worker._process, Forked)
+    os.kill(nursery_number(), signal.SIGKILL)
+    wait_for_end([nursery_number()])
+    assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
+    grader._kill()
+    assert worker._process.returncode == -signal.SIGKILL
+    assert {grader.run(check).verdict for check in bench.checks.values()} == {"passed"}
+    assert grader._worker is not None and isinstance(grader._worker._process, subprocess.Popen)
+    grader.close()
+
+
+@pytest.mark.usefixtures("own_nursery", "one_thread")
+@pytest.mark.parametrize("because", ["old Linux", "Python for an old Linux", "not Linux", "no process"])
+def test_without_a_nursery_workers_are_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, because: str
+) -> None:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise OSError
+
+    bench = Class(tmp_path)
+    with monkeypatch.context() as patch:
+        if because == "not Linux":
+            patch.setattr(forked.sys, "platform", "darwin")
+        elif because == "old Linux":
+            patch.setattr(os, "pidfd_open", refuse)
+        elif because == "Python for an old Linux":
+            patch.delattr(os, "memfd_create")
+        else:
+            patch.setattr(forked.subprocess, "Popen", refuse)
+        assert forked._nursery() is None
+    assert verdicts({result.name: result for result in bench.grader().grade().checks}).keys() == bench.checks.keys()
+    assert forked._nursery() is None
+
+
+@pytest.mark.usefixtures("own_nursery", "one_thread")
+def test_a_nursery_that_does_not_come_up_is_ended_with_whoever_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "PROGRAM", "import time; time.sleep(1000)")
+    monkeypatch.setattr(forked, "END_LIMIT_S", 0.2)
+    child = forked.forked("", [], os.environ, 2, 0)
+    assert child is not None
+    child.kill()
+    assert child.wait() == -signal.SIGKILL
+    child.close()
+    number = nursery_number()
+    forked._nursery.cache_clear()
+    assert not is_alive(number)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from pytest_gpulab.grading import forked
+from test_remote import Class
+
+bench = Class(Path(sys.argv[1]))
+grader = bench.grader()
+grader.run(bench.checks["compile"])
+print(forked._nursery().number, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("one_thread")
+def test_the_nursery_does_not_outlive_the_process_that_asked(tmp_path: Path, ending: signal.Signals) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", PARENT, str(tmp_path)]
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=heed
+    ) as parent:
+        assert parent.stdout is not None
+        number = int(parent.stdout.readline())
+        children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        assert len(children) == 1 and is_alive(number)
+        parent.send_signal(ending)
+        parent.wait(WAIT_S)
+    wait_for_end([number, *map(int, children)])
+
+
+def test_a_request_says_how_many_descriptors_it_has() -> None:
+    assert nursery._settled.__code__.co_argcount == nursery.DESCRIPTORS

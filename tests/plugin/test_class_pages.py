@@ -1,0 +1,26 @@
+"""`--gpulab-report=html:PATH` and `--gpulab-feedback=DIR` on a real run."""
+
+from __future__ import annotations
+
+from course import RIGHT, WRONG, Course
+
+
+def test_a_run_writes_the_report_and_the_pages(course: Course) -> None:
+    course.write("ladder/1_more/twice.cu", WRONG)
+    course.write("ladder/2_less/twice.cu", RIGHT)
+    course.grade("ladder", "--gpulab-report=html:report.html", "--gpulab-feedback=feedback")
+    report = (course.folder / "report.html").read_text(encoding="utf-8")
+    assert "Grades of 2 submissions" in report and "Annotated source" in report and "wrong-result" in report
+    assert "Times and speedups are estimates" in report and "simulated GPU" in report
+    names = sorted(path.name for path in (course.folder / "feedback").iterdir())
+    assert len(names) == 2 and names[0].startswith("ladder-1-more-twice-cu-")
+    wrong, right = ((course.folder / "feedback" / name).read_text(encoding="utf-8") for name in names)
+    assert "wrong-result" in wrong and "wrong-result" not in right and "2_less" not in wrong
+
+
+def test_a_folder_for_feedback_that_cannot_be_made_is_refused_before_grading(course: Course) -> None:
+    course.write("twice.cu", RIGHT)
+    course.write("taken", "")
+    result = course.grade("--gpulab-feedback=taken", "twice.cu")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: cannot write the report *taken: File exists"])

@@ -1,0 +1,134 @@
+"""While a class is graded: what is shown, and what Ctrl-C and the death of the run leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
+
+from pytest_gpulab.course import progress
+
+SLOW = EXERCISE + (
+    """
+import dataclasses, os, pathlib, time
+
+def wait(problem, pattern, rng):
+    if not pathlib.Path("waiting").exists():
+        pathlib.Path("pid").write_text(str(os.getpid()))
+        pathlib.Path("pid").rename("waiting")
+        time.sleep(SECONDS)
+    return {"in": rng.integers(-1000, 1000, problem.size, dtype=np.int32)}
+
+exercise = dataclasses.replace(exercise, inputs=wait)
+"""
+)
+LIMIT_S = 120.0
+OPTIONS = (*WITHOUT, "--gpulab", "--gpulab-device=sim", "--gpulab-submissions=handed_in", "--gpulab-workers=1")
+COMMAND = (sys.executable, "-m", "pytest", *OPTIONS)
+
+
+@pytest.fixture
+def unhurried(course: Course) -> Course:
+    """A course with one student, whose second submission takes a minute."""
+    course.write("exercises/unhurried/exercise.py", SLOW.replace("SECONDS", "60"))
+    course.write("exercises/unhurried/naive.cu", NAIVE)
+    course.write("handed_in/ann/twice.cu", RIGHT)
+    course.write("handed_in/ann/unhurried.cu", RIGHT)
+    return course
+
+
+def test_lines_tell_how_far_it_is_where_there_is_no_terminal(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+    course.write("handed_in/ann/twice.cu", RIGHT)
+    told = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "-k", "compile")
+    told.stdout.fnmatch_lines(["gpulab: 0/1 graded; now ann/twice.cu", "gpulab: 1/1 graded; * a minute, in * s"])
+    silent = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "-q", "--gpulab-regrade")
+    assert not [line for line in silent.outlines if "now ann" in line]
+
+
+def test_on_a_terminal_one_line_is_written_over_and_goes_away(unhurried: Course) -> None:
+    unhurried.write("exercises/unhurried/exercise.py", SLOW.replace("SECONDS", "2"))
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "-k", "unhurried"], cwd=unhurried.folder, stdout=its, stderr=its, env=os.environ | {"COLUMNS": "60"}
+    )
+    os.close(its)
+    written = read_all(ours)
+    assert process.wait(LIMIT_S) == pytest.ExitCode.OK
+    live = re.findall(r"\r(gpulab: [^\r\n]*)", written)
+    assert any(line.rstrip() == "gpulab: 0/1 graded; now ann/unhurried.cu" for line in live)
+    assert {len(line) for line in live} == {59}, "each covers the one before"
+    assert re.search(r"\r {59}\r", written), "what is left of it is wiped out"
+    assert "ann/unhurried.cu ." not in written
+
+
+def read_all(descriptor: int) -> str:
+    parts = []
+    while True:
+        try:
+            part = os.read(descriptor, 65536)
+        except OSError:  # Linux' way of saying that nobody writes any more
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(descriptor)
+    return b"".join(parts).decode()
+
+
+def started(course: Course) -> subprocess.Popen[str]:
+    """Start grading and wait until the first submission is graded and the second one is under way."""
+    process = subprocess.Popen(
+        [*COMMAND, "--gpulab-report=json:grades.json"],
+        cwd=course.folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background shells let children ignore it
+    )
+    end_s = time.monotonic() + LIMIT_S
+    while not (course.folder / "waiting").exists():
+        assert process.poll() is None and time.monotonic() < end_s
+        time.sleep(0.05)
+    return process
+
+
+def gone(process: int) -> bool:
+    end_s = time.monotonic() + LIMIT_S
+    while Path(f"/proc/{process}").exists():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course) -> None:
+    process = started(unhurried)
+    time.sleep(3)  # the second submission takes a minute; by now pytest has reported the checks of the first
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    assert gone(int((unhurried.folder / "waiting").read_text()))
+    assert "gpulab: 1/2 graded" in output
+    document = json.loads((unhurried.folder / "grades.json").read_text())
+    assert document["interrupted"] and [grade["points"] for grade in document["grades"]] == [90]
+    again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
+    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])
+
+
+def test_a_run_that_was_killed_leaves_no_process_and_loses_no_grade(unhurried: Course) -> None:
+    process = started(unhurried)
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    assert gone(int((unhurried.folder / "waiting").read_text()))
+    again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
+    again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])

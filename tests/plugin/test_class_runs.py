@@ -1,0 +1,204 @@
+"""`--gpulab-submissions`: a class is graded with one command, and pytest's own options work on it."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import re
+import zipfile
+from typing import Any
+
+import pytest
+from course import BROKEN, EXERCISE, RIGHT, Course
+
+from pytest_gpulab.course import executor
+from pytest_gpulab.course.store import Store, StoreError
+from pytest_gpulab.grading.grade import Grade
+
+CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
+
+
+def grades(course: Course, name: str = "grades.json") -> dict[str, Any]:
+    document = json.loads((course.folder / name).read_text())
+    return {grade["submission"]: grade for grade in document["grades"]}
+
+
+def points(course: Course, name: str = "grades.json") -> dict[str, float]:
+    return {submission: grade["points"] for submission, grade in grades(course, name).items()}
+
+
+def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None:
+    school.write("roster.csv", "id,name,folder\n1,Ann A.,ann\n2,Bob B.,bob\n3,Cem C.,cem\n4,Dora D.,dora\n5,Eve E.,\n")
+    result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert points(school) == {"ann/twice.cu": 90, "bob/twice/mine.cu": 30, "cem/twice.cu": 0}
+    assert [grade["student"] for grade in grades(school).values()] == ["1", "2", "3"]
+    result.stdout.fnmatch_lines(
+        [
+            "gpulab: 2 processes; grades are kept in *grades.sqlite",
+            "gpulab: 3 submissions of 4 students in *handed_in",
+            "collected 21 items",
+            "gpulab: 3/3 graded, 2 with failures; *",
+            "*gpulab: class*",
+            "twice *",
+            "*gpulab: what was handed in*",
+            "dora: There is no .cu file.",
+            "*gpulab: handed in nothing*",
+            "5 (Eve E.)",
+            "*gpulab: students*",
+            "1 (Ann A.) * 90 * 90/100",
+            "2 (Bob B.) * 30 * 30/100",
+        ]
+    )
+    assert len(result.outlines) < 60, "there is not a page for each failure"
+    result.stdout.no_fnmatch_line("*bob/twice/mine.cu*")
+
+
+def test_folders_and_the_roster_are_compared(school: Course, kept: str) -> None:
+    school.write("roster.csv", "id\nann\nbob\ncem\n")
+    result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv")
+    result.stdout.fnmatch_lines(["dora: nobody in the roster"])
+    school.write("roster.csv", "id,name\n1,ann\nbob,\ncem,\ndora,\n")
+    school.write("handed_in/1/notes.txt", "see my other folder")
+    result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv")
+    result.stdout.fnmatch_lines(["1: several folders, 1, ann"])
+
+
+def test_verbosely_every_check_and_finding_is_shown(school: Course, kept: str) -> None:
+    result = school.grade(*CLASS, kept, "-v", "--tb=short")
+    result.stdout.fnmatch_lines(
+        ["ann/twice.cu::compile PASSED*", "*bob/twice/mine.cu: correct?n=31?*", "*gpulab: findings*"]
+    )
+    result.stdout.fnmatch_lines(["FAILED bob/twice/mine.cu::correct?n=31? - wrong-result: *"])
+
+
+@pytest.mark.parametrize(
+    ("chosen", "collected"),
+    [
+        (["-k", "ann"], ["ann/twice.cu::*"] * 7),
+        (["ann"], ["ann/twice.cu::*"] * 7),
+        (["ann/", "bob/twice/mine.cu::compile"], [*["ann/twice.cu::*"] * 7, "bob/twice/mine.cu::compile"]),
+        (["bob/twice/mine.cu::correct[n=31]"], ["bob/twice/mine.cu::correct?n=31?"]),
+        (["-k", "compile and not cem"], ["ann/twice.cu::compile", "bob/twice/mine.cu::compile"]),
+    ],
+)
+def test_students_submissions_and_checks_are_chosen_by_their_ids(
+    school: Course, chosen: list[str], collected: list[str]
+) -> None:
+    result = school.grade(*CLASS, "--collect-only", "-q", *chosen)
+    result.stdout.fnmatch_lines(collected, consecutive=True)
+    result.stdout.fnmatch_lines([f"{len(collected)}/21 tests collected ({21 - len(collected)} deselected)*"])
+    assert not (school.folder / ".pytest_cache/d/gpulab").exists(), "nothing is opened just to look"
+
+
+def test_nobody_of_that_name(school: Course) -> None:
+    result = school.grade(*CLASS, "an")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: nobody handed in an: name a student, STUDENT/EXERCISE.cu or a check's id"])
+
+
+def test_the_same_command_goes_on_where_it_was_with_the_same_seed(school: Course) -> None:
+    first = school.grade(*CLASS, "ann", "--gpulab-report=json:first.json")
+    second = school.grade(*CLASS, "--tb=long", "-rE", "--gpulab-report=json:second.json")
+    second.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 1 of them before; *"])
+    assert seed_of(first) == seed_of(second)
+    assert grades(school, "first.json")["ann/twice.cu"] == grades(school, "second.json")["ann/twice.cu"]
+    third = school.grade(*CLASS, "--gpulab-report=json:third.json")
+    third.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them before"])
+    assert grades(school, "second.json") == grades(school, "third.json")
+
+
+def seed_of(result: pytest.RunResult) -> str:
+    (seed,) = re.findall(r"^Repeat this run with --gpulab-seed=(\d+)\.$", result.stdout.str(), re.M)
+    return str(seed)
+
+
+def test_only_what_failed_is_looked_at_again(school: Course, kept: str) -> None:
+    school.grade(*CLASS, kept)
+    school.write("handed_in/cem/twice.cu", RIGHT)
+    result = school.grade(*CLASS, kept, "--lf")
+    assert result.parseoutcomes()["failed"] == 4, "bob's; cem's are mended"
+    result.stdout.fnmatch_lines(["gpulab: 2/2 graded, 1 with failures; *"])
+
+
+def test_the_first_failure_stops_it(school: Course, kept: str) -> None:
+    result = school.grade(*CLASS, kept, "-x", "--gpulab-report=json:grades.json")
+    assert result.parseoutcomes()["failed"] == 1
+    assert list(grades(school)) == ["ann/twice.cu", "bob/twice/mine.cu"]
+
+
+def test_grading_again_lists_whose_points_change(school: Course) -> None:
+    school.grade(*CLASS, "ann")
+    unchanged = school.grade(*CLASS, "--gpulab-regrade", "ann")
+    unchanged.stdout.fnmatch_lines(["gpulab: 1/1 graded; *a minute*"])
+    unchanged.stdout.no_fnmatch_line("*points that are not as they were*")
+    school.write("exercises/twice/exercise.py", EXERCISE.replace(" 1, 20)", " 1, 25)").replace(" 31, 20)", " 31, 15)"))
+    changed = school.grade(*CLASS, "ann")
+    changed.stdout.fnmatch_lines(
+        [
+            "*gpulab: points that are not as they were*",
+            "ann/twice.cu: correct?n=1? 20 -> 25",
+            "ann/twice.cu: correct?n=31? 20 -> 15",
+        ]
+    )
+
+
+def test_an_archive_has_the_same_ids_and_grades(school: Course, kept: str) -> None:
+    with zipfile.ZipFile(school.folder / "class.zip", "w") as archive:
+        for path in (school.folder / "handed_in").rglob("*.*"):
+            archive.write(path, path.relative_to(school.folder / "handed_in"))
+    school.grade(*CLASS, kept, "--gpulab-report=json:grades.json")
+    result = school.grade("--gpulab-submissions=class.zip", kept, "--gpulab-report=json:of_zip.json")
+    result.stdout.fnmatch_lines(["gpulab: 3/3 graded, 2 with failures; 3 of them before"])
+    assert grades(school, "of_zip.json") == grades(school)
+
+
+def test_the_newest_of_several_files_counts_and_is_named(school: Course, kept: str) -> None:
+    older = school.write("handed_in/ann/twice/older.cu", BROKEN)
+    os.utime(older, (0, 0))
+    result = school.grade(*CLASS, kept, "-k", "ann and compile")
+    assert result.parseoutcomes()["passed"] == 1
+    result.stdout.fnmatch_lines(["ann/twice.cu (*) counts, the newest of 2 files; not ann/twice/older.cu (*)"])
+
+
+def test_what_cannot_be_taken_fails_with_its_reason(school: Course) -> None:
+    (school.folder / "handed_in" / "eve").mkdir()
+    (school.folder / "handed_in" / "eve" / "twice.cu").symlink_to("../ann/twice.cu")
+    result = school.grade(*CLASS, "eve", "--gpulab-report=json:grades.json")
+    assert result.parseoutcomes()["failed"] == 7
+    (eve,) = grades(school).values()
+    assert eve["points"] == 0 and eve["student"] == "eve"
+    assert eve["checks"][0]["findings"][0]["code"] == "link"
+    assert {check["findings"][0]["because"] for check in eve["checks"][1:]} == {"compile"}
+
+
+def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(handed_in: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pytest_gpulab.course.submissions.HandedIn.read", read)
+    result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.OK and result.parseoutcomes()["skipped"] == 7
+    assert grades(school)["ann/twice.cu"]["checks"][0]["findings"][0]["code"] == "unreadable"
+
+
+def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(executor.worker, "prepare", operator.truediv)
+        result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])
+    assert {check["verdict"] for check in grades(school)["bob/twice/mine.cu"]["checks"]} == {"not gradable"}
+    again = school.grade(*CLASS, "ann")
+    again.stdout.fnmatch_lines(["gpulab: 1/1 graded; * a minute*"])
+
+
+def test_grades_that_cannot_be_kept_count_all_the_same(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(store: Store, key: str, grade: Grade) -> Grade:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Store, "put", put)
+    result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED and points(school) == {"ann/twice.cu": 90}
+    result.stdout.fnmatch_lines(["ERROR: 1 grade is not kept: the disk is full"])

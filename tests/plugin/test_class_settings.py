@@ -1,0 +1,154 @@
+"""What a class cannot be graded with: one clear line, before anything is graded. And many processes without a class."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
+
+CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
+
+
+def usage_error(result: pytest.RunResult) -> str:
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    return "\n".join(line for line in result.errlines if line).removeprefix("ERROR: ")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1025", "1.5", "²"])
+def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) -> None:
+    line = usage_error(course.grade(f"--gpulab-workers={number}"))
+    assert line == f"--gpulab-workers={number}: the number of processes is from 1 to 1024"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ["--gpulab-roster=r.csv"],
+            "--gpulab-roster lists whose submissions are expected: it needs --gpulab-submissions",
+        ),
+        (
+            ["--gpulab-regrade"],
+            "--gpulab-regrade needs a store of grades: --gpulab-submissions has one, or --gpulab-store",
+        ),
+        (["--gpulab-submissions=nowhere"], "{here}/nowhere: there is no such folder or ZIP"),
+        (["--gpulab-submissions=tox.ini"], "{here}/tox.ini: neither a folder nor a ZIP of one. *"),
+        ([*CLASS, "--gpulab-roster=r.csv"], "{here}/r.csv: cannot be read: No such file or directory"),
+        ([*CLASS, "--gpulab-store=tox.ini"], "{here}/tox.ini is no store of grades: *"),
+        ([*CLASS, "-n2"], "--gpulab-workers distributes the work already: leave out pytest-xdist's -n"),
+        (["--gpulab-workers=2", "-n1"], "--gpulab-workers distributes the work already: leave out pytest-xdist's -n"),
+    ],
+)
+def test_what_cannot_be_obeyed(school: Course, options: list[str], expected: str) -> None:
+    from fnmatch import fnmatchcase
+
+    line = usage_error(school.grade(*options))
+    assert fnmatchcase(line.splitlines()[0], expected.format(here=school.folder)), line
+
+
+def test_an_exercise_that_cannot_be_loaded_is_told_before_an_evening_is_spent(school: Course) -> None:
+    school.write("exercises/twice/exercise.py", "import numpy\nnumpy.oops\n")
+    error = usage_error(school.grade(*CLASS))
+    assert error.startswith("the exercise twice cannot be loaded:\nTraceback")
+    assert "exercise.py" in error and "AttributeError" in error.splitlines()[-1]
+
+
+def test_an_exercise_that_nobody_handed_in_may_be_broken(school: Course, kept: str) -> None:
+    school.write("exercises/thrice/exercise.py", "1 / 0")
+    assert school.grade(*CLASS, kept, "ann").ret == pytest.ExitCode.OK
+
+
+def test_pebble_is_needed_and_where_to_get_it(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pebble", None)
+    line = usage_error(school.grade(*CLASS))
+    install = "python -m pip install 'pytest-gpulab[class]'"
+    assert line == f"grading in several processes needs pebble; get it with: {install}"
+
+
+@pytest.mark.parametrize("inside", ["handed_in", "handed_in/ann"])
+def test_a_class_is_not_graded_from_within_its_submissions(school: Course, inside: str) -> None:
+    school.write("handed_in/conftest.py", "raise SystemExit('imported')")
+    school.write("handed_in/ann/conftest.py", "raise SystemExit('imported')")
+    here = school.folder / inside
+    os.chdir(here)
+    result = school.grade(f"--gpulab-submissions={school.folder / 'handed_in'}", "--gpulab-exercises=../exercises")
+    line = usage_error(result)
+    assert line.startswith(f"{here} is among the submissions") and line.endswith("run from the course's folder")
+
+
+def test_no_conftest_of_a_folder_called_test_is_imported(school: Course, kept: str) -> None:
+    school.write("test_class/ann/twice.cu", RIGHT)
+    school.write("test_class/conftest.py", "raise SystemExit('imported')")
+    result = school.grade("--gpulab-submissions=test_class", kept)
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_the_courses_own_conftest_is_obeyed(school: Course, kept: str) -> None:
+    school.write("conftest.py", "def pytest_report_header(): return 'hello from the course'\n")
+    school.write("below/notes.txt", "")
+    os.chdir(school.folder / "below")
+    result = school.grade("--gpulab-submissions=../handed_in", "--gpulab-exercises=../exercises", kept, "ann")
+    result.stdout.fnmatch_lines(["hello from the course"])
+
+
+def test_pytests_terminal_may_be_left_out(school: Course, kept: str) -> None:
+    result = school.grade(*CLASS, kept, "ann", "-p", "no:terminal", "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.OK and len(grades(school, "grades.json")) == 1
+
+
+def test_without_pytests_cache_grades_are_not_kept(school: Course) -> None:
+    result = school.grade(*CLASS, "-p", "no:cacheprovider", "-k", "nobody")
+    result.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept"])
+
+
+def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> None:
+    path = tmp_path / "term" / "grades.sqlite"
+    result = school.grade(*CLASS, f"--gpulab-store={path}", "--gpulab-seed=12", "-k", "nobody")
+    result.stdout.fnmatch_lines([f"gpulab: 2 processes; grades are kept in {path}", "Repeat this run with *seed=12."])
+    result = school.grade(*CLASS, f"--gpulab-store={path}", "-k", "nobody")
+    result.stdout.fnmatch_lines(["Repeat this run with --gpulab-seed=12."])
+    assert sqlite3.connect(path).execute("SELECT COUNT(*) FROM grade").fetchone() == (0,)
+
+
+def test_many_processes_grade_any_paths_as_one_does(course: Course) -> None:
+    for name, text in (("right", RIGHT), ("wrong", WRONG), ("broken", BROKEN)):
+        course.write(f"work/twice/{name}.cu", text)
+    course.write("work/other.cu", RIGHT)
+    alone = course.grade("work", "--gpulab-seed=3", "--gpulab-report=json:alone.json")
+    many = course.grade("work", "--gpulab-seed=3", "--gpulab-report=json:many.json", "--gpulab-workers=2")
+    assert many.ret == alone.ret and many.parseoutcomes() == alone.parseoutcomes()
+    assert grades(course, "many.json") == grades(course, "alone.json")
+    many.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept", "work/twice/wrong.cu ..FF.FF *"])
+    assert not (course.folder / ".pytest_cache/d/gpulab").exists()
+
+
+def grades(course: Course, name: str) -> list[object]:
+    """Return the grades without what differs from run to run."""
+    found = json.loads((course.folder / name).read_text())["grades"]
+    for grade in found:
+        grade["provenance"]["details"].pop("compiled under", None)
+    for check in (check for grade in found for check in grade["checks"]):
+        del check["duration_s"]
+        for timed in filter(None, [check["measurement"]]):
+            del timed["reference_ms"]
+    return list(found)
+
+
+def test_a_file_that_cannot_be_read_is_told_as_ever(course: Course) -> None:
+    (course.folder / "twice.cu").symlink_to("nowhere.cu")
+    course.write("right/twice.cu", RIGHT)
+    result = course.grade("right/twice.cu", "twice.cu", "--gpulab-workers=1", "-k", "compile")
+    assert result.ret != pytest.ExitCode.INTERNAL_ERROR
+
+
+def test_a_run_of_many_processes_lists_nothing_but_files(course: Course) -> None:
+    course.write("exercises/thrice/exercise.py", EXERCISE)
+    course.write("exercises/thrice/naive.cu", NAIVE)
+    course.write("exercises/thrice/thrice.cu", RIGHT)
+    result = course.grade("--gpulab-workers=1", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["exercises/thrice/thrice.cu::compile", "7 tests collected*"])

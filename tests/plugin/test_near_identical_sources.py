@@ -1,0 +1,30 @@
+"""A class's near-identical sources are in the reports, and are no finding of anybody's."""
+
+from __future__ import annotations
+
+import json
+
+from course import RIGHT, Course
+
+ROUNDS = "\n".join(f"    value = (value ^ {k}) * {2 * k + 1} - (value >> {k});" for k in range(1, 12))
+HELPER = f"""
+// Mixes.
+__device__ int mixed(int value) {{
+{ROUNDS}
+    return value;
+}}
+"""
+
+
+def test_a_renamed_copy_is_told_of_both_and_costs_no_points(course: Course) -> None:
+    copy = HELPER.replace("value", "x").replace("mixed", "helper").replace("// Mixes.", "/* Mine. */")
+    for student, source in (("ann", RIGHT + HELPER), ("bob", copy + RIGHT), ("cem", RIGHT), ("dora", RIGHT)):
+        course.write(f"handed_in/{student}/twice.cu", source)
+    reports = ("--gpulab-report=json:grades.json", "--gpulab-report=html:report.html")
+    course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "--gpulab-store=kept", *reports)
+    document = json.loads((course.folder / "grades.json").read_text())
+    (found,) = document["duplicates"]
+    assert (found["exercise"], found["submissions"]) == ("twice", ["ann/twice.cu", "bob/twice.cu"])
+    assert 0.7 <= found["similarity"] <= 1
+    assert len({grade["points"] for grade in document["grades"]}) == 1
+    assert "% alike" in (course.folder / "report.html").read_text()

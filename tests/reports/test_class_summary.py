@@ -1,0 +1,91 @@
+"""What the terminal shows of a class: little, however many students there are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from generated_class import Made, add
+
+from pytest_gpulab.grading.grade import Grade, Student
+from pytest_gpulab.reports.class_summary import MAX_STUDENTS, class_sections
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.table import WIDTH
+from pytest_gpulab.reports.terminal import footnotes, sections
+
+
+def summary(book: Gradebook) -> dict[str, list[str]]:
+    return {title.removeprefix("gpulab: "): lines for title, lines in class_sections(book)}
+
+
+def lines_of(book: Gradebook, verbosity: int = 0) -> list[str]:
+    return [line for _, lines in sections(book, verbosity, of_class=True) for line in lines]
+
+
+def test_five_hundred_students_fit_on_two_screens() -> None:
+    book = Made(500, source_lines=1).gradebook()
+    told = summary(book)
+    assert list(told) == [
+        "class", "checks that most fail", "commonest findings", "what was handed in", "handed in nothing",
+    ]  # fmt: skip
+    lines = lines_of(book)
+    assert len(lines) < 120 and max(map(len, lines)) <= WIDTH
+    assert told["handed in nothing"][0] == "s107 (Ada Ivanova)"
+    assert list(footnotes(book, of_class=True)) == []
+
+
+def test_a_small_class_is_listed() -> None:
+    book = Made(20).gradebook()
+    rows = [line.split() for line in summary(book)["students"]]
+    assert rows[0] == ["student", "verdict", "constant_memory", "divergence", "reduction", "scan", "total"]
+    assert len(rows) == 2 + 19 and max(map(len, summary(book)["students"])) <= WIDTH
+    by_id = {row[0]: row for row in rows[2:]}
+    (scan,) = (grade for grade in book.grades if grade.submission == "class/s100/scan.cu")
+    assert by_id["s100"][-2] == f"{scan.points:g}"
+
+
+def test_the_scores_are_those_of_the_exercises() -> None:
+    book = Made(60).gradebook()
+    rows = {line.split()[0]: line.split() for line in summary(book)["class"]}
+    graded = [grade for grade in book.grades if grade.exercise == "scan"]
+    assert rows["scan"][1] == f"{graded[0].max_points:g}"
+    assert rows["scan"][2] == str(len(graded)) and rows["total"][2] == "57"
+    assert rows["scan"][3] == f"{sum(grade.points / grade.max_points for grade in graded) / len(graded):.0%}"
+
+
+def test_points_that_cannot_be_told_are_not_told_as_zero() -> None:
+    book = Gradebook()
+    for grade in Made(1).gradebook().grades:
+        add(book, unknown(grade))
+    (row,) = (line for line in summary(book)["students"] if line.startswith("s100"))
+    assert row.split()[1:3] == ["not", "gradable"] and row.endswith("not gradable")
+
+
+def unknown(grade: Grade) -> Grade:
+    return replace(grade, checks=tuple(replace(check, verdict="not gradable", points=0.0) for check in grade.checks))
+
+
+def test_who_earned_other_points_than_before_is_listed() -> None:
+    book = Made(3).gradebook()
+    book.changes = ("s100/scan.cu: compile 0 -> 5",)
+    assert summary(book)["points that are not as they were"] == ["s100/scan.cu: compile 0 -> 5"]
+
+
+def test_long_lists_are_cut() -> None:
+    book = Made(3).gradebook()
+    book.problems = tuple(f"s{n}: odd" for n in range(MAX_STUDENTS + 7))
+    book.absent = (Student("17", "17"),)
+    told = summary(book)
+    assert told["what was handed in"][-2:] == [f"s{MAX_STUDENTS - 1}: odd", "and 7 more"]
+    assert told["handed in nothing"] == ["17"]
+
+
+def test_verbosely_the_tables_and_findings_of_all_follow() -> None:
+    book = Made(3).gradebook()
+    titles = [title for title, _ in sections(book, 1, of_class=True)]
+    assert titles.index("gpulab: class") < titles.index("gpulab: findings")
+    assert "gpulab: findings" not in [title for title, _ in sections(book, 0, of_class=True)]
+    assert list(footnotes(book, 1, of_class=True))
+
+
+def test_a_class_of_which_nothing_was_graded_has_little_to_tell() -> None:
+    assert lines_of(Gradebook(problems=("s1: nothing",))) == ["s1: nothing"]

@@ -1,0 +1,136 @@
+"""Whatever the grades: each format's file is valid, its points add up, and it holds nothing that JSON has not got."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from any_grades import class_books, grades, one_students_books
+from examples import ENVIRONMENT
+from hypothesis import given, settings
+
+from pytest_gpulab.grading.grade import Grade, Student
+from pytest_gpulab.reports import classroom50, ctrf, gradescope, prairielearn
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.jsonfile import json_text
+from pytest_gpulab.reports.students import Row, graded_points, the_only_row
+
+CONTEXT = Context(environment=ENVIRONMENT)
+HERE = Path(__file__).parent
+Document = dict[str, Any]
+
+
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((HERE / f"{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def of_gradescope(row: Row) -> Document | None:
+    points = graded_points(row)
+    return None if points is None else gradescope.document(row, points)
+
+
+def of_classroom50(row: Row) -> Document | None:
+    return None if graded_points(row) is None else classroom50.document(row, CONTEXT)
+
+
+FORMATS: dict[str, Callable[[Row], Document | None]] = {
+    "gradescope": of_gradescope,
+    "classroom50": of_classroom50,
+    "prairielearn": lambda row: prairielearn.fitted(prairielearn.document(row)),
+}
+
+
+def reloaded(document: Document) -> Document:
+    """Return the document as a program reads it that knows neither NaN nor lone surrogates."""
+
+    def refuse(text: str) -> None:
+        raise AssertionError(f"{text} is no JSON")
+
+    text = json_text(document)
+    json.loads(text, parse_constant=refuse)
+    data: Document = json.loads(text)
+    json.dumps(data, ensure_ascii=False).encode()
+    return data
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_any_grades_make_a_valid_file_for_one_student(name: str) -> None:
+    valid = validator(name)
+
+    @settings(max_examples=60, deadline=None)
+    @given(one_students_books())
+    def holds(book: Gradebook) -> None:
+        document = FORMATS[name](the_only_row(book))
+        if document is not None:
+            valid.validate(reloaded(document))
+
+    holds()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_figures_that_are_numpys_become_plain_ones(name: str) -> None:
+    valid = validator(name)
+
+    @settings(max_examples=30, deadline=None)
+    @given(grades())
+    def holds(grade: Grade) -> None:
+        document = FORMATS[name](Row(Student("s1"), (grade,)))
+        if document is not None:
+            valid.validate(reloaded(document))
+
+    holds()
+
+
+@settings(max_examples=60, deadline=None)
+@given(class_books())
+def test_any_class_makes_a_valid_report_for_dashboards(book: Gradebook) -> None:
+    document = reloaded(ctrf.document(book, CONTEXT))
+    validator("ctrf").validate(document)
+    summary, tests = document["results"]["summary"], document["results"]["tests"]
+    assert summary["tests"] == len(tests) == sum(summary[status] for status in ctrf.STATUSES)
+    assert len(tests) == sum(len(grade.checks) for grade in book.grades) + len(book.ungraded)
+
+
+@settings(max_examples=60, deadline=None)
+@given(one_students_books())
+def test_points_add_up(book: Gradebook) -> None:
+    row = the_only_row(book)
+    graded = [check for check in row.checks if check.verdict != "not gradable"]
+    earned = math.fsum(check.points for check in graded)
+    possible = math.fsum(check.max_points for check in graded)
+    share = earned / possible if possible else None
+    if (scope := of_gradescope(row)) is not None:
+        tests = [test for test in scope["tests"] if "score" in test]
+        assert math.fsum(test["score"] for test in tests) == pytest.approx(earned)
+        assert scope["score"] == pytest.approx(share * math.fsum(c.max_points for c in row.checks))
+    result = prairielearn.document(row)
+    assert result["gradable"] == (share is not None) and result.get("score") == (share and pytest.approx(share))
+    if (room := of_classroom50(row)) is not None:
+        assert room["score"] == sum(test["score"] for test in room["tests"]) <= room["max-score"]
+        assert all(test["score"] <= test["max-score"] for test in room["tests"])
+        factor = classroom50.factor_of(row.checks)
+        assert room["score"] / factor == pytest.approx(earned, abs=0.005 * len(graded) + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("gradescope", {"tests": [{"name": "a"}]}),
+        ("gradescope", {"score": 1, "visibility": "never"}),
+        ("classroom50", {"schema": "classroom50/result/v1"}),
+        ("prairielearn", {"score": 1.5}),
+        ("prairielearn", {"gradable": False, "score": 0}),
+        ("ctrf", {"reportFormat": "CTRF", "specVersion": "0.0.0"}),
+    ],
+)
+def test_the_schemas_refuse_what_is_no_result(name: str, broken: Document) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        validator(name).validate(broken)

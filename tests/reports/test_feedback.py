@@ -1,0 +1,87 @@
+"""`--gpulab-feedback`: each student's page holds what that student may see, under a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from generated_class import Made, add
+from test_instructor_page import HOSTILE, Page, hostile_book
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+
+CONTEXT = Context(finished=datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc))
+
+
+def written(folder: Path, book: Gradebook) -> dict[str, str]:
+    formats.check("feedback", folder, CONTEXT)
+    formats.write("feedback", folder, book, CONTEXT)
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}
+
+
+def test_everyone_who_handed_something_in_has_a_page_without_others_names(tmp_path: Path) -> None:
+    book = Made(30).gradebook()
+    found = written(tmp_path / "new", book)
+    absent = {student.id for student in book.absent}
+    assert set(found) == {f"{student.id}.html" for student in book.roster if student.id not in absent}
+    for student in book.roster:
+        for name, text in found.items():
+            if name != f"{student.id}.html":
+                assert student.name not in text and f"{student.id}/" not in text
+    own = found["s101.html"]
+    Page(own)
+    assert "Feedback for Ada Becker" in own and "class/s101/scan.cu" in own and "GPULAB_TUNABLE" in own
+    assert "sacn was not graded" not in own and "No exercise is called sacn." in found["s104.html"]
+
+
+def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: Path) -> None:
+    book = Made(4).gradebook()
+    book.duplicates = (Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
+    for text in written(tmp_path, book).values():
+        assert "<script" not in text and "script-src &#39;none&#39;" in text and "noscript" not in text
+        assert "97 %" not in text and "alike" not in text and "7130713" not in text
+
+
+def test_hidden_cases_and_expected_failures_are_not_told(tmp_path: Path) -> None:
+    wrong = Finding("wrong-result", "out[3] is 4, expected 1234567.", evidence=("expected 1234567",), hint="Think.")
+    check = CheckResult("correct[n=98765]", "correct", "failed", 0, 10, (wrong,), hidden=True)
+    grade = Grade("class/s1/scan.cu", "scan", (check,), Made(1).gradebook().grades[0].provenance, "s1")
+    book = Gradebook(expected={("class/s1/scan.cu", "correct[n=98765]")})
+    add(book, grade)
+    text = written(tmp_path, book)["s1.html"]
+    assert "1234567" not in text and "98765" not in text
+    assert "FAILED correct[hidden]" in text and "Think." in text and "wrong-result" in text
+
+
+def test_what_the_machine_could_not_grade_is_explained(tmp_path: Path) -> None:
+    base = Made(1).gradebook().grades[0]
+    lost = CheckResult("safe[races]", "safe", "not gradable", 0, 5, (Finding("device-fault", "The device failed."),))
+    book = Gradebook()
+    add(book, replace(base, checks=(base.checks[0], lost)))
+    (text,) = written(tmp_path, book).values()
+    assert "3 of 3 points." in text and "Checks of 5 more points could not be graded, which is not your fault" in text
+
+
+def test_what_students_write_is_never_obeyed(tmp_path: Path) -> None:
+    (text,) = written(tmp_path, hostile_book()).values()
+    found = Page(text)
+    assert {tag for tag, _ in found.tags}.isdisjoint({"img", "script"})
+    assert any("<img src=x onerror=alert(1)>" in each for each in found.texts["h1"])
+    assert HOSTILE not in text
+
+
+def test_a_file_in_the_folders_place_is_refused_before_anything_is_graded(tmp_path: Path) -> None:
+    (tmp_path / "feedback").touch()
+    with pytest.raises(ReportError, match="feedback: File exists"):
+        formats.check("feedback", tmp_path / "feedback", CONTEXT)
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    with pytest.raises(ReportError, match="feedback needs jinja2"):
+        formats.check("feedback", tmp_path, CONTEXT)

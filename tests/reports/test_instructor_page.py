@@ -1,0 +1,227 @@
+"""The instructor's report as a file: strict, the same for the same grades, and safe whatever students write."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from any_grades import class_books
+from generated_class import Made, add
+from hypothesis import HealthCheck, given, settings
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Student
+from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, Listing
+from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.instructor.page import page, provenances
+
+EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
+FEW = Made(6, exercises=("scan",))
+HOSTILE = "</script></noscript></title><img src=x onerror=alert(1)>{{ 7*7 }}$x$&amp;\u202e\x1b[2J\ud800\"'"
+VOID = {"meta", "input", "br", "img", "link"}
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and the texts of its elements; every tag must be closed but listings'.
+
+    What stands in `noscript` is read as browsers do that run no script.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("tr", "td", "th"):
+            while self.open[-1] in ("td", "th") or (tag == "tr" and self.open[-1] == "tr"):
+                self.open.pop()
+        if tag not in VOID:
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while tag in ("thead", "tbody", "table", "tr") and self.open[-1] in ("td", "th", "tr") and self.open[-1] != tag:
+            self.open.pop()
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts[self.open[-1]][-1] += data
+
+
+def hostile_book() -> Gradebook:
+    """A class in which whatever a student can choose holds markup."""
+    where = Finding(HOSTILE, HOSTILE, f"{HOSTILE}:3", (HOSTILE, f"{HOSTILE}\n{HOSTILE}"), HOSTILE)
+    lines = (ListedLine(1, HOSTILE, {"gpulab__time_share.pct": 50.0}), ListedLine(2, HOSTILE), ListedLine(3, ""))
+    hazard = ListedHazard(HOSTILE, 2, HOSTILE)
+    listing = Listing(HOSTILE, HOSTILE, HOSTILE, 1.0, (ListedFile(HOSTILE, lines),), (hazard,), HOSTILE)
+    timed = Measurement(
+        HOSTILE, 0.5, 1.0, 2.0, 2.0, False, 100.0, 1.0, 16, HOSTILE, HOSTILE, 1.9, 2.1, shared_with=(HOSTILE,),
+        peak_bandwidth_gb_s=4800.0,
+    )  # fmt: skip
+    checks = (
+        CheckResult(f"correct[{HOSTILE}]", "correct", "failed", 0, 10, (where,), printed=HOSTILE),
+        CheckResult(f"speedup[2x {HOSTILE}]", "speedup", "passed", 10, 10, (), timed, listing=listing),
+    )
+    provenance = replace(
+        Made(1).gradebook().grades[0].provenance, device=HOSTILE, compiler=HOSTILE, details={HOSTILE: HOSTILE}
+    )
+    student = Student(HOSTILE, HOSTILE)
+    book = Gradebook(
+        roster=(student,), absent=(Student(f"2{HOSTILE}", HOSTILE),), problems=(HOSTILE,), changes=(HOSTILE,)
+    )
+    for name in ("a", "b"):
+        add(book, Grade(f"{name}/{HOSTILE}.cu", HOSTILE, checks, provenance, HOSTILE))
+    book.duplicates = (Likeness(HOSTILE, (f"a/{HOSTILE}.cu", HOSTILE), 0.9),)
+    book.ungraded[HOSTILE] = where
+    book.owners[HOSTILE] = HOSTILE
+    return book
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return page(Made(40).gradebook(), EVENING)
+
+
+def test_the_same_grades_give_the_same_bytes_but_for_the_time() -> None:
+    first, later = (page(FEW.gradebook(), EVENING + timedelta(hours=hours)) for hours in (0, 1))
+    assert later != first
+    assert later.replace("19:30 UTC", "18:30 UTC") == first
+
+
+def test_a_strict_policy_allows_one_style_and_one_script_by_their_hashes(text: str) -> None:
+    found = Page(text)
+    policy = next(attrs["content"] for tag, attrs in found.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    (style,), (script,) = found.texts["style"], found.texts["script"]
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (style, script)
+    )
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    names = {name for _, attrs in found.tags for name in attrs}
+    assert not names & {"style", "src", "srcset", "onclick", "onerror", "action"}
+    assert all((attrs.get("href") or "#").startswith("#") for _, attrs in found.tags)
+    assert re.findall(r"https?://(?!www\.w3\.org/(?:2000/svg|1999/xlink))", text) == []
+
+
+def test_ids_are_unique_and_links_lead_somewhere(text: str) -> None:
+    found = Page(text)
+    ids = [attrs["id"] for _, attrs in found.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    wanted = {(attrs["href"] or "")[1:] for _, attrs in found.tags if "href" in attrs}
+    wanted |= {name for _, attrs in found.tags for name in (attrs.get("aria-labelledby") or "").split()}
+    wanted |= {name for value in re.findall(r"url\(#([^)]+)\)", text) for name in [value]}
+    assert wanted - {""} <= set(ids)
+
+
+def test_tables_and_figures_can_be_read_by_those_who_do_not_see_them(text: str) -> None:
+    found = Page(text)
+    tables = sum(tag == "table" for tag, _ in found.tags)
+    assert tables > 5 and tables == len(found.texts["caption"]) and all(map(str.strip, found.texts["caption"]))
+    assert {attrs.get("scope") for tag, attrs in found.tags if tag == "th"} == {"col", "row"}
+    figures = [attrs for tag, attrs in found.tags if tag == "svg"]
+    assert figures and all(attrs["role"] == "img" and attrs["aria-labelledby"] for attrs in figures)
+    assert len(found.texts["desc"]) == len(figures) and all(
+        "%" in each or "reach" in each for each in found.texts["desc"]
+    )
+    assert "scores" in text and ">constant_memory (n = " in text  # text in figures stays text
+
+
+def test_what_students_write_is_shown_and_never_obeyed() -> None:
+    text = page(hostile_book(), EVENING)
+    found = Page(text)
+    assert not [tag for tag, _ in found.tags if tag == "img"]
+    assert len(found.texts["script"]) == 1 and len(found.texts["title"]) >= 1
+    assert "49" not in "".join(re.findall(r"onerror=alert\(1\)&gt;(.{2})", text))
+    assert "\u202e" not in text and "\x1b" not in text and "\ud800" not in text
+    shown = "</script></noscript></title><img src=x onerror=alert(1)>{{ 7*7 }}$x$&amp;??[2J?\"'"
+    for tag in ("h4", "th", "td", "pre", "caption", "li", "dt", "dd", "summary", "desc", "p", "strong"):
+        assert any(shown in each for each in found.texts[tag]), tag
+    assert any(each.startswith("</script></noscri") for each in found.texts["text"])
+    assert any(shown in (attrs.get("data-words") or "") for _, attrs in found.tags)
+
+
+def test_without_grades_the_report_says_so() -> None:
+    text = page(Gradebook(), EVENING)
+    Page(text)
+    assert "Grades of 0 submissions" in text and "Nothing could be graded." in text and "<svg" not in text
+
+
+def test_a_stopped_run_is_marked(text: str) -> None:
+    assert "The run was stopped" not in text
+    assert "The run was stopped" in page(FEW.gradebook(), EVENING, interrupted=True)
+
+
+def test_many_flags_of_a_kind_wait_behind_a_line(text: str) -> None:
+    (number,) = re.findall(r"<h3>Borderline \((\d+)\)", text)
+    assert int(number) > 12 and f"<summary>All {number}</summary>" in text
+    assert "<h3>Near-identical sources (1)" in text and "<summary>All 1</summary>" not in text
+
+
+def test_failures_that_the_instructor_expects_are_marked() -> None:
+    grades = [
+        grade for grade in Made(20).gradebook().grades if any(check.verdict == "failed" for check in grade.checks)
+    ]
+    book = Gradebook()
+    for grade in grades[:2]:
+        add(book, grade)
+    book.expected = {(grades[0].submission, check.name) for check in grades[0].checks if check.verdict == "failed"}
+    assert page(book, EVENING).count("failed, as expected") == 1
+
+
+def test_different_devices_are_told_apart() -> None:
+    one, two = Made(3).gradebook().grades[:2]
+    (only,) = provenances([one, two])
+    assert only[1] == 2 and ("seed", "7130713") in only[0] and ("driver", "580.65") in only[0]
+    other = replace(two, provenance=replace(two.provenance, seed=4))
+    assert [count for _, count in provenances([one, other])] == [1, 1]
+    book = Gradebook()
+    add(book, one)
+    add(book, other)
+    assert "Not all grades come from the same device" in page(book, EVENING)
+
+
+def test_a_class_of_500_stays_below_15_megabytes() -> None:
+    classes = (Made(students, source_lines=60, exercises=("scan",)).gradebook() for students in (10, 40))
+    few, more = (len(page(book, EVENING).encode()) for book in classes)
+    assert 5e6 < (more - few) / 30 * 500 * 4 < 15e6
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(class_books())
+def test_any_grades_give_a_page(book: Gradebook) -> None:
+    text = page(book, EVENING)
+    text.encode()
+    found = Page(text)
+    assert len(found.texts["script"]) == 1 and not [tag for tag, _ in found.tags if tag == "img"]
+
+
+def test_a_missing_library_is_named_before_anything_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = pages.find_spec
+    monkeypatch.setattr(pages, "find_spec", lambda name: None if name == "matplotlib" else there(name))
+    with pytest.raises(ReportError, match=r"the report html needs matplotlib: .* 'pytest-gpulab\[class\]'"):
+        formats.check("html", tmp_path / "report.html", Context())
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_file_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    context = Context(finished=EVENING)
+    formats.check("html", path, context)
+    formats.write("html", path, FEW.gradebook(), context)
+    assert path.read_text(encoding="utf-8") == page(FEW.gradebook(), EVENING)

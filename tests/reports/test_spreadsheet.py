@@ -1,0 +1,149 @@
+"""The tables for spreadsheets: rows, empty cells, notes, and cells that cannot run."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from any_grades import book, class_books
+from examples import check, grade, hidden, only
+from hypothesis import given, settings
+
+from pytest_gpulab.grading.grade import Finding, Student
+from pytest_gpulab.reports import spreadsheet
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.spreadsheet import check_lines, details_path, harmless, student_lines
+from pytest_gpulab.reports.students import points_text, rows
+
+
+def table(gradebook: Gradebook) -> list[list[str]]:
+    return [list(line) for line in student_lines(rows(gradebook))]
+
+
+def test_a_row_a_student_and_a_column_an_exercise() -> None:
+    made = book(
+        grade(check("a"), check("b", "failed"), student="s10"),
+        grade(check("a", points=2.5), student="s10", exercise="sum"),
+        grade(check("a", "inconclusive"), check("b"), student="s2"),
+    )
+    made.roster = (Student("s2", "Ann Bell"), Student("s10", "Cid Dor"))
+    assert table(made) == [
+        ["student", "name", "scan", "sum", "total", "not_gradable", "note"],
+        ["s2", "Ann Bell", "20", "", "20", "", "sum: nothing graded"],
+        ["s10", "Cid Dor", "10", "2.5", "12.5", "", ""],
+    ]
+
+
+def test_who_handed_in_nothing_has_empty_cells_and_a_note() -> None:
+    made = only(check("a"))
+    made.roster = made.absent = (Student("s2", "Ann Bell"),)
+    assert table(made)[-1] == ["s2", "Ann Bell", "", "", "", "handed in nothing"]
+
+
+def test_what_the_machine_cannot_grade_is_no_zero() -> None:
+    made = book(
+        grade(check("a", "not gradable"), check("b", "not gradable", 5), student="s1"),
+        grade(check("a"), check("b", "not gradable", 5), student="s2"),
+    )
+    assert table(made)[1:] == [
+        ["s1", "", "", "0", "15", "scan: 15 points not gradable"],
+        ["s2", "", "10", "10", "5", "scan: 5 points not gradable"],
+    ]
+
+
+def test_not_started_and_not_graded_at_all_are_noted() -> None:
+    made = only(check("a", "not started"))
+    made.ungraded["s1/skan.cu"] = Finding("no-exercise", "belongs to no exercise")
+    made.ungraded["x.cu"] = Finding("no-exercise", "belongs to no exercise")
+    made.owners["s1/skan.cu"] = "s1"
+    assert [line[-1] for line in table(made)] == [
+        "note",
+        "scan: not started; s1/skan.cu: no-exercise",
+        "scan: nothing graded; x.cu: no-exercise",
+    ]
+
+
+def test_every_row_of_a_run_that_was_stopped_says_so() -> None:
+    made = only(check("a", "not started"))
+    made.roster = made.absent = (Student("s2"),)
+    notes = [line[-1] for line in student_lines(rows(made), interrupted=True)]
+    assert notes[1:] == ["the run was stopped; scan: not started", "the run was stopped; handed in nothing"]
+
+
+def test_where_nobody_says_whose_a_submission_is_it_has_a_row_of_its_own() -> None:
+    made = book(grade(check("a"), student=""))
+    assert [line[0] for line in table(made)] == ["student", "handed_in/scan.cu"]
+
+
+def test_of_two_submissions_to_one_exercise_the_better_one_counts() -> None:
+    worse, better = grade(check("a", "failed")), replace(grade(check("a")), submission="s1/again/scan.cu")
+    assert table(book(worse, better))[1][2] == table(book(better, worse))[1][2] == "10"
+
+
+def test_the_details_have_a_row_a_check() -> None:
+    made = only(check("a"), hidden("b"), check("c", "not gradable", required=False))
+    made.ungraded["x.cu"] = Finding("no-exercise", "belongs to no exercise")
+    assert [list(line)[4:] for line in check_lines(rows(made))] == [
+        ["check", "hidden", "required", "verdict", "points", "max_points", "findings"],
+        ["a", "no", "yes", "passed", "10", "10", ""],
+        ["b", "yes", "yes", "failed", "0", "10", "wrong-result"],
+        ["c", "no", "no", "not gradable", "", "10", "cannot-simulate"],
+        ["", "", "", "not graded", "", "", "no-exercise"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-1", "'-1"),
+        ("@SUM(1)", "'@SUM(1)"),
+        ("  =1", "  '=1"),
+        ('"=1', "\"'=1"),
+        ("＝1", "'＝1"),
+        ("a;=1", "a;'=1"),
+        ("a, +1", "a, '+1"),
+        ("a\t=1", "a?=1"),
+        ("a\n=1", "a?=1"),
+        ("Ann-Marie Bell", "Ann-Marie Bell"),
+        ("s-17", "s-17"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_cell_is_a_formula(text: str, cell: str) -> None:
+    assert harmless(text) == cell
+
+
+def test_points_are_short_and_exact_enough() -> None:
+    assert [points_text(value) for value in (0.1 + 0.2, 100, 100 / 3, 0.00001, 123456.5)] == [
+        "0.3", "100", "33.3333", "0", "123456.5",
+    ]  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(class_books())
+def test_files_are_tables_and_the_same_grades_give_the_same_bytes(tmp_path_factory: object, made: Gradebook) -> None:
+    folder = tmp_path_factory.mktemp("csv")  # type: ignore[attr-defined]
+    texts = []
+    for name in ("one.csv", "two.csv"):
+        path: Path = folder / name
+        spreadsheet.write(path, made, Context())
+        texts.append([each.read_bytes() for each in (path, details_path(path))])
+    assert texts[0] == texts[1]
+    for data in texts[0]:
+        lines = list(csv.reader(data.decode("utf-8-sig").splitlines()))
+        assert len({len(line) for line in lines}) == 1
+        assert not [
+            cell for line in lines for cell in line if cell.lstrip(" \"'")[:1] in tuple("=+-@") and "'" not in cell
+        ]
+
+
+def test_durations_leave_no_trace(tmp_path: Path) -> None:
+    for duration_s in (1.0, 2.0):
+        spreadsheet.write(tmp_path / f"{duration_s}.csv", only(check("a", duration_s=duration_s)), Context())
+    assert (tmp_path / "1.0.csv").read_bytes() == (tmp_path / "2.0.csv").read_bytes()
+    assert (tmp_path / "1.0-details.csv").read_bytes() == (tmp_path / "2.0-details.csv").read_bytes()
