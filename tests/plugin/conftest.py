@@ -1,10 +1,13 @@
 """A fresh course for every test, graded on the real simulated GPU.
 
-The inner pytest runs in this process. It throws away the modules that it imports, which NumPy and NVRTC do not
-survive: `_warm_imports` loads them before.
+The inner pytest runs in this process. It throws away the modules that it imports, which NumPy, NVRTC and matplotlib (if
+part of it was there before) do not survive: `_warm_imports` loads them before.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
 
 import pytest
 from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
@@ -25,8 +28,9 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
     import pytest_gpulab.reports.jsonfile  # noqa: F401
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.catalogue import Catalogue
-    from pytest_gpulab.grading.checks import checks_of
     from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+    from pytest_gpulab.reports.instructor.page import page
 
     folder = tmp_path_factory.mktemp("warm") / "twice"
     folder.mkdir()
@@ -34,10 +38,12 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
         (folder / name).write_text(text)
     exercise = Catalogue(folder.parent).load("twice")
     device, _ = open_device("sim")
-    grader = Grader(exercise, folder / "twice.cu", device, 0)
-    for check in checks_of(exercise.exercise):
-        grader.run(check)
+    grade = Grader(exercise, folder / "twice.cu", device, 0).grade()
     device.close()
+    gradebook = Gradebook()
+    for position, check in enumerate(grade.checks):
+        gradebook.add(result_properties(replace(grade, checks=(check,)), position))
+    page(gradebook, datetime.now(timezone.utc))
 
 
 @pytest.fixture
