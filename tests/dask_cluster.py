@@ -27,16 +27,17 @@ class DaskCluster:
         self.scheduler = self._start("scheduler", *options)
         self.address = str(json.loads(wait_for(lambda: told.exists() and told.read_text()))["address"])
 
-    def add_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        """Start a worker."""
+    def add_worker(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker; the options overrule those that all have."""
         fixed = ("--nthreads", "1", "--memory-limit", "0", "--no-dashboard", "--local-directory", str(self._folder))
-        return self._start("worker", self.address, *fixed, *options)
+        return self._start("worker", self.address, *fixed, *options, **environment)
 
-    def _start(self, role: str, *options: str) -> subprocess.Popen[bytes]:
+    def _start(self, role: str, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         log = self._folder / f"{role}{len(self._processes)}.log"
         command = (sys.executable, "-m", f"distributed.cli.dask_{role}", *options)
+        given = self._environment | environment
         with log.open("wb") as file:
-            process = subprocess.Popen(command, stdout=file, stderr=file, env=self._environment, cwd=self._folder)
+            process = subprocess.Popen(command, stdout=file, stderr=file, env=given, cwd=self._folder)
         self._processes.append(process)
         return process
 

@@ -113,7 +113,13 @@ class Run:
         environment = os.environ | self.processes.environment
         with self._log.open("wb") as log:
             self._started = subprocess.Popen(
-                command, cwd=out, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                command,
+                cwd=out,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # or `interrupt` would reach whoever started this as well
             )
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -131,6 +137,10 @@ class Run:
     def kill(self) -> None:
         """Kill pytest itself, and nothing that it started."""
         self._started.kill()
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: every process in the terminal's foreground hears of it."""
+        os.killpg(self._started.pid, signal.SIGINT)
 
     def ended(self, limit_s: float = 3600) -> Ended:
         """Wait for its end."""

@@ -2,7 +2,7 @@
 
 At least 200 gradings a minute, the verdicts of the sequential run, and nobody the worse for hostile neighbours. Run it
 on a machine with a GPU, with the package importable (about ten minutes; `--skip-sequential` compares with the parallel
-run only, `--sequential FILE` with an earlier run's):
+run only, `--sequential FILE` with an earlier run's, `--only-sequential` is that run):
 
     python tests/gpu/proof/class_of_64.py --json class.json
 """
@@ -146,6 +146,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--sequential", type=Path, help="a file of an earlier run: takes its sequential verdicts")
     parser.add_argument("--skip-sequential", action="store_true", help="compare the hostile run with the parallel one")
+    parser.add_argument("--only-sequential", action="store_true", help="for another run's --sequential")
     parser.add_argument("--skip-hostile", action="store_true")
     options = parser.parse_args()
     proof = Proof(f"{CLASS} submissions on one GPU, by {options.workers} workers")
@@ -158,6 +159,9 @@ def main() -> int:
 
 
 def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
+    if options.only_sequential:
+        proof.records["sequential"] = _sequential(proof, folder, options)
+        return
     who = make_class(folder / "parallel", hostile=False)
     before = machine_s()
     parallel, took_s = graded(folder / "parallel", options.workers)
