@@ -20,7 +20,7 @@ LISTING_STYLE = """
 .listing th, .listing td { padding: 0 .5rem; text-align: right; vertical-align: top; white-space: nowrap; border: 0; }
 .listing thead th { border-bottom: 1px solid; }
 .listing tr > :nth-child(2) { text-align: left; white-space: pre-wrap; overflow-wrap: anywhere; width: 100%;
-  tab-size: 4; }
+  min-width: 34ch; tab-size: 4; }
 .listing tbody th { font-weight: normal; opacity: .7; }
 .listing td.note, .listing td.hazard { white-space: normal; padding-left: 1.5rem; }
 .note { opacity: .85; }

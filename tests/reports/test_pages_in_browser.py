@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from browser import browser as browser
-from generated_class import Made
+from generated_class import PROVENANCE, Made, add
 from selenium.webdriver.common.keys import Keys
 from test_instructor_page import EVENING, hostile_book
 
+from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.reports import feedback
 from pytest_gpulab.reports.annotated_html import LISTING_STYLE
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.instructor.page import page
 
 CONTROLS = "a[href], button, input, summary, [tabindex='0'], svg[role=img]"
@@ -211,6 +213,28 @@ def test_a_narrow_screen_is_wide_enough(browser: Browser, report: Path, width: i
     assert browser.run("return document.documentElement.scrollWidth") <= width
     right = browser.run("return document.querySelector('details.student').getBoundingClientRect().right")
     assert right <= width
+    browser.find("details.student details > summary")[0].click()
+    assert width_of(browser, "details.student .listing td") > 200
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+
+
+def width_of(browser: Browser, selector: str) -> float:
+    return float(browser.run(f"return document.querySelector({selector!r}).getBoundingClientRect().width"))
+
+
+def test_a_bar_is_as_long_as_its_share(browser: Browser, tmp_path: Path) -> None:
+    names = ("all", "half", "none")
+    book = Gradebook()
+    for student in range(2):
+        passes = {"all": True, "half": student == 0, "none": False}
+        checks = tuple(CheckResult(name, "correct", "passed" if passes[name] else "failed", 0, 1) for name in names)
+        add(book, Grade(f"class/s{student}/scan.cu", "scan", checks, PROVENANCE, f"s{student}"))
+    (tmp_path / "report.html").write_text(page(book, EVENING), encoding="utf-8")
+    browser.open(tmp_path / "report.html")
+    browser.find("#checks ~ details > summary")[0].click()
+    widths = "const rows = [...document.querySelectorAll('details .rate')];"
+    widths += "return rows.map(bar => bar.firstChild.getBoundingClientRect().width / bar.clientWidth)"
+    assert browser.run(widths) == pytest.approx([1.0, 0.5, 0.0], abs=0.02)
 
 
 def test_hostile_text_runs_nothing(browser: Browser, hostile: Path) -> None:
