@@ -15,7 +15,7 @@ from typing import Any
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.reports.check_text import check_text, cleaned, finding_text
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.formats import check_file
+from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
 from pytest_gpulab.reports.students import Row, graded_points, shown_checks, the_only_row
@@ -54,7 +54,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
         ReportError: several students were graded, or nothing could be, or the run was stopped.
     """
     context.refuse_if_interrupted()
-    path.write_text(json_text(document(the_only_row(gradebook), context)), encoding="utf-8")
+    write_text(path, json_text(document(the_only_row(gradebook), context)))
 
 
 def document(row: Row, context: Context) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest_gpulab
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Verdict
 from pytest_gpulab.reports.check_text import check_text, cleaned
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
 
@@ -40,7 +41,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path.write_text(json_text(document(gradebook, context)), encoding="utf-8")
+    write_text(path, json_text(document(gradebook, context)))
 
 
 def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     path.mkdir(exist_ok=True)
     for row in rows(gradebook):
         if row.grades or row.ungraded:
-            (path / f"{file_name(row.student.id)}.html").write_text(page(row, context.finished), encoding="utf-8")
+            formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished))
 
 
 def page(row: Row, created: datetime) -> str:

@@ -7,11 +7,15 @@ names.
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook
@@ -76,9 +80,39 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
     try:
         _module(name).write(path, gradebook, context)
     except (OSError, ReportError) as error:
-        if isinstance(error, ReportError) and path.is_file():
-            path.unlink()
+        with suppress(OSError):
+            if path.is_file():
+                path.unlink()
         raise _cannot_write(path, error) from None
+
+
+def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
+    """Write a file whole or not at all: a run that is killed leaves no part of a table that looks like all of it.
+
+    What is no plain file, and what no other file can take the place of, is written to as it is.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    data, new = text.encode(encoding), path.with_name(f".{uuid4().hex}.new")
+    is_special = path.is_symlink() or (path.exists() and not path.is_file())
+    if is_special or not os.access(path.parent, os.W_OK):
+        path.write_bytes(data)
+        return
+    try:
+        new.touch()
+        if path.exists():
+            shutil.copymode(path, new)
+        new.write_bytes(data)
+        try:
+            new.replace(path)
+        except OSError:  # it is a mount of its own, as in a container
+            path.write_bytes(data)
+    except OSError as error:
+        error.filename = str(path)  # the one that was asked for
+        raise
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _module(name: str) -> ModuleType:
@@ -86,5 +120,6 @@ def _module(name: str) -> ModuleType:
 
 
 def _cannot_write(path: Path, error: OSError | ReportError) -> ReportError:
-    why = error.strerror if isinstance(error, OSError) else str(error)
-    return ReportError(f"cannot write the report {path}: {why}")
+    if isinstance(error, OSError):
+        return ReportError(f"cannot write the report {error.filename or path}: {error.strerror or error}")
+    return ReportError(f"cannot write the report {path}: {error}")

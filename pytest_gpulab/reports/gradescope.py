@@ -17,7 +17,7 @@ from typing import Any
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports.check_text import check_text, cleaned, finding_text
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.formats import check_file, check_folder
+from pytest_gpulab.reports.formats import check_file, check_folder, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
 from pytest_gpulab.reports.students import (
@@ -77,7 +77,7 @@ def _is_written(path: Path, row: Row) -> bool:
     if points is None:
         path.unlink(missing_ok=True)  # that of an earlier run
         return False
-    path.write_text(json_text(document(row, points)), encoding="utf-8")
+    write_text(path, json_text(document(row, points)))
     return True
 
 

@@ -52,6 +52,7 @@ from typing import Any
 
 from pytest_gpulab.grading.grade import SCHEMA_VERSION, Grade
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 
 FORMAT = "pytest-gpulab/grades"
@@ -90,7 +91,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path.write_text(json_text(document(gradebook, context)), encoding="utf-8")
+    write_text(path, json_text(document(gradebook, context)))
 
 
 def json_text(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.reports.check_text import MEANING, check_text, cleaned, finding_text
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
 from pytest_gpulab.reports.students import Points, Row, graded_points, points_text, shown_checks, the_only_row
@@ -32,7 +33,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
         ReportError: several students were graded, or nothing was, or the run was stopped.
     """
     context.refuse_if_interrupted()
-    path.write_text(json_text(fitted(document(the_only_row(gradebook)))), encoding="utf-8")
+    write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
 
 
 def document(row: Row) -> dict[str, Any]:

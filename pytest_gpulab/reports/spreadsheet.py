@@ -16,6 +16,7 @@ the names of folders, and a cell `=HYPERLINK(...)` would run on the computer of 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from pathlib import Path
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.reports.annotated import visible
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.students import Points, Row, points_text, rows
 
@@ -42,6 +44,16 @@ def details_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}{DETAILS}{path.suffix}")
 
 
+def check(path: Path, context: Context) -> None:
+    """Try whether both files can be written.
+
+    Raises:
+        OSError: one of them cannot.
+    """
+    check_file(path, context)
+    check_file(details_path(path), context)
+
+
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """Write both files.
 
@@ -49,10 +61,14 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
         OSError: one of them cannot be written.
     """
     table = rows(gradebook)
-    tables = ((path, student_lines(table, context.interrupted)), (details_path(path), check_lines(table)))
-    for target, lines in tables:
-        with target.open("w", encoding="utf-8-sig", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([harmless(cell) for cell in line] for line in lines)
+    write_text(details_path(path), _csv(check_lines(table)), "utf-8-sig")
+    write_text(path, _csv(student_lines(table, context.interrupted)), "utf-8-sig")  # last: then its details are there
+
+
+def _csv(lines: Iterable[Cells]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([harmless(cell) for cell in line] for line in lines)
+    return text.getvalue()
 
 
 def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
