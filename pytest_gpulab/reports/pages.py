@@ -18,6 +18,7 @@ from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.reports.annotated import visible
 from pytest_gpulab.reports.annotated_html import LISTING_STYLE, SHARES
 from pytest_gpulab.reports.context import ReportError
+from pytest_gpulab.reports.students import points_text
 from pytest_gpulab.reports.table import three_digits
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _environment() -> Environment:
         "number": lambda value: UNKNOWN if value is None else f"{value:g}",
         "of_peak": of_peak,
         "percent": lambda value: UNKNOWN if value is None else f"{100 * value:.0f} %",
+        "points": lambda value: points_text(round(value, 2)),
         "plain": lambda value: "" if value is None else f"{value:.6g}",
         "speedup": lambda value: UNKNOWN if value is None else f"{value:.2f}x",
     }

@@ -250,7 +250,7 @@ def test_people_are_called_by_name_and_found_by_what_happened() -> None:
     found = flags(book(duplicates=(Likeness("scan", (one.submission, "other.cu"), 0.9),)), [])
     persons = people(standings(made, made.grades), ["scan", "sum"], found, ())
     assert [person.called for person in persons] == ["x", "y", "Ada", "s9"]
-    assert [person.flags for person in persons] == [0, 0, 1, 0]
+    assert [person.flags for person in persons] == [(), (), tuple(found), ()]
     assert [person.words for person in persons] == [
         "passed",
         "passed",

@@ -169,8 +169,37 @@ def test_a_stopped_run_is_marked(text: str) -> None:
 
 def test_many_flags_of_a_kind_wait_behind_a_line(text: str) -> None:
     (number,) = re.findall(r"<h3>Borderline \((\d+)\)", text)
-    assert int(number) > 12 and f"<summary>All {number}</summary>" in text
-    assert "<h3>Near-identical sources (1)" in text and "<summary>All 1</summary>" not in text
+    (borderline,) = re.findall(r"<h3>Borderline.*?</details>", text, re.DOTALL)
+    at_once, later = borderline.split(f"<summary>{int(number) - 12} more</summary>")
+    assert at_once.count('<th scope="row">') == 12 and later.count('<th scope="row">') == int(number) - 12
+    assert "<h3>Near-identical sources (1)" in text and text.count(" more</summary>") == 1
+
+
+def test_a_row_opens_to_its_flags(text: str) -> None:
+    opened = dict(re.findall(r'id="(r\d+)-more"(.*?)</noscript>', text, re.DOTALL))
+    assert "<strong>Near-identical sources</strong> in scan: 97 % alike" in opened["r1"]
+    flags = re.findall(r"<td>(\d*)(?:</td></tr>)?\s*<tr class=\"more\"", text)
+    assert [int(count or 0) for count in flags] == [each.count('<li class="flag">') for each in opened.values()]
+
+
+def test_a_verdict_is_read_out_once(text: str) -> None:
+    assert not re.search(r'<span class="sr">([\w ]+)</span></span> \1', text)
+    assert re.search(r'<td data-v="73">73 <span [^>]*><span aria-hidden="true">✓</span><span class="sr">passed<', text)
+    absent = '<span aria-hidden="true">–</span><span class="sr">not handed in</span>'
+    assert absent in text and "– not handed in</small>" in text
+
+
+def test_points_have_two_digits_at_most() -> None:
+    grade = FEW.gradebook().grades[0]
+    book = Gradebook()
+    add(book, replace(grade, checks=(replace(grade.checks[0], points=10 / 3, max_points=10 / 3),)))
+    text = page(book, EVENING)
+    assert "scan: 3.33 of 3.33 points" in text and "3.333" not in text.replace('data-v="3.33333"', "")
+
+
+def test_the_hardest_checks_are_those_that_everyone_must_pass(text: str) -> None:
+    hardest = text.split("<caption>Hardest checks")[1].split("</table>")[0]
+    assert "speedup[1.4x]" in hardest and "(bonus)" not in hardest and "(bonus)" in text
 
 
 def test_failures_that_the_instructor_expects_are_marked() -> None:

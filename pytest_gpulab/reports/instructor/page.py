@@ -99,7 +99,7 @@ def _summary(grades: Sequence[Grade], everyone: Sequence[Standing], sheet: Sheet
     return {
         "distributions": distributions,
         "score_plot": _inline(plots.score_plot(distributions), sheet) if distributions else "",
-        "hardest": hardest(rates, MOST_HARD),
+        "hardest": hardest((rate for rate in rates if rate.required), MOST_HARD),
         "rates_by_exercise": [(name, list(group)) for name, group in groupby(rates, key=lambda rate: rate.exercise)],
         "commonest": commonest(grades, MOST_FINDINGS),
     }
@@ -154,7 +154,7 @@ def _key_figures(
     shares = [each.share for each in everyone if each.share is not None]
     figures = {
         "submissions graded": str(sum(len(each.row.grades) for each in everyone)),
-        "median of all points": f"{100 * median(shares):.0f} %" if shares else pages.UNKNOWN,
+        "median score": f"{100 * median(shares):.0f} %" if shares else pages.UNKNOWN,
         "with all points": str(sum(share >= 1 for share in shares)),
         "to review": str(len(found)),
         "absent": str(len(gradebook.absent)),

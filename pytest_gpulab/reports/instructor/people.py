@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +29,7 @@ class Person:
         place: its id on the page.
         called: the name that is shown.
         cells: one an exercise, None where nothing was handed in.
-        flags: how many things there are to review.
+        flags: what there is to review.
         words: what a search finds it by, besides what the row shows.
     """
 
@@ -38,7 +37,7 @@ class Person:
     place: str
     called: str
     cells: tuple[Cell | None, ...]
-    flags: int
+    flags: tuple[Flag, ...]
     words: str
     expected: Collection[tuple[str, str]]
 
@@ -61,13 +60,13 @@ def people(
         found: the flags of all.
         expected: (submission, check name) of the failures that the instructor expects.
     """
-    kinds: dict[str, Counter[str]] = {}
+    flags: dict[str, list[Flag]] = {}
     for flag in found:
         for submission in flag.submissions:
-            kinds.setdefault(submission, Counter())[flag.kind] += 1
+            flags.setdefault(submission, []).append(flag)
     names = _names([each.row for each in everyone])
     return [
-        _person(each, f"r{number}", names[each.row.student.id], exercises, kinds, expected)
+        _person(each, f"r{number}", names[each.row.student.id], exercises, flags, expected)
         for number, each in enumerate(everyone, start=1)
     ]
 
@@ -85,16 +84,16 @@ def _person(
     place: str,
     called: str,
     exercises: Iterable[str],
-    kinds: Mapping[str, Counter[str]],
+    flags: Mapping[str, Sequence[Flag]],
     expected: Collection[tuple[str, str]],
 ) -> Person:
     grades = {grade.exercise: grade for grade in standing.row.grades}
     cells = tuple(_cell(grades[name]) if name in grades else None for name in exercises)
-    own = sum((kinds.get(grade.submission, Counter()) for grade in grades.values()), Counter[str]())
-    words = {code for grade in grades.values() for code in _codes(grade)} | own.keys()
+    own = tuple(flag for grade in grades.values() for flag in flags.get(grade.submission, ()))
+    words = {code for grade in grades.values() for code in _codes(grade)} | {flag.kind for flag in own}
     words |= {cell.verdict for cell in cells if cell is not None}
     words |= {finding.code for _, finding in standing.row.ungraded}
-    return Person(standing, place, called, cells, own.total(), " ".join(sorted(words)), expected)
+    return Person(standing, place, called, cells, own, " ".join(sorted(words)), expected)
 
 
 def _cell(grade: Grade) -> Cell:
