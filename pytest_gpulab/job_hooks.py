@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ class JobHooks:
         self._graders: dict[CudaFile, AwaitedGrader] = {}
         self._workers = 0
         self._told = ""
+        self._errors: list[str] = []
 
     @property
     def bench(self) -> Workbench:
@@ -76,12 +77,18 @@ class JobHooks:
         """Open the store, and take its seed where none was given."""
         from pytest_gpulab.course.store import Store, StoreError
 
-        path, given = self._store_path(), self.settings.seed if self.settings.seed_given else None
+        given = self.settings.seed if self.settings.seed_given else None
         try:
+            path = self._store_path()
             store = None if path is None else Store(path, self.settings.course.regrade)
             seed = self.settings.seed if store is None else store.seed(given)
         except StoreError as error:
             raise SettingsError(str(error)) from None
+        except OSError as error:
+            raise SettingsError(
+                f"grades cannot be kept in pytest's cache: {error.strerror}; name a file that can be written with "
+                "--gpulab-store"
+            ) from None
         self.bench.settings = replace(self.settings, seed=seed)
         return store
 
@@ -134,7 +141,8 @@ class JobHooks:
         if self._schedule is None:
             return (yield)
         try:
-            self._begin(session.items, self._schedule)
+            with usage_errors():
+                self._begin(session.items, self._schedule)
             result = yield
             if not session.shouldstop and not session.shouldfail:
                 self._settle(self._schedule)
@@ -145,10 +153,18 @@ class JobHooks:
             self._schedule.close()
 
     def _begin(self, items: Iterable[pytest.Item], schedule: Schedule) -> None:
+        from pytest_gpulab.course.store import StoreError
+
         wanted = {item.parent: item.exercise for item in items if isinstance(item, CheckItem)}
         for file, exercise in wanted.items():
-            with suppress(OSError):  # what cannot be read its own grader says as ever
-                self._graders[file] = self._grader(self._job(file, exercise), exercise, schedule)
+            try:
+                source = file.source()
+            except OSError:  # its own grader says so as ever
+                continue
+            try:
+                self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)
+            except StoreError as error:
+                raise SettingsError(str(error)) from None
 
     def _grader(self, job: Job, exercise: LoadedExercise, schedule: Schedule) -> AwaitedGrader:
         from pytest_gpulab.course.schedule import AwaitedGrader
@@ -158,7 +174,7 @@ class JobHooks:
         assert info is not None, "a device is opened before anything runs"
         return AwaitedGrader(schedule.add(job), provenance_of(loaded, info, self.settings.seed, job.source_sha256))
 
-    def _job(self, file: CudaFile, exercise: LoadedExercise) -> Job:
+    def _job(self, file: CudaFile, exercise: LoadedExercise, source: bytes) -> Job:
         from pytest_gpulab.course.jobs import GradingSettings, Job
         from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S
 
@@ -174,24 +190,13 @@ class JobHooks:
             annotate=settings.annotate,
             thresholds=self.bench.thresholds.applied_to(exercise).thresholds,
         )
-        folder = exercise.folder
-        return Job(
-            file.label,
-            file.student,
-            exercise.name,
-            file.filename,
-            file.source(),
-            folder.parent,
-            self._content(folder),
-            matter,
-        )
+        folder, sha256 = exercise.folder, self._content(exercise.folder)
+        return Job(file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, matter)
 
     @cached_property
     def _content(self) -> Callable[[Path], str]:
         """Tells an exercise's contents, each folder's once."""
-        from pytest_gpulab.course.jobs import content_sha256
-
-        return cache(content_sha256)
+        return cache(_content_of)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -247,20 +252,35 @@ class JobHooks:
         """End all processes, also if no check came to run; let the exit status tell that grades were not kept."""
         if self._schedule is not None:
             self._schedule.close()
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._schedule.not_kept else session.exitstatus
+            if reasons := self._schedule.not_kept:
+                self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._errors else session.exitstatus
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was graded, and what of it was not kept."""
         if self._told:
             terminalreporter.write_line(f"gpulab: {self._told}")
-        if self._schedule is not None and (reasons := self._schedule.not_kept):
-            grades = _count(len(reasons), "grade is", "grades are")
-            terminalreporter.write_line(f"ERROR: {grades} not kept: {reasons[0]}", red=True)
+        for line in self._errors:
+            terminalreporter.write_line(f"ERROR: {line}", red=True)
 
     def _settle(self, schedule: Schedule) -> None:
         """All is graded: say what is different from the last time."""
-        self.gradebook.changes = tuple(map(_change_text, schedule.changes()))
-        schedule.settle()
+        from pytest_gpulab.course.store import StoreError
+
+        try:
+            self.gradebook.changes = tuple(map(_change_text, schedule.changes()))
+            schedule.settle()
+        except StoreError as error:
+            self._errors.append(f"changed points are not noted for later runs: {error}")
+
+
+def _content_of(folder: Path) -> str:
+    from pytest_gpulab.course.jobs import content_sha256
+
+    try:
+        return content_sha256(folder)
+    except OSError as error:
+        raise SettingsError(f"an exercise cannot be read: {error.filename or folder}: {error.strerror}") from None
 
 
 def _default_workers(devices: tuple[str, ...]) -> int:

@@ -202,3 +202,35 @@ def test_grades_that_cannot_be_kept_count_all_the_same(school: Course, monkeypat
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED and points(school) == {"ann/twice.cu": 90}
     result.stdout.fnmatch_lines(["ERROR: 1 grade is not kept: the disk is full"])
+
+
+def test_a_disk_that_is_full_at_the_very_end_costs_no_report(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(store: Store, keys: dict[str, str]) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Store, "settle", settle)
+    result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED and points(school) == {"ann/twice.cu": 90}
+    result.stdout.fnmatch_lines(["ERROR: changed points are not noted for later runs: the disk is full"])
+
+
+def test_a_store_that_is_damaged_is_told_before_anything_is_graded(
+    school: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(store: Store, key: str) -> Grade:
+        raise StoreError("grades.sqlite is no store of grades: database disk image is malformed")
+
+    monkeypatch.setattr(Store, "get", get)
+    result = school.grade(*CLASS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: grades.sqlite is no store of grades: database disk image is malformed"])
+
+
+def test_an_exercise_that_cannot_be_read_is_no_students_fault(school: Course) -> None:
+    with zipfile.ZipFile(school.folder / "class.zip", "w") as archive:
+        archive.writestr("ann/twice.cu", RIGHT)
+    exercise = school.folder / "exercises/twice"
+    (exercise / "notes.txt").symlink_to("/proc/self/mem")  # what nobody can read, not even root
+    result = school.grade("--gpulab-submissions=class.zip", "--gpulab-workers=1")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: an exercise cannot be read: {exercise}: Input/output error"])

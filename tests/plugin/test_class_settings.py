@@ -106,6 +106,14 @@ def test_without_pytests_cache_grades_are_not_kept(school: Course) -> None:
     result.stdout.fnmatch_lines(["gpulab: 2 processes; grades are not kept"])
 
 
+def test_a_cache_that_cannot_be_written_is_told(school: Course) -> None:
+    school.write("cache", "a file, where a folder should be")
+    line = usage_error(school.grade(*CLASS, "-o", "cache_dir=cache"))
+    assert line == (
+        "grades cannot be kept in pytest's cache: Not a directory; name a file that can be written with --gpulab-store"
+    )
+
+
 def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> None:
     path = tmp_path / "term" / "grades.sqlite"
     result = school.grade(*CLASS, f"--gpulab-store={path}", "--gpulab-seed=12", "-k", "nobody")
