@@ -32,7 +32,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: one cannot be written.
+        ReportError: the run was stopped.
     """
+    context.refuse_if_interrupted()
     path.mkdir(exist_ok=True)
     for row in rows(gradebook):
         if row.grades or row.ungraded:

@@ -5,9 +5,11 @@ order mark, without which spreadsheets take names for something else.
 
     student, name       the id, and the name from the roster
     one an exercise     points earned; empty if nothing was handed in, or nothing could be graded
-    total               points earned in all exercises; empty for who handed in nothing
+    total               points earned in all exercises; empty if nothing was handed in, or nothing could be graded
     not_gradable        points of checks that the machine could not grade: they are in nobody's total
     note                what a reader of the figures must know
+
+Sums are of the points as they are; each figure is then rounded to four digits after the point.
 
 A text that a spreadsheet could take for a formula gets an apostrophe before the sign that makes it one: students choose
 the names of folders, and a cell `=HYPERLINK(...)` would run on the computer of whoever opens the file.
@@ -26,7 +28,7 @@ from pytest_gpulab.reports.annotated import visible
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Points, Row, points_text, rows
+from pytest_gpulab.reports.students import Points, Row, graded_points, points_text, rows
 
 DETAILS = "-details"
 _DETAIL_COLUMNS = (
@@ -78,7 +80,7 @@ def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[C
     for row in table:
         grades = {grade.exercise: grade for grade in row.grades}
         points = Points.of(row.checks)
-        total = "" if row.absent else points_text(points.earned)
+        total = points_text(points.earned) if graded_points(row) else ""
         cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
         ungraded = points_text(points.ungraded) if points.ungraded else ""
         notes = (*(["the run was stopped"] if interrupted else []), *_notes(row, exercises))

@@ -3,7 +3,8 @@
 Hidden cases lose their names (`n=1023` tells the size), what kernels printed in them, evidence and sentences, which
 hold indices and expected values, lines, as a kernel may choose by the size at which of them to fail, and the time that
 they took. Points, verdicts, the findings' codes and hints stay. Timed runs come after hidden cases, of which a kernel
-may have kept something: what it wrote then is not shown if it is wrong. Who else used the GPU is nobody's business.
+may have kept something: what it wrote then is not shown if it is wrong. Who else used the GPU is nobody's business,
+and tracebacks of the exercise's own code or of the grader are the instructor's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 HIDDEN = "correct[hidden]"
 SEEN_HIDDEN = "Seen in a case that is hidden from you."
 OTHERS = ("other processes",)
+_GRADERS_MISTAKES = ("not-graded", "reference-mismatch")
 _TELLING_VALUES = ("wrong-result", "not-written", "not-repeatable")
 
 
@@ -47,13 +49,13 @@ def _shown(check: CheckResult, names: Mapping[str, str]) -> CheckResult:
 
 
 def _told(finding: Finding, check: CheckResult, names: Mapping[str, str]) -> Finding:
-    if finding.because and finding.hidden:  # the case need not be among the checks that were selected
+    if finding.because in names or (finding.because and finding.hidden):  # the case need not have been selected
         name = names.get(finding.because, HIDDEN)
         what = f"Not graded, because `{name}` did not pass."
         return replace(finding, what=what, where="", evidence=(), because=name)
     if finding.hidden or (check.hidden and not finding.because):
         return replace(finding, what=SEEN_HIDDEN, where="", evidence=(), hidden=True)
-    return finding
+    return replace(finding, evidence=()) if finding.code in _GRADERS_MISTAKES else finding
 
 
 def _without_values(finding: Finding) -> Finding:

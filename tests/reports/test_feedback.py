@@ -7,13 +7,17 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from any_grades import class_books
 from generated_class import Made, add
+from hypothesis import given, settings
 from test_instructor_page import HOSTILE, Page, hostile_book
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports import formats, pages
 from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.feedback import page
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.students import rows
 
 CONTEXT = Context(finished=datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc))
 
@@ -65,6 +69,21 @@ def test_what_the_machine_could_not_grade_is_explained(tmp_path: Path) -> None:
     add(book, replace(base, checks=(base.checks[0], lost)))
     (text,) = written(tmp_path, book).values()
     assert "3 of 3 points." in text and "Checks of 5 more points could not be graded, which is not your fault" in text
+
+
+def test_a_part_of_the_points_is_no_result(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=r"the run was stopped before everything was graded$"):
+        formats.write("feedback", tmp_path, Made(1).gradebook(), replace(CONTEXT, interrupted=True))
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=30, deadline=None)
+@given(class_books())
+def test_any_class_has_pages_that_can_be_read_and_name_no_hidden_case(made: Gradebook) -> None:
+    for row in rows(made):
+        text = page(row, CONTEXT.finished)
+        Page(text.encode().decode())
+        assert not [check.name for check in row.checks if check.hidden and check.name in text]
 
 
 def test_what_students_write_is_never_obeyed(tmp_path: Path) -> None:

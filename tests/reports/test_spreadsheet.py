@@ -49,8 +49,22 @@ def test_what_the_machine_cannot_grade_is_no_zero() -> None:
         grade(check("a"), check("b", "not gradable", 5), student="s2"),
     )
     assert table(made)[1:] == [
-        ["s1", "", "", "0", "15", "scan: 15 points not gradable"],
+        ["s1", "", "", "", "15", "scan: 15 points not gradable"],
         ["s2", "", "10", "10", "5", "scan: 5 points not gradable"],
+    ]
+
+
+def test_one_exercise_that_cannot_be_graded_leaves_the_others_as_they_are() -> None:
+    made = book(grade(check("a", "not gradable")), grade(check("a"), exercise="sum"))
+    assert table(made)[1] == ["s1", "", "", "10", "10", "10", "scan: 10 points not gradable"]
+
+
+def test_an_exercise_that_cannot_be_loaded_is_no_zero_and_a_file_for_no_exercise_is() -> None:
+    made = Gradebook(ungraded={"s1/scan.cu": Finding("broken-exercise", "cannot be loaded")})
+    made.ungraded["s2/skan.cu"] = Finding("no-exercise", "belongs to no exercise")
+    assert [line[1:] for line in table(made)[1:]] == [
+        ["", "", "", "s1/scan.cu: broken-exercise"],
+        ["", "0", "", "s2/skan.cu: no-exercise"],
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from any_grades import grades
 from examples import WRONG, check, grade, hidden
 from hypothesis import given, settings
@@ -35,6 +36,20 @@ def test_what_depends_on_a_hidden_case_does_not_tell_its_name() -> None:
     for checks in ((fast, hidden()), (fast,)):  # the hidden check need not be selected
         told = for_student(grade(*checks)).checks[0].findings[0]
         assert told.what == "Not graded, because `correct[hidden]` did not pass." and told.because == HIDDEN
+
+
+def test_a_hidden_case_is_not_named_whoever_forgot_to_say_that_it_is_hidden() -> None:
+    found = replace(WRONG, what="Not graded, because `correct[n=1023]` did not pass: ...", because="correct[n=1023]")
+    told = for_student(grade(hidden(), check("safe[memory]", "failed", findings=(found,)))).checks[1].findings[0]
+    assert (told.what, told.because) == ("Not graded, because `correct[hidden]` did not pass.", HIDDEN)
+    assert (told.where, told.evidence) == ("", ())
+
+
+@pytest.mark.parametrize("code", ["not-graded", "reference-mismatch"])
+def test_a_mistake_of_the_graders_is_told_without_lines_of_the_exercise(code: str) -> None:
+    found = Finding(code, "It failed.", evidence=('File "/home/prof/exercise.py", line 3', "    expected = 42"))
+    told = for_student(grade(check("correct[n=1]", "not gradable", findings=(found,)))).checks[0].findings[0]
+    assert told == replace(found, evidence=())
 
 
 def test_a_hazard_that_only_hidden_cases_show_keeps_its_kind() -> None:
@@ -76,3 +91,5 @@ def test_points_verdicts_and_codes_stay_and_doing_it_twice_changes_nothing(whole
         (c.verdict, c.points, c.max_points, c.kind) for c in whole.checks
     ]
     assert [[f.code for f in c.findings] for c in shown.checks] == [[f.code for f in c.findings] for c in whole.checks]
+    told = json.dumps(shown.to_dict())
+    assert not [check.name for check in whole.checks if check.hidden and check.name in told]
