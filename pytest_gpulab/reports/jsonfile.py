@@ -95,16 +95,20 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return builtins as indented JSON, with null for what is infinite or not a number."""
-    return json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
+    """Return builtins as indented JSON that strict readers take.
+
+    There is null for what is infinite or not a number, and an escape for bytes of names of files that are no text.
+    """
+    return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity and no NaN."""
+def _strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [_strict(item) for item in value]
     return value

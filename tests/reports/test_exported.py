@@ -15,7 +15,7 @@ from examples import ENVIRONMENT
 from hypothesis import given, settings
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports import classroom50, ctrf, gradescope, prairielearn
+from pytest_gpulab.reports import classroom50, ctrf, gradescope, jsonfile, prairielearn
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
@@ -97,6 +97,13 @@ def test_any_class_makes_a_valid_report_for_dashboards(book: Gradebook) -> None:
     summary, tests = document["results"]["summary"], document["results"]["tests"]
     assert summary["tests"] == len(tests) == sum(summary[status] for status in ctrf.STATUSES)
     assert len(tests) == sum(len(grade.checks) for grade in book.grades) + len(book.ungraded)
+
+
+@settings(max_examples=60, deadline=None)
+@given(class_books())
+def test_any_class_makes_a_report_for_programs_that_know_strict_json_alone(book: Gradebook) -> None:
+    document = reloaded(jsonfile.document(book, CONTEXT))
+    assert len(document["grades"]) == len(book.grades) and len(document["roster"]) == len(book.roster)
 
 
 @settings(max_examples=60, deadline=None)
