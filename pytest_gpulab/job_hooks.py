@@ -5,7 +5,6 @@ They are there with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` o
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack
@@ -284,7 +283,9 @@ def _content_of(folder: Path) -> str:
 
 
 def _default_workers(devices: tuple[str, ...]) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from pytest_gpulab.course.cores import usable_cores
+
+    cores = usable_cores()
     return cores if devices == ("sim",) else min(cores, WORKERS_A_GPU * len(devices))
 
 

@@ -114,6 +114,12 @@ def test_a_cache_that_cannot_be_written_is_told(school: Course) -> None:
     )
 
 
+def test_a_process_grades_on_each_core_that_may_be_used(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.course.cores.usable_cores", lambda: 3)
+    result = school.grade("--gpulab-submissions=handed_in", "-p", "no:cacheprovider", "-k", "nobody")
+    result.stdout.fnmatch_lines(["gpulab: 3 processes; grades are not kept"])
+
+
 def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> None:
     path = tmp_path / "term" / "grades.sqlite"
     result = school.grade(*CLASS, f"--gpulab-store={path}", "--gpulab-seed=12", "-k", "nobody")
