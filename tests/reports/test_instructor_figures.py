@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from generated_class import add
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Student, Verdict
@@ -13,8 +16,8 @@ from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.flags import BORDERLINE, IMPOSSIBLE, LIKENESS, SHARED, UNGRADABLE, flags
 from pytest_gpulab.reports.instructor.ladders import ladders
 from pytest_gpulab.reports.instructor.people import people
-from pytest_gpulab.reports.instructor.plots import speed_plot
-from pytest_gpulab.reports.instructor.speeds import Threshold, all_series
+from pytest_gpulab.reports.instructor.plots import roofline_plot, score_plot, speed_plot
+from pytest_gpulab.reports.instructor.speeds import Series, Threshold, all_series
 from pytest_gpulab.reports.instructor.standings import exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import TOTAL, Scores, check_rates, commonest, hardest, scores
 
@@ -139,11 +142,32 @@ def test_a_ladder_starts_from_the_baseline_and_tells_each_steps_speedup() -> Non
     assert (ladder.exercise, ladder.label, ladder.size, ladder.estimated) == ("scan", "", "2^20", False)
 
 
-def test_marks_are_called_after_students_or_after_what_tells_paths_apart() -> None:
+def test_marks_are_called_as_students_are_or_after_what_tells_paths_apart() -> None:
     nobodys = [replace(grade("", "scan", timed()), submission=f"class/{name}/scan.cu") for name in ("ada", "bob")]
-    (series,) = all_series([*nobodys, grade("s1", "scan", timed())])
-    (axis,) = speed_plot(series, "speed").figure.axes
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["ada/scan", "bob/scan", "s1"]
+    (series,) = all_series([*nobodys, grade("s1", "scan", timed()), grade("s2", "scan", timed())])
+    names = {"s1": "Ada Lovelace", "s2": ""}
+    drawing = speed_plot(series, "speed", names)
+    (axis,) = drawing.figure.axes
+    called = ["ada/scan", "bob/scan", "Ada Lovelace", "s2"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == called
+    tips = [tip for group in drawing.tips.values() for tip in group]
+    assert [tip.partition(":")[0] for tip in tips] == called
+    roofline = roofline_plot([with_roof(series)], names)
+    assert roofline is not None
+    assert [tip.partition(":")[0] for tip in roofline.tips["roof-points-0"]] == called
+
+
+def with_roof(series: Series) -> Series:
+    points = (replace(each, measurement=replace(each.measurement, peak_bandwidth_gb_s=900.0)) for each in series.points)
+    return replace(series, points=tuple(points))
+
+
+def test_titles_of_histograms_do_not_meet() -> None:
+    drawing = score_plot([Scores("a_long_name_of_an_exercise", 100, (0.1, 0.65))] * 4)
+    FigureCanvasAgg(drawing.figure).draw()
+    titles = [axis.get_title(loc="left") for axis in drawing.figure.axes]
+    boxes = [text.get_window_extent() for text in drawing.figure.findobj(Text) if text.get_text() in titles]
+    assert len(boxes) == 4 and all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_steps_at_different_sizes_are_not_compared() -> None:

@@ -70,7 +70,7 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
     values = (
         _about(gradebook, grades, everyone)
         | _summary(grades, everyone, sheet)
-        | _speeds(grades, sheet)
+        | _speeds(gradebook, grades, sheet)
         | _review(gradebook, found)
         | _people(gradebook, grades, everyone, found)
     )
@@ -105,10 +105,10 @@ def _summary(grades: Sequence[Grade], everyone: Sequence[Standing], sheet: Sheet
     }
 
 
-def _speeds(grades: Sequence[Grade], sheet: Sheet) -> Values:
-    series = all_series(grades)
-    roofline = plots.roofline_plot(series)
-    drawn = (plots.speed_plot(each, f"speed-{number}") for number, each in enumerate(series))
+def _speeds(gradebook: Gradebook, grades: Sequence[Grade], sheet: Sheet) -> Values:
+    series, names = all_series(grades), {student.id: student.name for student in gradebook.roster}
+    roofline = plots.roofline_plot(series, names)
+    drawn = (plots.speed_plot(each, f"speed-{number}", names) for number, each in enumerate(series))
     return {
         "speed_plots": [_inline(drawing, sheet) for drawing in drawn],
         "roofline": _inline(roofline, sheet) if roofline else "",

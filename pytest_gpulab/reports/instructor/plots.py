@@ -5,7 +5,7 @@ Each returns a `Drawing`, nothing is shown or written. Whatever a colour says a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpulab.reports.annotated import visible
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Names = Mapping[str, str]
+"""What students are called, by their ids; or marks, by their submissions."""
+
 WIDTH_IN = 8.6
-MOST_NAMED = 30
+MOST_NAMED = 20
 MANY = 150
 COPY_SHARE = 0.86
 """Of the memory's peak bandwidth: what a plain copy reaches (measured on an H200)."""
@@ -31,7 +34,7 @@ def _figure(height_in: float, rows: int = 1, columns: int = 1) -> tuple[Figure, 
     figure = Figure(figsize=(WIDTH_IN, height_in))
     axes = figure.subplots(rows, columns, squeeze=False)
     figure.subplots_adjust(
-        left=0.08, right=0.98, bottom=0.55 / height_in, top=1 - 0.3 / height_in, wspace=0.25, hspace=0.45
+        left=0.08, right=0.98, bottom=0.55 / height_in, top=1 - 0.3 / height_in, wspace=0.25, hspace=0.8
     )
     return figure, [each for row in axes for each in row]
 
@@ -48,7 +51,7 @@ def score_plot(distributions: Sequence[Scores]) -> Drawing:
     for axis in axes[len(distributions) :]:
         axis.set_visible(False)
     figure.supxlabel("points earned, % of those possible", fontsize=11)
-    figure.supylabel("submissions", fontsize=11)
+    figure.supylabel("how many", fontsize=11)
     told = "; ".join(f"{each.title}: median {100 * each.quartiles[1]:.0f} %" for each in distributions)
     return Drawing(figure, "scores", "Distribution of scores", f"Histograms in tenths of the points. {told}.")
 
@@ -58,24 +61,32 @@ def _histogram(axis: Axes, scores: Scores, top: int) -> None:
     heights = scores.histogram
     centres = [width * (tenth + 0.5) for tenth in range(BINS)]
     axis.bar(centres, heights, width=0.88 * width, color=SERIES[0])
+    box: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}  # the line of the median ends at a number
     for centre, height in zip(centres, heights, strict=True):
         if height:
-            axis.text(centre, height, str(height), ha="center", va="bottom", fontsize=9, color=INK)
+            axis.annotate(
+                str(height), (centre, height), (0, 1.5), textcoords="offset points", ha="center", va="bottom",
+                fontsize=9, color=INK, bbox=box,
+            )  # fmt: skip
     axis.axvline(middle, color=SERIES[1], linestyle="--", linewidth=1.4, zorder=0)
-    _headed(axis, f"{_short(scores.title, 20)} (n = {len(scores.shares)})")
+    _headed(axis, f"{_short(scores.title, 18)}\nn = {len(scores.shares)}")
     axis.set(xlim=(0, 100), ylim=(0, 1.12 * top), xticks=(0, 25, 50, 75, 100))
     axis.locator_params(axis="y", integer=True, nbins=4)
 
 
 @in_page_style
-def speed_plot(series: Series, key: str) -> Drawing:
+def speed_plot(series: Series, key: str, names: Names) -> Drawing:
     """Draw all speedups of a series on a logarithmic scale: by name if they are few, else from the slowest on."""
+    called = _called(series.points, names)
     few = len(series.points) <= MOST_NAMED
     points = list(series.points) if few else sorted(series.points, key=lambda point: point.speedup)
     figure, (axis,) = _figure(0.75 + 0.27 * len(points) if few else 3.4)
     places = list(range(len(points), 0, -1) if few else range(1, len(points) + 1))
-    (_by_name if few else _by_rank)(axis, points, places)
-    tips = _plotted(axis, series, list(zip(points, places, strict=True)), few, key)
+    if few:
+        _by_name(axis, points, places, [_short(called[point.grade.submission], 26) for point in points])
+    else:
+        _by_rank(axis, points, places)
+    tips = _plotted(axis, series, list(zip(points, places, strict=True)), few, key, called)
     _speedup_scale(axis, series, "x" if few else "y")
     _thresholds(axis, series, few)
     _headed(
@@ -104,18 +115,18 @@ def _told(series: Series) -> str:
     return f"{len(speedups)} submissions from {min(speedups):.2f}x to {max(speedups):.2f}x over the baseline; {asked}."
 
 
-def _tip(point: Point) -> str:
+def _tip(point: Point, called: Names) -> str:
     low, high = point.interval
     between = f", between {low:.2f}x and {high:.2f}x" if low < high else ""
-    return f"{point.grade.student or point.grade.submission}: {point.speedup:.2f}x{between}"
+    return f"{called[point.grade.submission]}: {point.speedup:.2f}x{between}"
 
 
 def _plotted(
-    axis: Axes, series: Series, placed: Sequence[tuple[Point, int]], few: bool, key: str
+    axis: Axes, series: Series, placed: Sequence[tuple[Point, int]], few: bool, key: str, called: Names
 ) -> dict[str, list[str]]:
     """Draw the marks, hollow for estimates and diamonds for what is too close to a threshold; return what they say."""
     tips: dict[str, list[str]] = {}
-    size = 6.0 if few else 3.0 if len(placed) <= MANY else 1.8
+    size = 6.0 if few else 4.0 if len(placed) <= MANY else 1.8
     for near, marker, colour in ((False, "o", SERIES[0]), (True, "D", SERIES[3])):
         group = [(point, place) for point, place in placed if _is_near(point, series) == near]
         across, speedups = [place for _, place in group], [point.speedup for point, _ in group]
@@ -124,7 +135,7 @@ def _plotted(
             *((speedups, across) if few else (across, speedups)), gid=gid, linestyle="none", marker=marker,
             markersize=size, color=colour, markerfacecolor=PAPER if series.estimated else colour,
         )  # fmt: skip
-        tips[gid] = [_tip(point) for point, _ in group]
+        tips[gid] = [_tip(point, called) for point, _ in group]
     return tips
 
 
@@ -133,10 +144,10 @@ def _is_near(point: Point, series: Series) -> bool:
     return any(low <= each.speedup <= high for each in series.thresholds)
 
 
-def _by_name(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None:
+def _by_name(axis: Axes, points: Sequence[Point], places: Sequence[int], labels: Sequence[str]) -> None:
     intervals = [point.interval for point in points]
     axis.hlines(places, [low for low, _ in intervals], [high for _, high in intervals], color=SERIES[0], linewidth=2)
-    axis.set_yticks(places, _called(points))
+    axis.set_yticks(places, labels)
     axis.set(ylim=(0.3, len(points) + 0.9), xlabel="speedup over the baseline (logarithmic)")
 
 
@@ -146,10 +157,12 @@ def _by_rank(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None
     axis.set(xlim=(0, 1.09 * len(points)), xlabel="submissions, from the slowest to the fastest", ylabel="speedup")
 
 
-def _called(points: Sequence[Point]) -> list[str]:
-    """Return the students; of submissions of nobody's the paths without what all of them share."""
-    short = short_names([point.grade.submission for point in points])
-    return [_short(point.grade.student or name, 34) for point, name in zip(points, short, strict=True)]
+def _called(points: Sequence[Point], names: Names) -> dict[str, str]:
+    """Return by submission the student's name or id; of submissions of nobody's the path without what all share."""
+    submissions = [point.grade.submission for point in points]
+    short = dict(zip(submissions, short_names(submissions), strict=True))
+    return {grade.submission: names.get(grade.student) or grade.student or short[grade.submission]
+            for grade in (point.grade for point in points)}  # fmt: skip
 
 
 def _speedup_scale(axis: Axes, series: Series, which: Literal["x", "y"]) -> None:
@@ -185,7 +198,7 @@ def _thresholds(axis: Axes, series: Series, few: bool) -> None:
 
 
 @in_page_style
-def roofline_plot(all_of_them: Sequence[Series]) -> Drawing | None:
+def roofline_plot(all_of_them: Sequence[Series], names: Names) -> Drawing | None:
     """Draw each series' bandwidths, ascending, below the roof of the device's memory; None where none is known."""
     shown = [series for series in all_of_them if series.with_bandwidth]
     if not shown:
@@ -198,10 +211,12 @@ def roofline_plot(all_of_them: Sequence[Series]) -> Drawing | None:
         axis.plot(_across(number, len(points)), [_gb_s(point) for point in points], gid=gid, linestyle="none",
                   marker="osD^vP"[number % 6], markersize=4 if len(points) > MOST_NAMED else 6,
                   color=SERIES[number % len(SERIES)])  # fmt: skip
-        tips[gid] = [f"{_tip(point)}, {three_digits(_gb_s(point))} GB/s" for point in points]
+        called = _called(points, names)
+        tips[gid] = [f"{_tip(point, called)}, {three_digits(_gb_s(point))} GB/s" for point in points]
     roof = roof_gb_s([point for series in shown for point in series.with_bandwidth])
     _roof(axis, roof, len(shown))
     axis.set_xticks(range(len(shown)), [_column_name(series) for series in shown])
+    axis.set_xlabel("exercise, each from the slowest to the fastest submission")
     best = [max(map(_gb_s, series.with_bandwidth)) for series in shown]
     told = "; ".join(f"{s.title}: best {gb_s / roof:.0%} of the peak" for s, gb_s in zip(shown, best, strict=True))
     return Drawing(figure, "roofline", "Bandwidth against the memory's roof", f"Peak {roof:.0f} GB/s. {told}.", tips)
