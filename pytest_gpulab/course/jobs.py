@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 import traceback
 from collections.abc import Iterable, Iterator
@@ -113,18 +114,30 @@ def content_sha256(folder: Path) -> str:
     """Return the hash of all files below a folder, names and contents, without caches and hidden files."""
     digest = hashlib.sha256()
     for path in files_of(folder):
-        name = path.relative_to(folder).as_posix().encode()
+        name = os.fsencode(path.relative_to(folder).as_posix())
         contents = path.read_bytes()
         digest.update(b"%d %d\n" % (len(name), len(contents)) + name + contents)
     return digest.hexdigest()
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Return all files below an exercise's folder but caches and hidden ones, in one order on every machine."""
-    inside = ((path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file())
-    return sorted(
-        path for path, parts in inside if not any(part.startswith(".") or part == "__pycache__" for part in parts)
-    )
+    """Return all files below an exercise's folder but caches and hidden ones, in one order on every machine.
+
+    Links are followed: they are the instructor's, and may lead to what exercises share.
+    """
+    return sorted(_files_below(folder, frozenset()))
+
+
+def _files_below(folder: Path, around: frozenset[Path]) -> Iterator[Path]:
+    if folder.resolve() in around:  # a link leads back to it
+        return
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name == "__pycache__":
+            continue
+        if path.is_dir():
+            yield from _files_below(path, around | {folder.resolve()})
+        elif path.is_file():
+            yield path
 
 
 def graded(job: Job) -> Grade:
@@ -140,7 +153,7 @@ def graded(job: Job) -> Grade:
     if job.settings.device != "sim":
         return graded_apart(job)
     settings = job.settings
-    with _blameless(), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         device = _device(settings.device, settings.architecture, settings.gpu)
         path = _written(job, Path(folder))
         grade = Grader(_loaded(job), path, device, settings.seed, job.label, annotate=settings.annotate).grade()
@@ -154,7 +167,7 @@ def graded_apart(job: Job) -> Grade:
         NotGraded, MemoryError: as `graded`.
     """
     settings = job.settings
-    with _blameless(), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         path, loaded = _written(job, Path(folder)), _loaded(job)
         info = _info(settings.device, settings.architecture, settings.gpu)
         profiler = _profiler() if settings.count else None
@@ -180,9 +193,14 @@ def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: flo
 
 
 @contextmanager
-def _blameless() -> Iterator[None]:
+def _blameless(job: Job) -> Iterator[None]:
+    """Let no mistake but the student's become a grade."""
     try:
         yield
+        if content_sha256(job.exercises / job.exercise) != job.exercise_sha256:
+            raise NotGraded(f"the exercise {job.exercise} was changed while its submissions were graded")
+    except NotGraded:
+        raise
     except MemoryError as error:
         raise MemoryError(str(error)) from None  # NumPy's own does not survive the way to another process
     except BrokenExercise as error:

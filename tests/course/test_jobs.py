@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from trouble import SOURCE, exercises_in, job
 
-from pytest_gpulab.course.jobs import GradingSettings, Job, NotGraded, content_sha256, device_model, graded
+from pytest_gpulab.course.jobs import GradingSettings, Job, NotGraded, content_sha256, device_model, files_of, graded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.thresholds import Thresholds
@@ -92,9 +93,38 @@ def test_an_exercise_is_what_its_folder_holds_without_caches(tmp_path: Path) -> 
     assert len({before, renamed, content_sha256(tmp_path)}) == 3
 
 
+def test_what_a_link_in_an_exercise_leads_to_is_part_of_it(tmp_path: Path) -> None:
+    shared, exercise = tmp_path / "shared", tmp_path / "exercise"
+    for folder in (shared / "data", exercise):
+        folder.mkdir(parents=True)
+    (shared / "helpers.py").write_text("a")
+    (shared / "data" / "around").symlink_to(shared)
+    for name in ("shared", "again"):
+        (exercise / name).symlink_to(shared)
+    before = content_sha256(exercise)
+    assert [path.relative_to(exercise).as_posix() for path in files_of(exercise)] == [
+        "again/helpers.py",
+        "shared/helpers.py",
+    ]
+    (shared / "helpers.py").write_text("b")
+    assert content_sha256(exercise) != before
+
+
+def test_a_file_of_an_exercise_may_have_any_name(tmp_path: Path) -> None:
+    before = content_sha256(tmp_path)
+    (tmp_path / os.fsdecode(b"l\xf6sung.txt")).touch()
+    assert content_sha256(tmp_path) != before
+
+
 def test_an_exercise_that_cannot_be_loaded_is_nobodys_fault(right: Job) -> None:
     (right.exercises / "twice" / "exercise.py").write_text("1 / 0")
     with pytest.raises(NotGraded, match="ZeroDivisionError"):
+        graded(right)
+
+
+def test_a_grade_by_another_exercise_than_the_job_was_made_for_is_none(right: Job) -> None:
+    (right.exercises / "twice" / "naive.cu").write_text("// changed while the class is graded")
+    with pytest.raises(NotGraded, match=r"^the exercise twice was changed while its submissions were graded$"):
         graded(right)
 
 
