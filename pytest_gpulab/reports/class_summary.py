@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.students import Row, graded_points, points_text
@@ -30,6 +30,7 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     yield from _section("gpulab: checks that most fail", _hardest(grades))
     yield from _section("gpulab: commonest findings", _findings(grades))
     yield from _section("gpulab: what was handed in", _told(gradebook.problems))
+    yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
     yield from _section("gpulab: handed in nothing", _told([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
         yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
@@ -86,14 +87,23 @@ def _hardest(grades: Sequence[Grade]) -> list[str]:
 def _findings(grades: Sequence[Grade]) -> list[str]:
     lines = []
     for found in commonest(grades, MAX_LINES):
-        line = f"{found.submissions} x {found.code}, such as: {found.example}"
-        lines += textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False)
+        lines += _wrapped(f"{found.submissions} x {found.code}, such as: {found.example}")
     return lines
 
 
-def _told(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - MAX_STUDENTS
-    return [*lines[:MAX_STUDENTS], f"and {more} more"] if more > 0 else list(lines)
+def _alike(duplicates: Sequence[Likeness]) -> list[str]:
+    """Return the closest ones: questions, never verdicts."""
+    closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
+    return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in _wrapped(told)]
+
+
+def _told(lines: Sequence[str], limit: int = MAX_STUDENTS) -> list[str]:
+    more = len(lines) - limit
+    return [*lines[:limit], f"and {more} more"] if more > 0 else list(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _name(identifier: str, name: str) -> str:

@@ -16,8 +16,11 @@ from pytest_gpulab.grading.grade import Finding, Grade, Student
 
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
+MAX_RANGES = 6
+"""Of matching lines, that are told of a source."""
 
 Properties = list[tuple[str, object]]
+LineRanges = tuple[tuple[int, int], ...]
 
 
 def result_properties(grade: Grade, position: int) -> Properties:
@@ -48,14 +51,30 @@ def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
 
 @dataclass(frozen=True)
 class Likeness:
-    """Two students' sources for one exercise that are nearly the same; `similarity` is 1 if nothing but layout differs.
+    """Two students' sources for one exercise that are nearly the same: a question to ask, never a verdict.
 
-    A question to ask, never a verdict. `submissions` are named as grades name them.
+    Attributes:
+        submissions: named as grades name them.
+        similarity: 1 if nothing but layout and names differs.
+        lines: the matching lines of each, as ranges (first, last) counted from 1.
     """
 
     exercise: str
     submissions: tuple[str, str]
     similarity: float
+    lines: tuple[LineRanges, LineRanges] = ((), ())
+
+    @property
+    def told(self) -> str:
+        """How alike they are and where, such as `94 % alike: ann/scan.cu:12-40 and bob/scan.cu:3-31, 37`."""
+        places = map(_place, self.submissions, self.lines)
+        return f"{100 * self.similarity:.0f} % alike: {' and '.join(places)}"
+
+
+def _place(submission: str, lines: LineRanges) -> str:
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in lines[:MAX_RANGES]]
+    more = f" ({len(lines) - MAX_RANGES} more places)" if len(lines) > MAX_RANGES else ""
+    return f"{submission}:{', '.join(shown)}{more}" if shown else submission
 
 
 @dataclass

@@ -7,8 +7,8 @@ from dataclasses import replace
 from generated_class import Made, add
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports.class_summary import MAX_STUDENTS, class_sections
-from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.table import WIDTH
 from pytest_gpulab.reports.terminal import footnotes, sections
 
@@ -25,7 +25,8 @@ def test_five_hundred_students_fit_on_two_screens() -> None:
     book = Made(500, source_lines=1).gradebook()
     told = summary(book)
     assert list(told) == [
-        "class", "checks that most fail", "commonest findings", "what was handed in", "handed in nothing",
+        "class", "checks that most fail", "commonest findings", "what was handed in", "near-identical sources",
+        "handed in nothing",
     ]  # fmt: skip
     lines = lines_of(book)
     assert len(lines) < 120 and max(map(len, lines)) <= WIDTH
@@ -68,6 +69,23 @@ def test_who_earned_other_points_than_before_is_listed() -> None:
     book = Made(3).gradebook()
     book.changes = ("s100/scan.cu: compile 0 -> 5",)
     assert summary(book)["points that are not as they were"] == ["s100/scan.cu: compile 0 -> 5"]
+
+
+def test_sources_that_are_alike_are_told_closest_first_with_their_lines() -> None:
+    book = Made(3).gradebook()
+    book.duplicates = (
+        Likeness("scan", ("s2/scan.cu", "s3/scan.cu"), 0.71, (((1, 9),), ((2, 10),))),
+        Likeness("scan", ("s1/scan.cu", "s2/scan.cu"), 0.94, (((12, 40), (50, 50)), ((3, 31), (41, 41)))),
+    )
+    assert summary(book)["near-identical sources"] == [
+        "94 % alike: s1/scan.cu:12-40, 50 and s2/scan.cu:3-31, 41",
+        "71 % alike: s2/scan.cu:1-9 and s3/scan.cu:2-10",
+    ]
+    many = tuple((line, line) for line in range(1, 99, 2))
+    book.duplicates = tuple(Likeness("scan", (f"a{n}", "b"), 1.0, (many, ())) for n in range(MAX_LINES + 2))
+    told = summary(book)["near-identical sources"]
+    assert told[0] == "100 % alike: a0:1, 3, 5, 7, 9, 11 (43 more places) and b" and told[-1] == "and 2 more"
+    assert len(told) == MAX_LINES + 1
 
 
 def test_long_lists_are_cut() -> None:

@@ -37,12 +37,14 @@ class Flag:
         kind: a key of `MEANING`.
         submissions: one; all whose sources are alike.
         what: in a sentence.
+        evidence: of sources that are alike, which and where, closest first, a line each.
     """
 
     kind: str
     exercise: str
     submissions: tuple[str, ...]
     what: str
+    evidence: tuple[str, ...] = ()
 
 
 def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
@@ -55,7 +57,7 @@ def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
 def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
     """Yield one flag for all that hang together: a class that shares one source has more pairs than students."""
     by_source: dict[_Source, list[Likeness]] = {}
-    for pair in sorted(gradebook.duplicates, key=lambda pair: (-pair.similarity, pair.submissions)):
+    for pair in sorted(gradebook.duplicates, key=_closest):
         for submission in pair.submissions:
             by_source.setdefault((pair.exercise, submission), []).append(pair)
     left = dict(by_source)
@@ -63,7 +65,13 @@ def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
         exercise = next(iter(left))[0]
         group = _connected(next(iter(left)), by_source)
         pairs = [pair for source in group for pair in left.pop(source)]
-        yield Flag(LIKENESS, exercise, tuple(sorted(submission for _, submission in group)), _alike(pairs))
+        told = dict.fromkeys(pair.told for pair in sorted(pairs, key=_closest))  # each pair is there from both ends
+        members = tuple(sorted(submission for _, submission in group))
+        yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(told))
+
+
+def _closest(pair: Likeness) -> tuple[float, tuple[str, str]]:
+    return -pair.similarity, pair.submissions
 
 
 def _connected(start: _Source, by_source: Mapping[_Source, Sequence[Likeness]]) -> set[_Source]:
