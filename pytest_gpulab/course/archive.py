@@ -80,7 +80,7 @@ class Unpacker:
         """Yield what lies in the ZIP of a class, without the one folder around all of it, where there is one.
 
         A lone folder with folders of `.cu` files in it is taken for one around all students, unless those folders are
-        called after `exercises`.
+        called after `exercises`, whose names are in lower case.
 
         Raises:
             BadArchive: the ZIP cannot be read.
@@ -121,7 +121,7 @@ class Unpacker:
         modified_s = _modified_s(info)
         if fault is not None or _is_folder(member):
             return Entry(parts, None, modified_s, _is_folder(member), fault)
-        if Path(parts[-1]).suffix not in entries.READ:
+        if entries.suffix_of(parts[-1]) not in entries.READ:
             return Entry(parts, None, modified_s)
         fault = _fault_of_contents(info) or self._fault_of_total(parts[0], info.file_size)
         if fault is not None:
@@ -173,6 +173,8 @@ def _member(parts: tuple[str, ...], info: zipfile.ZipInfo) -> _Member:
         fault = entries.fault_of_name(part)
         if fault is not None:
             return _Member(parts[:end], info, fault)
+    if len(parts) > entries.MAX_DEPTH + 1:
+        return _Member(parts[: entries.MAX_DEPTH + 1], info, entries.too_deep())
     mode = info.external_attr >> 16  # 0 where the ZIP was not made on a Unix
     is_plain = stat.S_IFMT(mode) == 0 or stat.S_ISDIR(mode)
     return _Member(parts, info, None if is_plain else entries.fault_of_mode(mode))
@@ -194,7 +196,8 @@ def _is_folder(member: _Member) -> bool:
 def _has_folder_around(members: list[_Member], exercises: Collection[str]) -> bool:
     deep = [member.parts for member in members if len(member.parts) > 1]
     return len({parts[0] for parts in deep}) == 1 and any(
-        len(parts) > 2 and parts[1] not in exercises and parts[-1].endswith(entries.READ) for parts in deep
+        len(parts) > 2 and parts[1].casefold() not in exercises and entries.suffix_of(parts[-1]) in entries.READ
+        for parts in deep
     )
 
 

@@ -23,10 +23,12 @@ MAX_ARCHIVE_BYTES = 16 << 20
 MAX_FILES = 10_000
 """Of one student, folders included."""
 MAX_DEPTH = 16
-MAX_NAME = 200
+MAX_NAME_BYTES = 200
+MAX_SHOWN = 203
+"""Letters of a name in reports: a ZIP may hold names that no file system does."""
 
 READ = (".cu", ".zip")
-"""Endings of the files whose contents anyone looks at."""
+"""Endings of the files whose contents anyone looks at, in upper or lower case."""
 
 _LITTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
@@ -57,13 +59,18 @@ class Entry:
 
     @property
     def suffix(self) -> str:
-        """The ending of its name, with the dot."""
-        return Path(self.parts[-1]).suffix
+        """The ending of its name, with the dot, in lower case."""
+        return suffix_of(self.parts[-1])
 
     @property
     def label(self) -> str:
         """Where it is, fit to be printed."""
-        return "/".join(map(printable, self.parts))
+        return "/".join(printable(_shortened(part)) for part in self.parts)
+
+
+def suffix_of(name: str) -> str:
+    """Return the ending of a name, with the dot, in lower case: many a system writes `.CU`."""
+    return Path(name).suffix.lower()
 
 
 def is_litter(name: str) -> bool:
@@ -80,14 +87,14 @@ def fault_of_name(name: str) -> Finding | None:
     """Return why the name of a file or folder cannot be used, None if it can."""
     if any(map(_is_unprintable, name)):
         return Finding("bad-name", "The name has signs that cannot be printed.", hint=NAME)
-    if len(name) > MAX_NAME:
-        return Finding("bad-name", f"The name has {len(name)} letters; at most {MAX_NAME} are read.", hint=NAME)
+    if (size_bytes := len(name.encode())) > MAX_NAME_BYTES:
+        return Finding("bad-name", f"The name has {size_bytes} bytes; at most {MAX_NAME_BYTES} are read.", hint=NAME)
     return None
 
 
 def fault_of_size(name: str, size_bytes: int) -> Finding | None:
     """Return why a file of that name and size is not read, None if it is."""
-    limit_bytes = MAX_ARCHIVE_BYTES if Path(name).suffix == ".zip" else MAX_SOURCE_BYTES
+    limit_bytes = MAX_ARCHIVE_BYTES if suffix_of(name) == ".zip" else MAX_SOURCE_BYTES
     if size_bytes <= limit_bytes:
         return None
     what = f"The file has {size_bytes} bytes; at most {limit_bytes} are read."
@@ -100,6 +107,11 @@ def unreadable(error: OSError) -> Finding:
     return Finding("unreadable", f"It cannot be read: {error.strerror}.", hint=hint)
 
 
+def too_deep() -> Finding:
+    """Return the finding for a folder that is not searched."""
+    return Finding("too-deep", f"Folders below {MAX_DEPTH} others are not searched.")
+
+
 def too_many_files() -> Finding:
     """Return the finding for a student who hands in far more than any exercise asks for."""
     return Finding("too-many-files", f"There are more than {MAX_FILES} files: none of them is read.", hint=TOO_LARGE)
@@ -107,6 +119,8 @@ def too_many_files() -> Finding:
 
 def of_folder(folder: Path) -> Iterator[Entry]:
     """Yield what lies in the folder of a class, each student's part in one run and in the order of names.
+
+    However a system writes accents, an entry has them in one sign with their letter: that is one name to people.
 
     Raises:
         OSError: the folder itself cannot be read.
@@ -121,11 +135,11 @@ def of_folder(folder: Path) -> Iterator[Entry]:
 def _of_student(child: os.DirEntry[str]) -> Iterator[Entry]:
     """Yield one child of the folder with all that is below it, or only that this is too much."""
     found = list(islice(_walked(child, ()), MAX_FILES + 1))
-    yield from found if len(found) <= MAX_FILES else [Entry((child.name,), is_folder=True, fault=too_many_files())]
+    yield from found if len(found) <= MAX_FILES else [replace(found[0], fault=too_many_files())]
 
 
 def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
-    parts = (*above, child.name)
+    parts = (*above, unicodedata.normalize("NFC", child.name))
     try:
         entry = _looked_at(child, parts)
     except OSError as error:
@@ -141,8 +155,8 @@ def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
 
 def _children(folder: os.DirEntry[str]) -> list[os.DirEntry[str]]:
     with os.scandir(folder.path) as children:
-        enough = list(islice(children, MAX_FILES + 1))
-    return sorted((child for child in enough if not is_litter(child.name)), key=lambda child: child.name)
+        enough = list(islice((child for child in children if not is_litter(child.name)), MAX_FILES + 1))
+    return sorted(enough, key=lambda child: child.name)
 
 
 def _looked_at(child: os.DirEntry[str], parts: tuple[str, ...]) -> Entry:
@@ -150,10 +164,10 @@ def _looked_at(child: os.DirEntry[str], parts: tuple[str, ...]) -> Entry:
     is_folder = stat.S_ISDIR(status.st_mode)
     fault = fault_of_name(child.name)
     if fault is None and is_folder and len(parts) > MAX_DEPTH:
-        fault = Finding("too-deep", f"Folders below {MAX_DEPTH} others are not searched.")
+        fault = too_deep()
     if fault is None and not is_folder:
         fault = fault_of_mode(status.st_mode)
-    is_asked_for = not is_folder and Path(child.name).suffix in READ  # others are named in reports at most
+    is_asked_for = not is_folder and suffix_of(child.name) in READ  # others are named in reports at most
     if fault is None and is_asked_for:
         fault = fault_of_size(child.name, status.st_size)
         opened_for_reading(Path(child.path)).close()
@@ -177,6 +191,11 @@ def opened_for_reading(path: Path) -> BinaryIO:
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
+
+
+def _shortened(name: str) -> str:
+    half = (MAX_SHOWN - 3) // 2
+    return name if len(name) <= MAX_SHOWN else f"{name[:half]}...{name[-half:]}"
 
 
 def _is_unprintable(sign: str) -> bool:

@@ -21,6 +21,7 @@ from pytest_gpulab.course.entries import (
     of_folder,
     opened_for_reading,
     printable,
+    suffix_of,
 )
 from pytest_gpulab.grading.grade import Finding
 
@@ -152,7 +153,7 @@ def _in_a_folder(entry: Entry) -> Entry:
     Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
     changes with every file and -1 counts attempts.
     """
-    if len(entry.parts) > 1 or entry.is_folder:
+    if len(entry.parts) > 1 or entry.is_folder or _is_misnamed(entry):
         return entry
     if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
         return replace(entry, parts=(moodle["student"], moodle["file"]))
@@ -243,7 +244,7 @@ def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None
 
     What an exercise brings along, in a copy of the course for instance, lies deeper and does not count.
     """
-    inside = [part for part in parts[1:] if not part.endswith(".zip")]
+    inside = [part for part in parts[1:] if suffix_of(part) != ".zip"]
     by_folder = by_name.get(inside[0].casefold()) if len(inside) == 2 else None
     return by_name.get(Path(inside[-1]).stem.casefold(), by_folder)
 

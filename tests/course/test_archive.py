@@ -107,6 +107,43 @@ def test_a_lone_student_is_no_folder_around_students(scratch: Path) -> None:
     ) == ["alice/reduction/mine.cu"]
 
 
+def test_a_lone_students_folders_may_be_in_upper_case(scratch: Path) -> None:
+    assert labels(collected(scratch, packed(("alice/Scan/mine.CU", b"")))) == ["alice/Scan/mine.CU"]
+
+
+def test_a_students_zip_may_be_in_upper_case(scratch: Path) -> None:
+    found = collected(scratch, packed(("alice/HW.ZIP", packed(("scan.cu", b"")))))
+    assert labels(found) == ["alice/HW.ZIP/scan.cu"]
+
+
+def test_a_folder_around_students_may_have_their_names_in_upper_case(scratch: Path) -> None:
+    assert labels(collected(scratch, packed(("HW1/alice/SCAN.CU", b"")))) == ["alice/SCAN.CU"]
+
+
+def test_folders_are_not_searched_for_ever(scratch: Path) -> None:
+    found = collected(scratch, packed(("alice/" + "deep/" * 20 + "scan.cu", b""), ("bob/scan.cu", b"fine")))
+    assert labels(found) == ["bob/scan.cu"] and codes(found) == [("alice", "", "too-deep")]
+    assert only_problem(found).label == "alice" + "/deep" * 16
+
+
+@pytest.mark.parametrize("sign", ["x", "\u6587"])
+def test_a_name_that_no_file_system_holds_is_told_in_short(scratch: Path, sign: str) -> None:
+    found = collected(scratch, packed((f"alice/scan/{9_000 * sign}.cu", b""), (f"bob/{9_000 * sign}/scan.cu", b"")))
+    assert labels(found) == [] and codes(found) == [("alice", "scan", "bad-name"), ("bob", "", "bad-name")]
+    assert found.problems[0].label == f"alice/scan/{100 * sign}...{97 * sign}.cu"
+    assert found.problems[1].label == f"bob/{100 * sign}...{100 * sign}"
+
+
+def test_a_name_that_takes_more_bytes_than_a_file_system_has_for_it_is_told(scratch: Path) -> None:
+    found = collected(scratch, packed((f"alice/scan/{99 * '文'}.cu", b"")))
+    assert only_problem(found).finding.what == "The name has 300 bytes; at most 200 are read."
+
+
+def test_a_long_name_that_leads_out_is_told_in_short(scratch: Path) -> None:
+    found = collected(scratch, packed(("../" * 10_000 + "scan.cu", b""), ("bob/scan.cu", b"")))
+    assert len(only_problem(found).label) == 203
+
+
 def test_the_times_in_the_zip_say_which_file_is_newest(scratch: Path) -> None:
     later = (2026, 3, 1, 12, 0, 2)
     found = collected(

@@ -60,7 +60,25 @@ def test_a_file_counts_for_the_exercise_of_its_name_or_of_its_folder(folder: Pat
 def test_upper_case_is_no_reason_to_grade_nothing(folder: Path) -> None:
     write(folder, "alice/Reduction.cu")
     write(folder, "alice/SCAN/mine.cu")
-    assert [found.exercise for found in collected(folder).submissions] == ["reduction", "scan"]
+    write(folder, "bob/REDUCTION.CU")
+    write(folder, "bob/scan/mine.Cu")
+    found = collected(folder)
+    assert [(each.student, each.exercise) for each in found.submissions] == [
+        ("alice", "reduction"),
+        ("alice", "scan"),
+        ("bob", "reduction"),
+        ("bob", "scan"),
+    ]
+    assert found.problems == ()
+
+
+def test_a_name_is_one_however_its_accents_are_written(folder: Path) -> None:
+    write(folder, "Zoe\u0308/scan.cu")
+    write(folder, "Zo\u00eb/reduction.cu")
+    found = collected(folder)
+    assert found.students == ("Zo\u00eb",)
+    assert [each.label for each in found.submissions] == ["Zo\u00eb/reduction.cu", "Zo\u00eb/scan.cu"]
+    assert found.submissions[1].read() == "Zoe\u0308/scan.cu".encode()
 
 
 def test_a_copy_of_the_course_is_searched_for_the_students_own_files(folder: Path) -> None:
@@ -276,7 +294,15 @@ def test_a_name_that_cannot_be_printed_is_told_with_escapes(folder: Path, name: 
 
 def test_a_very_long_name_is_told(folder: Path) -> None:
     write(folder, f"alice/{'x' * 230}.cu")
-    assert only_problem(folder).finding.what == "The name has 233 letters; at most 200 are read."
+    assert only_problem(folder).finding.what == "The name has 233 bytes; at most 200 are read."
+
+
+def test_the_name_that_a_platform_gives_a_file_may_be_unprintable_too(folder: Path) -> None:
+    write(folder, "Ada \u202e_4711_assignsubmission_file_scan.cu")
+    write(folder, "bob/scan.cu")
+    found = collected(folder)
+    assert found.students == ("bob",)
+    assert [(each.student, each.finding.code) for each in found.problems] == [("", "bad-name")]
 
 
 def test_names_in_any_script_are_fine(folder: Path) -> None:
@@ -296,6 +322,30 @@ def test_a_student_with_far_too_many_files_is_alone_with_that(folder: Path, monk
     assert [submission.student for submission in found.submissions] == ["bob"]
     assert [(each.student, each.finding.code) for each in found.problems] == [("alice", "too-many-files")]
     assert found.problems[0].finding.what == "There are more than 10 files: none of them is read."
+
+
+def test_any_number_of_hidden_files_hides_no_submission(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MAX_FILES", 10)
+    write(folder, "alice/reduction.cu")
+    for number in range(100):
+        write(folder, f"alice/.{number}")
+    scandir = os.scandir
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", lambda path: HiddenFirst(scandir(path)))
+        found = collected(folder)
+    assert [submission.label for submission in found.submissions] == ["alice/reduction.cu"]
+
+
+class HiddenFirst(list[os.DirEntry[str]]):
+    """A folder's contents in the order that a file system may tell them in."""
+
+    def __init__(self, children: Iterator[os.DirEntry[str]]) -> None:
+        super().__init__(sorted(children, key=lambda child: child.name))
+
+    def __enter__(self) -> HiddenFirst:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def test_folders_are_not_searched_for_ever(folder: Path) -> None:
