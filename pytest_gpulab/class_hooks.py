@@ -7,6 +7,7 @@ pytest's own `-k`, `-x` and `--lf` work from run to run. Nothing in the folder i
 from __future__ import annotations
 
 import tempfile
+import unicodedata
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -80,7 +81,7 @@ class ClassHooks:
         Raises:
             pytest.UsageError: there is no such one.
         """
-        given = [name.rstrip("/") for name in self.config.getoption("file_or_dir")]
+        given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
         for name in given:
             if not any(_is_in(item.nodeid, name) for item in items):
                 raise pytest.UsageError(f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id")
@@ -111,8 +112,10 @@ class ClassHooks:
 
     def pytest_report_header(self) -> str:
         """Say what is graded."""
-        handed_in, students = len(self.collection.submissions), len(self.collection.students)
-        return f"gpulab: {handed_in} submissions of {students} students in {self.source}"
+        from pytest_gpulab.course.submissions import count
+
+        handed_in = count(len(self.collection.submissions), "submission")
+        return f"gpulab: {handed_in} of {count(len(self.collection.students), 'student')} in {self.source}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -234,7 +234,7 @@ class _Student:
         return Finding("nothing-handed-in", "There is no .cu file.", evidence=_named(self.others), hint=LAYOUT)
 
     def _left_out(self) -> Finding:
-        what = f"{_count(len(self.others), 'file')} for no exercise; left out."
+        what = f"{count(len(self.others), 'file')} for no exercise; left out."
         hint = f"Call a file after its exercise; there are: {', '.join(sorted(self.exercises))}."
         return Finding("no-exercise", what, evidence=_named(self.others), hint=hint)
 
@@ -269,5 +269,6 @@ def _named(entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(entry.label for entry in entries[:MAX_NAMED]) + ((f"and {more} more",) if more > 0 else ())
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """Return how many there are, in words."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

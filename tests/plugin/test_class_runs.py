@@ -92,6 +92,14 @@ def test_students_submissions_and_checks_are_chosen_by_their_ids(
     assert not (school.folder / ".pytest_cache/d/gpulab").exists(), "nothing is opened just to look"
 
 
+def test_a_student_is_chosen_however_accents_are_written(course: Course) -> None:
+    course.write("handed_in/Zoe\u0308/twice.cu", RIGHT)
+    result = course.grade(*CLASS, "--collect-only", "Zoe\u0308/twice.cu::compile")
+    result.stdout.fnmatch_lines(["gpulab: 1 submission of 1 student in *", "collected 7 items / 6 deselected*"])
+    result = course.grade(*CLASS, "--collect-only", "-q", "Zo\u00eb")
+    result.stdout.fnmatch_lines(["Zo\u00eb/twice.cu::compile"])
+
+
 def test_nobody_of_that_name(school: Course) -> None:
     result = school.grade(*CLASS, "an")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
