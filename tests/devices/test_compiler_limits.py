@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.cuda.limits import limited
-from pytest_gpulab.devices.cuda.nvcc import explained
 from pytest_gpulab.devices.limits import KIB, Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
@@ -74,20 +73,3 @@ def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         DeviceUnavailable, match=r"^no program can be run from .*; set TMPDIR to a folder where one can"
     ):
         limited("/usr/bin/nvcc", tmp_path, SMALL)
-
-
-MET = "The compiler did not come to its end; it may take 4 GiB of memory and 256 MiB a file."
-
-
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [
-        ("k.cu(2): error: no", "k.cu(2): error: no"),
-        ("", MET),
-        ("nvcc error   : 'cicc' died due to signal 6", f"nvcc error   : 'cicc' died due to signal 6\n{MET}"),
-        ("catastrophic error: out of memory", f"catastrophic error: out of memory\n{MET}"),
-        ("File size limit exceeded", f"File size limit exceeded\n{MET}"),
-    ],
-)
-def test_a_compiler_that_met_a_limit_is_explained(message: str, told: str) -> None:
-    assert explained(message, Limits()) == told

@@ -20,7 +20,19 @@ from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _OPTIONS = ("-std=c++17", "--generate-line-info")
-_KILLED = re.compile(r"died due to signal|out of memory|bad_alloc|[Ff]ile (size limit|too large)")
+# What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
+# itself, and the words of an #error or a static_assert never stand.
+_ENDED = "|".join(
+    (
+        r"[^\n]*\(\d+\): catastrophic error: out of memory$",
+        r"\S+: out of memory allocating|virtual memory exhausted|LLVM ERROR: out of memory",
+        r"ptxas fatal +: Memory allocation failure|terminate called after throwing an instance of 'std::bad_alloc'",
+        r"nvcc error +: '[^']*' died due to signal (?!9\b)",
+        r"\S+: (?:internal compiler|fatal) error: (?!Killed)[\w ]+ signal terminated program|[^\n]*: File too large$",
+        r"(?:\S+: line \d+: +\d+ )?(?:Aborted|Bus error|File size limit exceeded|Segmentation fault)",
+    )
+)
+_MET_LIMIT = re.compile(rf"\A\Z|^(?:{_ENDED})", re.MULTILINE)
 
 
 class Nvcc:
@@ -36,6 +48,7 @@ class Nvcc:
 
     def __init__(self, limits: Limits | None = None, cache: CubinCache | None = None) -> None:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
+        self._hopeless: dict[str, str] = {}
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceUnavailable(
@@ -63,14 +76,22 @@ class Nvcc:
         """Return the machine code for one architecture (`sm_90`), and the warnings; compiled once for the same source.
 
         Raises:
-            CompileError: with nvcc's own message, which names `filename`.
+            CompileError: with nvcc's own message, which names `filename`; or it met a limit.
             DeviceUnavailable: no program can be run from the folder for temporary files.
         """
         text = with_prelude(source, filename, defines)
         key = key_of((self._path, self.version, *_OPTIONS, architecture, text, *_texts(headers), *_own_headers()))
         known = self._cache.get(key)
         if known is None:
-            known = self._compiled(text, filename, architecture, headers)
+            if source in self._hopeless:  # other variants of it would take as long
+                raise CompileError(self._hopeless[source])
+            try:
+                known = self._compiled(text, filename, architecture, headers)
+            except CompileError as error:
+                if not met_limit(error.diagnostics):
+                    raise
+                self._hopeless[source] = explained(error.diagnostics, self._limits)
+                raise CompileError(self._hopeless[source]) from None
             self._cache.put(key, *known)
         return known
 
@@ -101,9 +122,9 @@ class Nvcc:
             )
         except driver.CompileError as error:
             _remove_leftovers(error.msg)
-            message = explained(diagnostics(error.stdout, error.stderr), self._limits)
             # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
-            raise CompileError(message.replace('"kernel.cu"', f'"{filename}"')) from None
+            message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{filename}"')
+            raise CompileError(message) from None
         return cubin
 
 
@@ -132,10 +153,13 @@ def diagnostics(*outputs: str | bytes | None) -> str:
     return "\n".join(text.strip() for text in texts if text.strip())
 
 
+def met_limit(message: str) -> bool:
+    """Say whether the compiler seems to have met a limit: what it says then, or that it says nothing."""
+    return _MET_LIMIT.search(message) is not None
+
+
 def explained(message: str, limits: Limits) -> str:
-    """Return the compiler's message, with the limits where it seems to have met one."""
-    if message and not _KILLED.search(message):
-        return message
+    """Return the message of a compiler that met a limit with the limits."""
     return f"{message}\nThe compiler did not come to its end; it may take {limits.words}.".lstrip()
 
 

@@ -1,0 +1,134 @@
+"""What `Nvcc` makes of nvcc's words: stand-ins for nvcc, and for the part of PyCUDA that starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
+from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.protocol import CompileError
+
+MET = "The compiler did not come to its end; it may take 4 GiB of memory and 256 MiB a file."
+NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
+
+
+class DriversCompileError(Exception):
+    """Stands for `pycuda.driver.CompileError`."""
+
+    def __init__(self, msg: str, stdout: str, stderr: str) -> None:
+        super().__init__(msg)
+        self.msg, self.stdout, self.stderr = msg, stdout, stderr
+
+
+def compiled_by_pycuda(source: str, nvcc: str, options: list[str], **more: Any) -> bytes:
+    """Do what PyCUDA does: a new folder, which stays when nvcc fails."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "kernel.cu").write_text(source)
+    command = [nvcc, "--cubin", *options, "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
+    return (folder / "kernel.cubin").read_bytes()
+
+
+class Compiler:
+    """An `Nvcc` that runs a shell script."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.script = folder, folder / "nvcc"
+        self.says("exit 1")
+        self.nvcc = Nvcc(cache=CubinCache(folder / "cache"))
+
+    def says(self, text: str) -> None:
+        self.script.write_text(f"#!/bin/sh\n[ $1 = --dryrun ] || echo run >>'{self.folder}/runs'\n{text}\n")
+        self.script.chmod(0o700)
+
+    def cubin(self, source: str, **defines: str) -> bytes:
+        return self.nvcc.cubin(source, "k.cu", "sm_90", defines, {})[0]
+
+    def said(self, source: str, **defines: str) -> str:
+        with pytest.raises(CompileError) as caught:
+            self.cubin(source, **defines)
+        return caught.value.diagnostics
+
+    @property
+    def runs(self) -> int:
+        return (self.folder / "runs").read_text().count("run")
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    package, starter = types.ModuleType("pycuda"), types.ModuleType("pycuda.compiler")
+    driver: Any = types.ModuleType("pycuda.driver")
+    driver.CompileError = DriversCompileError
+    package.compiler, package.driver = starter, driver  # type: ignore[attr-defined]
+    starter.compile = compiled_by_pycuda  # type: ignore[attr-defined]
+    starter.get_nvcc_version = lambda path: "release 13.0, V13.0.88"  # type: ignore[attr-defined]
+    for module in (package, starter, driver):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap is not for stand-ins")
+    for name in ("tools", "cache"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")
+    return Compiler(tmp_path / "tools")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        NO_MEMORY,
+        "/usr/include/c++/12/limits(1204): catastrophic error: out of memory\n  min() noexcept {\n\n1 error detected.",
+        "cc1plus: out of memory allocating 8572200 bytes after a total of 50728960 bytes",
+        "LLVM ERROR: out of memory\nAborted",
+        "ptxas fatal   : Memory allocation failure",
+        "nvcc error   : 'cicc' died due to signal 6",
+        "gcc: internal compiler error: File size limit exceeded signal terminated program cc1plus",
+        "File size limit exceeded",
+        "Segmentation fault",
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc",
+        "",
+    ],
+)
+def test_a_text_that_met_a_limit_is_not_tried_again_whatever_the_variant(compiler: Compiler, words: str) -> None:
+    compiler.says(f'cat <<"EOF" >&2\n{words}\nEOF\nexit 1')
+    first = compiler.said("bomb", T="int")
+    assert first.endswith(f"\n{MET}" if words else MET) and first.startswith(words.partition("\n")[0])
+    assert compiler.said("bomb", T="float") == compiler.said("bomb") == first
+    assert compiler.runs == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'k.cu(2): error: identifier "y" is undefined',
+        "k.cu(2): error: #error directive: out of memory",
+        '    2 | #error "LLVM ERROR: out of memory"',
+        'k.cu(7): error: static assertion failed with "File size limit exceeded, died due to signal 9, bad_alloc"',
+        "ptxas error   : Entry function 'f' uses too much shared data (0xc800 bytes, 0xc000 max)",
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",  # others took the machine's memory
+        "gcc: fatal error: Killed signal terminated program cc1plus",
+    ],
+)
+def test_a_plain_error_is_each_variants_own(compiler: Compiler, words: str) -> None:
+    compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
+    assert compiler.said("text", T="int") == words.strip()
+    compiler.says("echo code >kernel.cubin")
+    assert compiler.cubin("text", T="float") == b"code\n"
+    assert compiler.runs == 2
+
+
+def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) -> None:
+    compiler.says(f"echo '{NO_MEMORY}' >&2; exit 1")
+    assert compiler.said("bomb").startswith(NO_MEMORY)
+    compiler.says("echo code >kernel.cubin")
+    assert compiler.cubin("another") == b"code\n"
+    assert compiler.said("bomb").startswith(NO_MEMORY)
+    compiler.nvcc = Nvcc(cache=CubinCache(compiler.folder.parent / "cache"))  # which knows nothing of it
+    assert compiler.cubin("bomb") == b"code\n"
