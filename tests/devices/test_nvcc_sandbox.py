@@ -55,6 +55,16 @@ def test_a_compiler_sees_its_text_and_no_other_file(tmp_path: Path, stand_in: st
     assert "the secret" in compiled(stand_in, tmp_path, f"the text\n{tmp_path}/secret\n", none("so")).stdout
 
 
+def test_finding_out_about_it_leaves_nothing_behind(
+    tmp_path: Path, stand_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "here"))
+    nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None))
+    assert not list((tmp_path / "here").iterdir())
+
+
 @works
 def test_one_that_does_not_work_there_is_used_without_and_the_reason_told(tmp_path: Path, stand_in: str) -> None:
     Path(stand_in).write_text("#!/bin/sh\necho 'gcc: not found' >&2; exit 1\n")

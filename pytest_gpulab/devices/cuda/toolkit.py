@@ -41,7 +41,10 @@ def _toolkit(nvcc: str) -> Path:
     """Ask nvcc where it is: it may be a link, or a script that starts another one."""
     command = [nvcc, "--dryrun", "--cubin", "trial.cu"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False).stderr
+        with TemporaryDirectory(prefix="gpulab-") as name:  # a script may well write where it is
+            said = subprocess.run(
+                command, cwd=name, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False
+            ).stderr
     except (OSError, subprocess.TimeoutExpired):
         said = ""
     found = _TOP.search(said)
