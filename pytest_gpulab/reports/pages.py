@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from functools import cache
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpulab.grading.grade import Measurement
-from pytest_gpulab.reports.annotated import visible
+from pytest_gpulab.reports.annotated import MEANING, NO_FIGURES, visible
 from pytest_gpulab.reports.annotated_html import LISTING_STYLE, SHARES
 from pytest_gpulab.reports.context import ReportError
 from pytest_gpulab.reports.students import points_text
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = "–"
 SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈", "not gradable": "?", "not started": "○"}
+_OPTIONAL = re.compile(r"</t[dhr]>\n?")
+"""End tags that HTML does not ask for: a sixth of a page with the sources of a whole class."""
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -55,7 +58,7 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
     style = _text("style.css") + LISTING_STYLE + SHARES + more_style
     code = _text(script) if script else ""
     page = {"policy": _policy(style, code), "style": Markup(style), "script": Markup(code)}
-    return _environment().get_template(template).render(page | values)
+    return _OPTIONAL.sub("", _environment().get_template(template).render(page | values))
 
 
 def moment(time: datetime) -> str:
@@ -89,7 +92,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["signs"] = SIGNS
+    environment.globals |= {"signs": SIGNS, "listing_columns": f"{MEANING} {NO_FIGURES}"}
     environment.filters |= {
         "digits": lambda value: UNKNOWN if value is None else three_digits(value),
         "hundredths": lambda value: round(100 * (value or 0.0)),

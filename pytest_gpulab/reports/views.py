@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,6 @@ from pytest_gpulab.reports.table import overall_verdict, timings
 
 _MAX_PRINTED = 4000
 _WORDS = {MORE: "more of the same"}  # there is no option that shows all of them on a page
-_OPTIONAL = re.compile(r"</t[dhr]>\n?")
 
 
 @dataclass(frozen=True)
@@ -98,13 +96,6 @@ class GradeView:
         from markupsafe import Markup
 
         return [
-            ShownListing(
-                annotated.title(listing), Markup(_lean("\n".join(annotated_html.section(self.grade, listing))))
-            )
+            ShownListing(annotated.title(listing), Markup("\n".join(annotated_html.section(self.grade, listing))))
             for listing in annotated.listings(self.grade)
         ]
-
-
-def _lean(table: str) -> str:
-    """Leave out the end tags that HTML does not ask for: a fifth of a page with the sources of a whole class."""
-    return _OPTIONAL.sub("", table)

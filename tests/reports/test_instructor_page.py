@@ -189,6 +189,13 @@ def test_a_verdict_is_read_out_once(text: str) -> None:
     assert absent in text and "– not handed in</small>" in text
 
 
+def test_the_columns_of_annotated_sources_are_explained_where_there_are_any(text: str) -> None:
+    assert "Figures beside the annotated sources: time: share of the estimated time." in text
+    book = Gradebook()
+    add(book, replace(FEW.gradebook().grades[0], checks=FEW.gradebook().grades[0].checks[:1]))
+    assert "annotated sources" not in page(book, EVENING)
+
+
 def test_points_have_two_digits_at_most() -> None:
     grade = FEW.gradebook().grades[0]
     book = Gradebook()

@@ -199,6 +199,8 @@ def test_the_report_can_be_printed(browser: Browser, report: Path) -> None:
     assert pages_of(opened) > pages_of(closed)
     browser.emulate("print", "light")
     assert browser.run("return document.querySelector('table.rates').getBoundingClientRect().height") > 0
+    heads = "return [...document.querySelectorAll('thead button')].map(each => getComputedStyle(each).display)"
+    assert set(browser.run(heads)) == {"contents"}  # else a table's second page has a head without words
 
 
 def pages_of(pdf: bytes) -> int:

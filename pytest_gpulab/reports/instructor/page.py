@@ -14,6 +14,7 @@ from typing import Any
 
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.annotated import listings
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.instructor import plots
@@ -143,6 +144,7 @@ def _people(
         "absent": [(student.name or student.id, student.id) for student in gradebook.absent],
         "has_names": has_names,
         "has_roster": bool(gradebook.roster),
+        "has_listings": any(listings(grade) for grade in grades),
         "columns": 4 + has_names + len(exercises),
         "legend": LEGEND,
     }

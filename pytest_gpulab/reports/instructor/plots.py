@@ -154,7 +154,7 @@ def _by_name(axis: Axes, points: Sequence[Point], places: Sequence[int], labels:
 def _by_rank(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None:
     intervals = [point.interval for point in points]
     axis.vlines(places, [low for low, _ in intervals], [high for _, high in intervals], color=SERIES[0], linewidth=1.2)
-    axis.set(xlim=(0, 1.09 * len(points)), xlabel="submissions, from the slowest to the fastest", ylabel="speedup")
+    axis.set(xlim=(0, len(points) + 1), xlabel="submissions, from the slowest to the fastest", ylabel="speedup")
 
 
 def _called(points: Sequence[Point], names: Names) -> dict[str, str]:
@@ -188,13 +188,15 @@ def _thresholds(axis: Axes, series: Series, few: bool) -> None:
     """Draw what is asked for: solid where a miss fails, dashed for a bonus."""
     for each in series.thresholds:
         line: Any = {"color": SERIES[1], "linestyle": "-" if each.required else "--", "linewidth": 1.3}
-        text: Any = {"s": f"{each.speedup:g}x", "color": SERIES[1], "fontsize": 9, "va": "bottom"}
+        text: Any = {"color": SERIES[1], "fontsize": 9, "textcoords": "offset points", "annotation_clip": False}
         if few:
             axis.axvline(each.speedup, **line)
-            axis.text(each.speedup, len(series.points) + 0.95, ha="center", **text)
+            place: Any = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+            axis.annotate(f"{each.speedup:g}x", (each.speedup, 1), (0, 2), **place, **text)
         else:
             axis.axhline(each.speedup, **line)
-            axis.text(1.085 * len(series.points), each.speedup, ha="right", **text)
+            place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "center"}
+            axis.annotate(f"{each.speedup:g}x", (1, each.speedup), (4, 0), **place, **text)
 
 
 @in_page_style
