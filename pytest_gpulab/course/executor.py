@@ -27,6 +27,9 @@ PATIENCE = 5
 LAST_LIMIT_S = 6 * 3600.0  # for a submission whose checks have time limits of their own: reached by our mistakes only
 JOBS_A_PROCESS = 100  # then a new one takes over, and whatever memory the old one held on to is free
 
+FILES_A_WORKER, OTHER_FILES = 12, 256
+"""Open at once in this process: pipes to a worker and what tells of its end. Many systems allow 1024 unless asked."""
+
 
 class Executor(Protocol):
     """Runs jobs somewhere.
@@ -71,6 +74,7 @@ class LocalExecutor:
 
     def __init__(self, workers: int, devices: Sequence[str] = ("sim",)) -> None:
         _pebble()
+        _allow_files(FILES_A_WORKER * workers + OTHER_FILES)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         self._lock = threading.RLock()
         self._is_starting = False
@@ -150,8 +154,9 @@ class _Worker:
                 if self._is_stopped:  # while the first attempt at a job ended
                     return
                 self._answer = self._working_pool().schedule(function, (job,), timeout=limit_s)
-        except RuntimeError as error:  # pebble's word for a pool that is no use
-            running.future.set_exception(NotGraded(f"no process could be started to grade it: {error}"))
+        except (RuntimeError, OSError) as error:  # a RuntimeError is pebble's word for a pool that is no use
+            why = error.__cause__ or error
+            running.future.set_exception(NotGraded(f"no process could be started to grade it: {why}"))
             free(self)
             return
         self._answer.add_done_callback(lambda answer: self._ended(answer, running, free))
@@ -213,6 +218,18 @@ def _pebble() -> Any:
     return pebble
 
 
+def _allow_files(number: int) -> None:
+    """Raise this process' limit of open files to what is needed, as far as that may be."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = number if most == resource.RLIM_INFINITY else min(number, most)
+    if now not in (resource.RLIM_INFINITY, most) and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def _ending(error: BaseException) -> str:
     """Return how a process failed, in words that follow "the process"."""
     if isinstance(error, TimeoutError):
@@ -224,4 +241,7 @@ def _ending(error: BaseException) -> str:
     code = getattr(error, "exitcode", None)
     if code is None:
         return f"failed: {error!r}"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
+    if code >= 0:
+        return f"ended with exit status {code}"
+    named = -code in set(signal.Signals)
+    return f"was ended by {signal.Signals(-code).name if named else f'signal {-code}'}"

@@ -147,6 +147,44 @@ def test_a_system_that_starts_no_process_is_nobodys_fault(exercises: Path, monke
                 future.result(0)
 
 
+class Fileless(Useless):
+    """A pool that cannot open the pipes to its process."""
+
+    @property
+    def active(self) -> bool:  # type: ignore[override]
+        raise OSError(24, "Too many open files")
+
+
+def test_a_system_that_opens_no_pipe_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Fileless()))
+    with closing(LocalExecutor(1)) as executor:
+        for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
+            with pytest.raises(NotGraded, match=r"no process could be started to grade it: .*Too many open files"):
+                future.result(0)
+
+
+HUNDRED = """
+import resource
+from pytest_gpulab.course.executor import LocalExecutor
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+LocalExecutor(100).close()
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], most)
+"""
+
+
+def test_many_workers_may_open_the_pipes_that_they_need() -> None:
+    said = subprocess.run([sys.executable, "-c", HUNDRED], capture_output=True, text=True, check=True).stdout
+    soft, most = map(int, said.split())
+    assert soft == most or soft > 100 * 6
+
+
+def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+    lost = pebble.ProcessExpired("Abnormal termination", -35)
+    assert executor_module._ending(lost) == "was ended by signal 35"
+
+
 def test_however_many_jobs_wait_when_no_process_starts(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Useless()))
     with closing(LocalExecutor(1)) as executor:
