@@ -13,6 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -87,6 +88,7 @@ class ClusterExecutor:
         self._needs_gpu = self.info.kind == "cuda"
         self._model, self._run = device_model(self.info), uuid4().hex
         self._lock, self._is_due, self._is_open = threading.RLock(), threading.Event(), True
+        self._last_seen_s = time.monotonic()
         self._waiting: deque[_Sent] = deque()
         self._running: dict[str, _Sent] = {}
         self._sender = threading.Thread(target=self._send_what_waits, name="gpulab-cluster", daemon=True)
@@ -131,19 +133,23 @@ class ClusterExecutor:
 
     def _send_what_waits(self) -> None:
         """Send jobs to where there is room, in a thread of its own, until the executor is closed."""
-        last_seen_s = time.monotonic()
         while self._is_open:
             self._is_due.wait(LOOK_S)
             self._is_due.clear()
-            rooms = self._rooms()
-            last_seen_s = time.monotonic() if rooms else last_seen_s
-            if self._client.status == "closed":
-                self._end_all(NotGraded(f"the scheduler at {self.address} was lost"))
-            elif time.monotonic() - last_seen_s > DESERTED_LIMIT_S:
-                self._end_all(NotGraded(f"the cluster at {self.address} has had no worker for {DESERTED_LIMIT_S:g} s"))
-            if rooms:
-                self._take_back(rooms)
-                self._fill(rooms)
+            try:
+                self._look_after_jobs(self._rooms())
+            except Exception as error:  # whoever waits for this thread would do so for ever
+                self._end_all(NotGraded(f"the cluster at {self.address} failed: {error!r}"))
+
+    def _look_after_jobs(self, rooms: Mapping[str, int]) -> None:
+        if rooms:
+            self._last_seen_s = time.monotonic()
+            self._take_back(rooms)
+            self._fill(rooms)
+        elif self._client.status == "closed":
+            self._end_all(NotGraded(f"the scheduler at {self.address} was lost"))
+        elif time.monotonic() - self._last_seen_s > DESERTED_LIMIT_S:
+            self._end_all(NotGraded(f"the cluster at {self.address} has had no worker for {DESERTED_LIMIT_S:g} s"))
 
     def _take_back(self, rooms: Mapping[str, int]) -> None:
         """Have the jobs of workers that are gone done by others."""
@@ -152,7 +158,7 @@ class ClusterExecutor:
             for key in lost:
                 del self._running[key]
         for sent in lost.values():
-            sent.answer.cancel()
+            _let_go(sent)
             self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
 
     def _fill(self, rooms: Mapping[str, int]) -> None:
@@ -173,8 +179,8 @@ class ClusterExecutor:
         except OSError as error:
             sent.future.set_exception(NotGraded(f"the exercise {sent.job.exercise} cannot be sent: {error}"))
             return
-        sent.answer = self._client.submit(graded_there, work, key=key, workers=[worker], resources=resources)
         self._running[key] = sent
+        sent.answer = self._client.submit(graded_there, work, key=key, workers=[worker], resources=resources)
         sent.answer.add_done_callback(self._ended)
 
     def _ended(self, answer: Any) -> None:
@@ -218,8 +224,8 @@ class ClusterExecutor:
             if sent.attempts or sent.future.set_running_or_notify_cancel():
                 sent.future.set_exception(error)
         for sent in running.values():
-            sent.answer.cancel()
             sent.future.set_exception(error)
+            _let_go(sent)
 
     def _first_workers(self) -> list[str]:
         """Wait for a worker with room.
@@ -244,6 +250,12 @@ class ClusterExecutor:
         return {address: room for address, room in rooms.items() if room}
 
 
+def _let_go(sent: _Sent) -> None:
+    """Have Dask forget a job, unless the connection is gone and all answers with it."""
+    with suppress(Exception):
+        sent.answer.cancel()
+
+
 def _connected(address: str) -> Any:
     try:
         import distributed
@@ -262,6 +274,8 @@ def _connected(address: str) -> Any:
 
 def _workers(client: Any) -> Mapping[str, Any]:
     """Return what the scheduler knows of its workers, by their addresses; nothing while it cannot be reached."""
+    if client.status != "running":  # Dask would say what it knew before
+        return {}
     try:
         return dict(client.scheduler_info(n_workers=-1).get("workers", {}))
     except (OSError, RuntimeError):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from dask_cluster import LIMIT_S, DaskCluster, wait_for
+from distributed.client import ClosedClientError
 from trouble import SOURCE, exercises_in, job
 from waiting import graders_in, waiting_exercises_in
 
@@ -259,6 +260,29 @@ def test_without_the_scheduler_nothing_is_graded(
             running.result(LIMIT_S)
         with pytest.raises(NotGraded, match=r"the scheduler at tcp://\S+ was lost"):
             waiting.result(LIMIT_S)
+
+
+@pytest.mark.parametrize("method", ["submit", "cancel"])
+def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ClosedClientError("closed")
+
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        if method == "submit":
+            monkeypatch.setattr(executor._client, "submit", refused)
+        future = executor.submit(job(waiting_exercises_in(tmp_path), RIGHT))
+        if method == "cancel":
+            wait_for(lambda: graders_in(tmp_path))
+            monkeypatch.setattr(executor._client, "cancel", refused)
+            monkeypatch.setattr(executor, "_rooms", lambda: 1 / 0)
+        with pytest.raises(
+            NotGraded, match=rf"the cluster at {cluster.address} failed: (ClosedClient|ZeroDivision)Error"
+        ):
+            future.result(LIMIT_S)
+        monkeypatch.undo()
+        (tmp_path / "go").touch()
 
 
 def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
