@@ -175,6 +175,17 @@ def test_many_flags_of_a_kind_wait_behind_a_line(text: str) -> None:
     assert "<h3>Near-identical sources (1)" in text and text.count(" more</summary>") == 1
 
 
+def test_a_flag_says_where_sources_are_alike_with_a_few_pairs_at_most() -> None:
+    book = FEW.gradebook()
+    pair = Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97, (((3, 20),), ((4, 21),)))
+    book.duplicates = (pair,)
+    told = "<div>97 % alike: class/s100/scan.cu:3-20 and class/s101/scan.cu:4-21</div>"
+    assert f'<td class="l">{told}' in page(book, EVENING)
+    book.duplicates += tuple(replace(pair, submissions=(f"class/s{n}/scan.cu", "x.cu")) for n in range(100, 105))
+    text = page(book, EVENING)
+    assert text.count("97 % alike: class/") == 3 and "and 3 more pairs, which the JSON report lists" in text
+
+
 def test_a_row_opens_to_its_flags(text: str) -> None:
     opened = dict(re.findall(r'id="(r\d+)-more"(.*?)</noscript>', text, re.DOTALL))
     assert "<strong>Near-identical sources</strong> in scan: 97 % alike" in opened["r1"]

@@ -32,6 +32,8 @@ MOST_HARD = 12
 MOST_FINDINGS = 15
 MOST_FLAGS = 12
 """Of a kind, that are shown at once; more wait behind a line to open."""
+MOST_PAIRS = 3
+"""Of sources that are alike, that are named with their lines."""
 LEGEND = ", ".join(f"{pages.SIGNS[verdict]} {verdict}" for verdict in pages.SIGNS if verdict != "missed")
 
 Values = dict[str, Any]
@@ -126,7 +128,7 @@ def _inline(drawing: Drawing, sheet: Sheet) -> Any:
 def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:
     kinds = [(kind, list(group)) for kind, group in groupby(found, key=lambda flag: flag.kind)]
     told = {"meaning": MEANING, "changes": gradebook.changes, "problems": gradebook.problems}
-    return {"flags": kinds, "most_flags": MOST_FLAGS, **told}
+    return {"flags": kinds, "most_flags": MOST_FLAGS, "most_pairs": MOST_PAIRS, **told}
 
 
 def _people(
