@@ -24,7 +24,9 @@ def add_to(parser: pytest.Parser) -> None:
         "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the described GPU)"
     )
     group.addoption(
-        "--gpulab-timeout", metavar="S", help="seconds that a check may take in a process of its own (default: 120)"
+        "--gpulab-timeout",
+        metavar="S",
+        help="seconds that a check may take (default: 120 on a GPU and for a class, else none)",
     )
     group.addoption(
         "--gpulab-sanitizer", action="store_true", help="run what fails on a GPU under compute-sanitizer as well"
