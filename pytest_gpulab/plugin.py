@@ -18,6 +18,7 @@ import pytest
 from pytest_gpulab import options
 from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, usage_errors
 from pytest_gpulab.settings import ClassSettings, Settings, SettingsError
+from pytest_gpulab.threads import with_one_thread
 from pytest_gpulab.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class GradingHooks:
         self.calibration: list[str] = []
         self.is_worker = hasattr(config, "workerinput")
         if self.is_worker:  # before NumPy is loaded, whose linear algebra would start a thread for every core
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            os.environ.update(with_one_thread(os.environ))
         settings = Settings.read(
             config.getoption,
             config.getini,

@@ -16,7 +16,7 @@ PACKAGE = Path(pytest_gpulab.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 MAY_KNOW: dict[str, set[str]] = {
-    "plugin": {"options", "settings", "workbench", "collect", "job_hooks", "class_hooks", "reports"},
+    "plugin": {"options", "settings", "workbench", "collect", "job_hooks", "class_hooks", "reports", "threads"},
     "collect": {"settings", "workbench", "course", "grading", "reports"},
     "job_hooks": {"settings", "workbench", "collect", "course", "devices", "grading", "reports"},
     "class_hooks": {"settings", "collect", "course", "grading", "reports"},
@@ -24,12 +24,13 @@ MAY_KNOW: dict[str, set[str]] = {
     "settings": set(),
     "workbench": {"settings", "course", "devices", "grading"},
     "reports": {"course", "grading"},
-    "course": {"devices", "exercise", "grading"},
-    "grading": {"devices", "exercise"},
+    "course": {"devices", "exercise", "grading", "threads"},
+    "grading": {"devices", "exercise", "threads"},
     "devices": set(),
     "numerics": {"exercise"},
     "concepts": {"exercise"},
     "exercise": set(),
+    "threads": set(),
     "__init__": {"devices", "exercise"},
 }
 
@@ -98,7 +99,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("pyt
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     foreign, own = answer.splitlines()
     assert foreign == "pytest_gpulab"
-    assert own.replace("pytest_gpulab.", "") == "collect options plugin settings workbench"
+    assert own.replace("pytest_gpulab.", "") == "collect options plugin settings threads workbench"
 
 
 def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ import shutil
 import tempfile
 import threading
 
+from pytest_gpulab.threads import with_one_thread
+
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker, of which grading the exercises that come along takes an eighth."""
 LOCKS = "GPULAB_LOCKS"
 """As in `devices.cuda.timing`, which loads NumPy."""
-_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 def prepare(folder: str, limit_memory: bool) -> None:
@@ -25,8 +26,7 @@ def prepare(folder: str, limit_memory: bool) -> None:
         folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
         limit_memory: not where CUDA runs below this process, which reserves far more addresses than it uses.
     """
-    for name in _BLAS_THREADS:  # workers that each use all cores only get in each other's way
-        os.environ.setdefault(name, "1")
+    os.environ.update(with_one_thread(os.environ))
     os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     _fall_silent()

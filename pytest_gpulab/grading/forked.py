@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import IO
 
+from pytest_gpulab.threads import ONE_THREAD, has_one_thread
+
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading import nursery; "
 PROGRAM += "nursery.main()"
-ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
-"""In the environment of who may be forked: NumPy reads it when it is loaded, and threads do not survive a fork."""
 END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
 
 _starting = threading.Lock()
@@ -78,7 +78,7 @@ def forked(
     Returns:
         The process, or None if it has to be started anew: it wants threads, or there is no nursery.
     """
-    if ONE_THREAD not in environment.items():
+    if not has_one_thread(environment):
         return None
     with _starting:
         nursery = _nursery()
@@ -109,7 +109,7 @@ class _Nursery:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=os.environ | dict([ONE_THREAD]),
+                env={**os.environ, **ONE_THREAD},  # threads do not survive a fork
                 start_new_session=True,  # out of reach of a terminal's Ctrl-C
             )
             if_it_fails.pop_all()

@@ -18,6 +18,7 @@ from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
+from pytest_gpulab.threads import with_one_thread
 
 START_LIMIT_S = 120.0  # many processes may start at once
 STOP_LIMIT_S = 10.0
@@ -66,14 +67,19 @@ def answered_under(
     return answer, said
 
 
-def environment(few_threads: bool = False) -> dict[str, str]:
-    """Return that of a worker; beside others, NumPy's linear algebra gets one thread instead of one for every core.
+def environment(beside_others: bool = False) -> dict[str, str]:
+    """Return that of a worker; beside others it has one thread."""
+    is_one_of_many = beside_others or "PYTEST_XDIST_WORKER" in os.environ
+    return with_one_thread(os.environ) if is_one_of_many else dict(os.environ)
 
-    Threads that wait for each other on busy cores cost far more than they save: the simulated GPU's small systems of
-    equations take four to ten times the CPU time with two threads.
-    """
-    one_thread = few_threads or "PYTEST_XDIST_WORKER" in os.environ
-    return ({"OPENBLAS_NUM_THREADS": "1"} if one_thread else {}) | os.environ
+
+class StartedAnew(subprocess.Popen[str]):
+    """A process that ends with its whole group."""
+
+    def kill(self) -> None:
+        """End it, at once, with all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 class Worker:
@@ -86,7 +92,7 @@ class Worker:
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         processes.mark_what_is_started()
-        known = environment(few_threads=bool(task.get("beside_a_gpu")))
+        known = environment(beside_others=bool(task.get("beside_a_gpu")))
         self._process = _started(under, known, self._errors.fileno(), for_guard)
         os.close(for_guard)
         self._answers: SimpleQueue[str] = SimpleQueue()
@@ -152,7 +158,7 @@ class Worker:
         """End the process and all that it started, at once."""
         os.close(self._lifeline)
         if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
-            _kill_group(self._process)
+            self._process.kill()
             self._process.wait()
         self._listener.join()
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -179,12 +185,12 @@ class Worker:
         return contents.decode("utf-8", "replace")
 
 
-def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> subprocess.Popen[str] | Forked:
+def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> StartedAnew | Forked:
     """Start a process with an environment: by fork if that is possible, or anew."""
     *python, program = COMMAND
     path = json.dumps([str(entry) for entry in sys.path])
     child = None if under else forked(program, [path], known, errors, lifeline)
-    return child or subprocess.Popen(
+    return child or StartedAnew(
         [*under, *python, program, path, str(lifeline)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -194,11 +200,3 @@ def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline:
         start_new_session=True,
         pass_fds=(lifeline,),
     )
-
-
-def _kill_group(process: subprocess.Popen[str] | Forked) -> None:
-    if isinstance(process, Forked):
-        process.kill()
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)

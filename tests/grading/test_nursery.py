@@ -33,7 +33,7 @@ def own_nursery() -> Iterator[None]:
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(*forked.ONE_THREAD)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_the_nursery_has_loaded_what_grading_needs(
 def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for number in ("4", ""):
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", number)
-        assert forked.forked("", [], process.environment(few_threads=True), 2, 0) is None
+        assert forked.forked("", [], process.environment(beside_others=True), 2, 0) is None
 
 
 @pytest.mark.usefixtures("own_nursery", "one_thread")

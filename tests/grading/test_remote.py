@@ -19,12 +19,12 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.forked import ONE_THREAD
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
 from pytest_gpulab.grading.remote import RemoteGrader
 from pytest_gpulab.grading.thresholds import Thresholds
+from pytest_gpulab.threads import ONE_THREAD
 
 EXERCISE = """
 import numpy as np
@@ -93,7 +93,7 @@ def hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
     """All workers are forked, if this system can do that."""
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HOSTILE))
     monkeypatch.setenv(LOG_VARIABLE, str(bench.log))
-    monkeypatch.setenv(*ONE_THREAD)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     bench.on_a_gpu()
     return bench
 
@@ -289,7 +289,7 @@ bench.grader(KERNEL + "// launch 31: hang\\n").grade()
 def test_nothing_outlives_the_process_that_asked(tmp_path: Path, threads: str, ending: signal.Signals) -> None:
     log = tmp_path / "deeds.txt"
     environment = os.environ | {LOG_VARIABLE: str(log), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    environment[ONE_THREAD[0]] = threads
+    environment["OPENBLAS_NUM_THREADS"] = threads
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
     parent = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, preexec_fn=heed)
@@ -305,11 +305,11 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path, threads: str, e
 
 
 def test_a_worker_beside_others_does_not_start_a_thread_for_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    for name in ("PYTEST_XDIST_WORKER", *ONE_THREAD):
+        monkeypatch.delenv(name, raising=False)
     assert process.environment() == dict(os.environ)
-    assert process.environment(few_threads=True) == {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    assert process.environment(beside_others=True) == {**os.environ, **ONE_THREAD}
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    assert process.environment() == {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    assert process.environment() == {**os.environ, **ONE_THREAD}
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     assert process.environment()["OPENBLAS_NUM_THREADS"] == "3", "whoever asks for threads gets them"

@@ -18,7 +18,6 @@ from pytest_gpulab.grading import process, second_opinion
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.expected import Expectations
-from pytest_gpulab.grading.forked import ONE_THREAD
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.remote import RemoteGrader
 
@@ -30,7 +29,7 @@ INFO = DeviceInfo("cuda", "lucky GPU", "none", "sm_90", True)
 @pytest.fixture(autouse=True)
 def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
-    monkeypatch.setenv(*ONE_THREAD)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.fixture
