@@ -94,6 +94,7 @@ def _environment() -> Environment:
     )
     environment.globals |= {"signs": SIGNS, "listing_columns": f"{MEANING} {NO_FIGURES}"}
     environment.filters |= {
+        "counted": lambda count, what: f"{count} {what}{'s' * (count != 1)}",
         "digits": lambda value: UNKNOWN if value is None else three_digits(value),
         "hundredths": lambda value: round(100 * (value or 0.0)),
         "interval": interval,

@@ -24,6 +24,7 @@ from pytest_gpulab.reports.instructor.page import page, provenances
 
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
 FEW = Made(6, exercises=("scan",))
+FEW_WITHOUT_PROBLEMS = replace(FEW.gradebook(), problems=(), ungraded={})
 HOSTILE = "</script></noscript></title><img src=x onerror=alert(1)>{{ 7*7 }}$x$&amp;\u202e\x1b[2J\ud800\"'"
 VOID = {"meta", "input", "br", "img", "link"}
 
@@ -159,7 +160,14 @@ def test_what_students_write_is_shown_and_never_obeyed() -> None:
 def test_without_grades_the_report_says_so() -> None:
     text = page(Gradebook(), EVENING)
     Page(text)
-    assert "Grades of 0 submissions" in text and "Nothing could be graded." in text and "<svg" not in text
+    assert "Grades of 0 submissions" in text and "<svg" not in text
+    assert text.count("Nothing could be graded.") == 3 and "was passed" not in text
+    assert "Nothing graded. Written 2026-05-01 18:30 UTC by pytest-gpulab.</p>" in text
+
+
+def test_what_is_odd_about_files_is_announced_where_reviews_begin(text: str) -> None:
+    told = '<p>See also <a href="#handed-in">what was handed in</a>: 2 problems, 1 file not graded at all.</p>'
+    assert told in text and "See also" not in page(FEW_WITHOUT_PROBLEMS, EVENING)
 
 
 def test_a_stopped_run_is_marked(text: str) -> None:

@@ -89,7 +89,7 @@ def _about(gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Sta
         "title": f"Grades of {len(everyone)} {whose}{'s' if len(everyone) != 1 else ''}",
         "has_students": has_students,
         "people_title": "Students" if has_students else "Submissions",
-        "devices": list(dict.fromkeys(grade.provenance.device for grade in grades)) or ["nothing graded"],
+        "devices": list(dict.fromkeys(grade.provenance.device for grade in grades)) or ["Nothing graded"],
         "versions": sorted({grade.provenance.plugin_version for grade in grades}),
         "estimated": any(measured.estimated for grade in grades for measured in timings(grade).values()),
         "provenances": provenances(grades),
