@@ -18,7 +18,7 @@ from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 
-PASSING_FAULTS = ("device-fault",)
+PASSING_FAULTS = ("device-fault", "not-counted")
 """Codes of what keeps a check from being graded and may be gone when the submission is graded the next time."""
 
 
@@ -50,7 +50,7 @@ class Schedule:
         """Have a job graded, unless its grade is known.
 
         Returns:
-            The grade, in the name of whoever handed in the same first, or `NotGraded`.
+            The grade, in the name of whoever handed in the same first, or in nobody's, or `NotGraded`.
         """
         key = job.key(self._model)
         self._labels.setdefault(key, []).append(job.label)

@@ -95,11 +95,11 @@ class Store:
             (own,) = connection.execute(_NUMBER, ("seed",)).fetchone()
         return int(own) if given is None else given
 
-    def get(self, key: str, submission: str = "", student: str = "") -> Grade | None:
-        """Return the grade for the key in the name of whoever asks, or None if it has to be graded (again)."""
+    def get(self, key: str) -> Grade | None:
+        """Return the grade for the key, in nobody's name, or None if it has to be graded (again)."""
         with self._transaction() as connection:
             row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()
-        return None if row is None else replace(_grade(row[0]), submission=submission, student=student)
+        return None if row is None else _grade(row[0])
 
     def put(self, key: str, grade: Grade) -> Grade:
         """Keep the grade, unless another run was faster; return the one that is kept, in the names of the given one."""
@@ -110,12 +110,6 @@ class Store:
                 connection.execute("INSERT INTO grade VALUES (?, ?, ?)", (key, _regrade(connection), text))
         kept = _grade(text if row is None else row[0])
         return replace(kept, submission=grade.submission, student=grade.student)
-
-    def replaced(self, key: str) -> tuple[Grade, ...]:
-        """Return the grades that regrades put others in the place of, oldest first, in nobody's name."""
-        with self._transaction() as connection:
-            rows = connection.execute("SELECT grade FROM grade WHERE key = ? ORDER BY regrade", (key,)).fetchall()
-        return tuple(_grade(text) for (text,) in rows[:-1])
 
     def changes(self, keys: Mapping[str, str]) -> tuple[Change, ...]:
         """Return how the points differ from those of the last run that settled, wherever the source is the same.

@@ -108,6 +108,7 @@ def test_of_two_runs_the_first_grade_holds_for_both(executor: Handmade, store: S
         ("failed", "wrong-result", True),
         ("not gradable", "cannot-simulate", True),
         ("not gradable", "device-fault", False),
+        ("not gradable", "not-counted", False),
         ("failed", "device-fault", True),
     ],
 )
