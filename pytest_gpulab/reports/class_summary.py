@@ -12,7 +12,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.students import Row, graded_points, points_text
+from pytest_gpulab.reports.students import Points, Row, graded_points, points_text
 from pytest_gpulab.reports.table import WIDTH, WORST_FIRST, laid_out, overall_verdict
 
 MAX_STUDENTS = 60
@@ -51,9 +51,14 @@ def _students(everyone: Sequence[Standing], exercises: Sequence[str]) -> list[st
 
 def _student_row(standing: Standing, exercises: Sequence[str]) -> tuple[str, ...]:
     row = standing.row
-    points = {grade.exercise: points_text(grade.points) for grade in row.grades}
+    points = {grade.exercise: _points(grade) for grade in row.grades}
     cells = (points.get(exercise, "-") for exercise in exercises)
     return _name(row.student.id, row.student.name), _verdict(row), *cells, _total(standing)
+
+
+def _points(grade: Grade) -> str:
+    points = Points.of(grade.checks)
+    return points_text(points.earned) if points.graded else "n/a"
 
 
 def _verdict(row: Row) -> str:

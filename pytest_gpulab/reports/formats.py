@@ -55,7 +55,7 @@ def check_file(path: Path, context: Context) -> None:
     is_new = not path.exists()
     path.open("ab").close()
     if is_new:
-        path.unlink()
+        path.resolve().unlink()  # and not the link that leads there
 
 
 def check_folder(path: Path) -> None:

@@ -49,6 +49,13 @@ def test_what_cannot_be_written_is_said_in_one_line(name: str, tmp_path: Path) -
         assert "\n" not in str(caught.value)
 
 
+def test_a_link_that_leads_nowhere_survives_the_check(tmp_path: Path) -> None:
+    link = tmp_path / "grades.json"
+    link.symlink_to(tmp_path / "elsewhere.json")
+    formats.check("json", link, Context())
+    assert link.is_symlink() and list(tmp_path.iterdir()) == [link]
+
+
 def test_a_file_that_is_there_survives_the_check(tmp_path: Path) -> None:
     path = tmp_path / "grades.json"
     path.write_text("kept")
