@@ -5,10 +5,12 @@ A page is called after the student's id: `jdoe42.html`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
 from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports.annotated import listings
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.students import Points, Row, file_name, rows
@@ -36,13 +38,20 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """
     context.refuse_if_interrupted()
     path.mkdir(exist_ok=True)
+    exercises = {grade.exercise for grade in gradebook.grades if grade.student}
     for row in rows(gradebook):
         if row.grades or row.ungraded:
-            formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished))
+            formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished, exercises))
 
 
-def page(row: Row, created: datetime) -> str:
-    """Return a student's page; instructors' expected verdicts are no business of students."""
+def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:
+    """Return a student's page; instructors' expected verdicts are no business of students.
+
+    Args:
+        row: the student's.
+        created: when it is written, in UTC.
+        exercises: of the class; those of which the student has no grade are named.
+    """
     grades = [for_student(grade) for grade in row.grades]
     points = Points.of(check for grade in grades for check in grade.checks)
     return pages.rendered(
@@ -50,8 +59,10 @@ def page(row: Row, created: datetime) -> str:
         student=row.student,
         views=[GradeView(grade) for grade in grades],
         ungraded=row.ungraded,
+        missing=sorted(set(exercises) - {grade.exercise for grade in grades}),
         points=points,
         devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
+        has_listings=any(listings(grade) for grade in grades),
         estimated=any(GradeView(grade).estimated for grade in grades),
         created=pages.moment(created),
     )

@@ -43,6 +43,22 @@ def test_everyone_who_handed_something_in_has_a_page_without_others_names(tmp_pa
     assert "sacn was not graded" not in own and "No exercise is called sacn." in found["s104.html"]
 
 
+def test_exercises_without_a_grade_are_named_and_columns_of_sources_explained(tmp_path: Path) -> None:
+    book = Gradebook()
+    first, other = (next(g for g in Made(9).gradebook().grades if g.exercise == name) for name in ("reduction", "scan"))
+    add(book, replace(first, student="s1", submission="s1/reduction.cu"))
+    add(book, replace(other, student="s2", submission="s2/scan.cu", checks=other.checks[:1]))
+    found = written(tmp_path, book)
+    assert "Nothing of yours was graded for scan." in found["s1.html"]
+    assert "Nothing of yours was graded for reduction." in found["s2.html"]
+    assert ["time: share of the estimated time" in text for text in found.values()] == [True, False]
+    nobodys = Gradebook()
+    for each in (first, other):
+        add(nobodys, replace(each, student=""))
+    for text in (*written(tmp_path / "all", Made(1).gradebook()).values(), *written(tmp_path / "x", nobodys).values()):
+        assert "Nothing of yours" not in text
+
+
 def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: Path) -> None:
     book = Made(4).gradebook()
     book.duplicates = (Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
