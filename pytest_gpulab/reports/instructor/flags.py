@@ -19,8 +19,8 @@ IMPOSSIBLE, LIKENESS, BORDERLINE, UNGRADABLE, SHARED = (
 MEANING = {
     IMPOSSIBLE: "Faster than the device's memory allows: some of the work was left out, or someone cheats.",
     LIKENESS: "Sources of different students that are nearly the same. Short exercises have few right answers: ask.",
-    BORDERLINE: "Noise, or the threshold's last few per cent, decided: the interval of the speedup holds the "
-    "threshold, or the speedup lies within 2 % of it.",
+    BORDERLINE: "Grading again may decide otherwise: the interval of the speedup holds the threshold, or the speedup "
+    "lies within 2 % of it.",
     UNGRADABLE: "The machine's fault, not the student's: these checks cost no points, and may be graded again.",
     SHARED: "Other processes used the GPU while it timed, so times may be too long.",
 }
