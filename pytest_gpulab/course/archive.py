@@ -79,8 +79,8 @@ class Unpacker:
     def of_class(self, archive: Path, exercises: Collection[str]) -> Iterator[Entry]:
         """Yield what lies in the ZIP of a class, without the one folder around all of it, where there is one.
 
-        A lone folder with folders of `.cu` files in it is taken for one around all students, unless those folders are
-        called after `exercises`, whose names are in lower case.
+        A lone folder with folders of `.cu` files in it, or with several ZIPs, is taken for one around all students,
+        unless those are called after `exercises`, whose names are in lower case.
 
         Raises:
             BadArchive: the ZIP cannot be read.
@@ -195,10 +195,12 @@ def _is_folder(member: _Member) -> bool:
 
 def _has_folder_around(members: list[_Member], exercises: Collection[str]) -> bool:
     deep = [member.parts for member in members if len(member.parts) > 1]
-    return len({parts[0] for parts in deep}) == 1 and any(
-        len(parts) > 2 and parts[1].casefold() not in exercises and entries.suffix_of(parts[-1]) in entries.READ
-        for parts in deep
-    )
+    if len({parts[0] for parts in deep}) != 1:
+        return False
+    read = [(len(parts), parts[1]) for parts in deep if entries.suffix_of(parts[-1]) in entries.READ]
+    folders = {name for length, name in read if length > 2 and name.casefold() not in exercises}
+    zips = {Path(name).stem for length, name in read if length == 2 and entries.suffix_of(name) == ".zip"}
+    return bool(folders) or len([name for name in zips if name.casefold() not in exercises]) > 1
 
 
 def _fault_of_contents(info: zipfile.ZipInfo) -> Finding | None:

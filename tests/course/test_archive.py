@@ -107,6 +107,20 @@ def test_a_lone_student_is_no_folder_around_students(scratch: Path) -> None:
     ) == ["alice/reduction/mine.cu"]
 
 
+def test_one_folder_around_the_zips_of_all_students_is_looked_through(scratch: Path) -> None:
+    inner = packed(("scan.cu", b""))
+    assert labels(collected(scratch, packed(("hw1/alice.zip", inner), ("hw1/bob.zip", inner)))) == [
+        "alice/scan.cu",
+        "bob/scan.cu",
+    ]
+
+
+def test_a_lone_student_may_pack_each_exercise(scratch: Path) -> None:
+    inner = {name: packed((f"{name}.cu", b"")) for name in EXERCISES}
+    found = collected(scratch, packed(*((f"alice/{name.upper()}.zip", inner[name]) for name in EXERCISES)))
+    assert labels(found) == ["alice/REDUCTION.zip/reduction.cu", "alice/SCAN.zip/scan.cu"]
+
+
 def test_a_lone_students_folders_may_be_in_upper_case(scratch: Path) -> None:
     assert labels(collected(scratch, packed(("alice/Scan/mine.CU", b"")))) == ["alice/Scan/mine.CU"]
 
