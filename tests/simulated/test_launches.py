@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpulab.devices.protocol import CompileError, Device, LaunchError, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
 SOURCE = """
 #include <gpulab.cuh>
@@ -241,3 +242,18 @@ def test_a_modules_variables_go_with_it(device: SimulatedDevice) -> None:
     del module
     gc.collect()
     assert not list(device.arena.contents())
+
+
+def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: SimulatedDevice) -> None:
+    unused = [device.compile("__device__ int a[10]; __global__ void f() { a[0] = 1; }")]
+    module, array = device.compile("__global__ void f(int *x) { x[1] = 5; }"), device.empty(4, np.int32)
+
+    def size(_: Allocation) -> int:
+        unused.clear()  # as Python's garbage collector does, whenever it likes
+        return 16
+
+    assert array.allocation is not None
+    array.allocation.__class__ = type("Collecting", (Allocation,), {"nbytes": property(size)})
+    module.launch("f", (1,), (1,), [array])
+    assert not unused and array.get()[1] == 5
+    assert len(list(device.arena.contents())) == 1

@@ -77,7 +77,7 @@ class SimulatedModule:
             raise CompileError(f"{source[1]}: error: the file's variables take {total} bytes, more than the {limit}")
         self._variables = {name: device.arena.allocate(variable.nbytes) for name, variable in held.items()}
         for allocation in self._variables.values():  # they live as long as the module
-            weakref.finalize(self, device.arena.free, allocation)
+            weakref.finalize(self, device.arena.retire, allocation)
         self._addresses = {name: allocation.base for name, allocation in self._variables.items()}
         for name in self._variables:
             self._initialise(self._module.variables[name])

@@ -7,6 +7,7 @@ column a block) or local memory (a column a lane) as 32-bit words, so that a row
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
@@ -113,10 +114,12 @@ class Arena:
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._allocations: list[Allocation] = []
+        self._retired: deque[Allocation] = deque()
         self._next = _ARENA_BASE
 
     def allocate(self, nbytes: int) -> Allocation:
         """Reserve `nbytes` zeroed bytes, aligned to 256."""
+        self._free_retired()
         allocation = Allocation(self._next, nbytes)
         self._bases.append(allocation.base)
         self._allocations.append(allocation)
@@ -128,8 +131,17 @@ class Arena:
         index = bisect_left(self._bases, allocation.base)
         del self._allocations[index], self._bases[index]
 
+    def retire(self, allocation: Allocation) -> None:
+        """Free it when no access can be under way: Python collects garbage, modules too, in the middle of anything."""
+        self._retired.append(allocation)
+
+    def _free_retired(self) -> None:
+        while self._retired:
+            self.free(self._retired.popleft())
+
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield the bytes of every allocation."""
+        self._free_retired()
         return (allocation.data for allocation in self._allocations)
 
     def find(self, address: int) -> Allocation | None:
