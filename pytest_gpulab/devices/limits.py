@@ -12,7 +12,7 @@ class Limits:
     """What a compiler's processes may take, each of them.
 
     Attributes:
-        memory_bytes: of address space; honest kernels of a course need well below 1 GiB.
+        memory_bytes: of address space; what honest kernels need is in docs/security.md.
         file_bytes: of each file that nvcc writes, machine code included.
         said_bytes: of its messages that are kept.
         compile_s: of processor time for one translation by NVRTC in a process of its own. nvcc's
@@ -20,7 +20,7 @@ class Limits:
         output_bytes: of what NVRTC hands over, PTX or machine code; a course's kernels have some ten KiB.
     """
 
-    memory_bytes: int = 4 << 30
+    memory_bytes: int = 2 << 30
     file_bytes: int = 256 << 20
     said_bytes: int = 64 * KIB
     compile_s: int = 60

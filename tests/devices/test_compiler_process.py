@@ -224,7 +224,7 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     compiler = stand_in(monkeypatch, READY + program)
     group = compiler._process._popen.pid
     with pytest.raises(
-        CompileError, match=rf"^The compiler did not come to its end \({told}\); it may take 1 s, 4 GiB"
+        CompileError, match=rf"^The compiler did not come to its end \({told}\); it may take 1 s, 2 GiB"
     ):
         compiled(compiler, SMALL)
     assert gone(group)

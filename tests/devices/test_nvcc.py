@@ -15,7 +15,7 @@ from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.protocol import CompileError
 
-MET = "The compiler did not come to its end; it may take 4 GiB of memory and 256 MiB a file."
+MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
 
 

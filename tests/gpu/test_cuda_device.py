@@ -269,7 +269,7 @@ def test_a_compiler_that_takes_too_much_memory_is_stopped_and_explained(device):
 
 def test_a_cubin_that_is_too_large_is_refused(device):
     source = "__device__ char huge[1u << 28] = {1};\n__global__ void k(char *x) { x[0] = huge[threadIdx.x]; }\n"
-    with pytest.raises(CompileError, match="did not come to its end; it may take 4 GiB of memory and 16 MiB a file"):
+    with pytest.raises(CompileError, match="did not come to its end; it may take 2 GiB of memory and 16 MiB a file"):
         Nvcc(Limits(file_bytes=16 << 20)).cubin(source, "huge.cu", device.info.architecture, {}, {})
 
 
