@@ -154,7 +154,9 @@ def _by_name(axis: Axes, points: Sequence[Point], places: Sequence[int], labels:
 def _by_rank(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None:
     intervals = [point.interval for point in points]
     axis.vlines(places, [low for low, _ in intervals], [high for _, high in intervals], color=SERIES[0], linewidth=1.2)
-    axis.set(xlim=(0, len(points) + 1), xlabel="submissions, from the slowest to the fastest", ylabel="speedup")
+    axis.set(
+        xlim=(0, len(points) + 1), xlabel="submissions, from the slowest to the fastest", ylabel="speedup (logarithmic)"
+    )
 
 
 def _called(points: Sequence[Point], names: Names) -> dict[str, str]:
