@@ -113,8 +113,9 @@ class ClusterExecutor:
     def cancel(self) -> None:
         """Forget the jobs that wait and stop those that run."""
         self._end_all(CancelledError())
-        if self._client.status == "running":
-            self._client.run(forget, self._run, on_error="ignore")
+        with suppress(Exception):  # without a connection nobody can be told
+            if self._client.status == "running":
+                self._client.run(forget, self._run, on_error="ignore")
 
     def close(self) -> None:
         """Leave the cluster as it is, without the jobs; more than once does no harm."""

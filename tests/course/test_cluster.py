@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from dask_cluster import LIMIT_S, DaskCluster, wait_for
 from distributed.client import ClosedClientError
+from distributed.comm import CommClosedError
 from trouble import SOURCE, exercises_in, job
 from waiting import graders_in, waiting_exercises_in
 
@@ -283,6 +284,18 @@ def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
             future.result(LIMIT_S)
         monkeypatch.undo()
         (tmp_path / "go").touch()
+
+
+def test_a_connection_that_breaks_in_the_end_costs_nothing(
+    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise CommClosedError
+
+    executor = ClusterExecutor(cluster.address, "sim")
+    monkeypatch.setattr(executor._client, "run", broken)
+    executor.close()
+    assert executor._client.status == "closed"
 
 
 def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_path: Path) -> None:

@@ -45,13 +45,15 @@ def test_one_run_writes_all_formats(course: Course, monkeypatch: pytest.MonkeyPa
     course.write("exercises/twice/exercise.py", HIDDEN)
     course.write("twice.cu", WRONG_WHERE_HIDDEN)
     asked = [f"--gpulab-report={name}:{name}.json" for name in ("gradescope", "classroom50", "prairielearn", "ctrf")]
-    course.grade("twice.cu", *asked, "--gpulab-report=csv:grades.csv")
+    course.grade("twice.cu", *asked, "--gpulab-report=csv:grades.csv", "--gpulab-feedback=feedback")
     scope, room, prairie, dashboard = (
         load(course.folder / f"{name}.json", name) for name in ("gradescope", "classroom50", "prairielearn", "ctrf")
     )
     assert scope["score"] == 50 and (room["score"], room["max-score"], prairie["score"]) == (50, 100, 0.5)
     for told in (scope, room, prairie):
         assert "correct[hidden]" in texts(told) and "97" not in texts(told) and "77" not in texts(told)
+    (page,) = (path.read_text(encoding="utf-8") for path in (course.folder / "feedback").iterdir())
+    assert "correct[hidden]" in page and "n=97" not in page and "out[77]" not in page
     assert [test["status"] for test in dashboard["results"]["tests"]].count("failed") == 3
     assert "correct[n=97]" in json.dumps(dashboard) and "out[77]" in json.dumps(dashboard)
     header, row = csv.reader((course.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines())
