@@ -175,12 +175,13 @@ class ClusterExecutor:
     def _send(self, sent: _Sent, worker: str) -> None:
         key, resources = f"gpulab-{uuid4().hex}", {RESOURCE: 1} if self._needs_gpu else None
         sent.attempts, sent.worker = sent.attempts + 1, worker
+        self._running[key] = sent
         try:
             work = packed(sent.job, self._run, self._model)
         except OSError as error:
+            del self._running[key]
             sent.future.set_exception(NotGraded(f"the exercise {sent.job.exercise} cannot be sent: {error}"))
             return
-        self._running[key] = sent
         sent.answer = self._client.submit(graded_there, work, key=key, workers=[worker], resources=resources)
         sent.answer.add_done_callback(self._ended)
 

@@ -263,7 +263,7 @@ def test_without_the_scheduler_nothing_is_graded(
             waiting.result(LIMIT_S)
 
 
-@pytest.mark.parametrize("method", ["submit", "cancel"])
+@pytest.mark.parametrize("method", ["packed", "submit", "cancel"])
 def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
     cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -271,6 +271,8 @@ def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
         raise ClosedClientError("closed")
 
     with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        if method == "packed":
+            monkeypatch.setattr(cluster_module, "packed", refused)
         if method == "submit":
             monkeypatch.setattr(executor._client, "submit", refused)
         future = executor.submit(job(waiting_exercises_in(tmp_path), RIGHT))
