@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import calendar
 import contextlib
-import os
 import re
-import shutil
 import stat
 import struct
 import tempfile
@@ -23,7 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from pytest_gpulab.course import entries
 from pytest_gpulab.course.entries import Entry
@@ -58,6 +56,10 @@ class BadArchive(Exception):
     """A file is no ZIP, is damaged, or holds more than any class hands in: one sentence says which."""
 
 
+class NoRoom(Exception):
+    """The machine does not let anything be unpacked: why, in words that follow the ZIP's name."""
+
+
 class _Member(NamedTuple):
     parts: tuple[str, ...]
     info: zipfile.ZipInfo
@@ -84,6 +86,7 @@ class Unpacker:
 
         Raises:
             BadArchive: the ZIP cannot be read.
+            NoRoom: nor can it be unpacked.
         """
         with _opened(archive) as zipped:
             members = list(_members(zipped))
@@ -96,12 +99,20 @@ class Unpacker:
         """Yield what lies in a ZIP that a student handed in; one beside the students' folders is named after a student.
 
         A ZIP in this ZIP is left as it is.
+
+        Raises:
+            NoRoom: it cannot be unpacked.
         """
         student = packed.parts if len(packed.parts) > 1 else (Path(packed.parts[0]).stem,)
         yield Entry(student[:1], is_folder=True)
         assert packed.path is not None
         try:
-            with _opened(packed.path) as zipped:
+            file = entries.opened_for_reading(packed.path)
+        except OSError as error:  # it is a link by now
+            yield Entry((student[0], packed.parts[-1]), fault=entries.unreadable(error))
+            return
+        try:
+            with file, _opened(file) as zipped:
                 inner = [member._replace(parts=(*student, *member.parts)) for member in _members(zipped)]
                 yield from self._unpacked(zipped, inner)
         except BadArchive as bad:
@@ -127,9 +138,11 @@ class Unpacker:
         if fault is not None:
             return Entry(parts, None, modified_s, fault=fault)
         try:
-            return Entry(parts, self._written(zipped, member), modified_s)
+            with zipped.open(info) as packed:
+                contents = packed.read(info.file_size)  # with a number zipfile unpacks no more than that at a time
         except _DAMAGED as error:
             return Entry(parts, None, modified_s, fault=_bad(f"It cannot be unpacked: {_told(error)}."))
+        return Entry(parts, self._written(parts[-1], contents), modified_s)
 
     def _fault_of_total(self, student: str, size_bytes: int) -> Finding | None:
         self._bytes[student] += size_bytes
@@ -138,15 +151,16 @@ class Unpacker:
         what = f"With this one the packed files have more than {MAX_STUDENT_BYTES} bytes."
         return Finding("too-large", what, hint=entries.TOO_LARGE)
 
-    def _written(self, zipped: zipfile.ZipFile, member: _Member) -> Path:
-        path = Path(tempfile.mkdtemp(dir=self._scratch)) / member.parts[-1]
-        with zipped.open(member.info) as packed, path.open("xb") as unpacked:
-            shutil.copyfileobj(packed, unpacked)  # zipfile reads no more than the size that was looked at
-        os.utime(path, (_modified_s(member.info),) * 2)
+    def _written(self, name: str, contents: bytes) -> Path:
+        try:
+            path = Path(tempfile.mkdtemp(dir=self._scratch)) / name
+            path.write_bytes(contents)
+        except OSError as error:
+            raise NoRoom(f"cannot be unpacked to {self._scratch}: {error.strerror}") from None
         return path
 
 
-def _opened(archive: Path) -> zipfile.ZipFile:
+def _opened(archive: Path | BinaryIO) -> zipfile.ZipFile:
     try:
         zipped = zipfile.ZipFile(archive)
     except _DAMAGED as error:

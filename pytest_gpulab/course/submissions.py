@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from pytest_gpulab.course.archive import BadArchive, Unpacker
+from pytest_gpulab.course.archive import BadArchive, NoRoom, Unpacker
 from pytest_gpulab.course.entries import (
     MAX_SOURCE_BYTES,
     Entry,
@@ -143,6 +143,8 @@ def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Ent
             yield from unpacker.of_student(entry) if is_packed else (entry,)
     except OSError as error:
         raise SubmissionsError(f"{source}: cannot be read: {error.strerror}") from None
+    except NoRoom as error:
+        raise SubmissionsError(f"{source}: {error}") from None
     except BadArchive as bad:
         raise SubmissionsError(f"{source}: neither a folder nor a ZIP of one. {bad}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import stat
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from io import BytesIO
@@ -279,6 +280,31 @@ def test_a_damaged_file_is_one_students_trouble(scratch: Path) -> None:
     assert found.problems[0].finding.what.startswith("It cannot be unpacked: ")
 
 
+def test_a_disk_that_is_full_is_no_students_fault(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_bytes(path: Path, contents: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    contents = packed(("alice/hw.zip", packed(("scan.cu", b"text"))), ("bob/scan.cu", b"text"))
+    (scratch.parent / "class.zip").write_bytes(contents)
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    with pytest.raises(
+        SubmissionsError, match=r"class\.zip: cannot be unpacked to .*scratch: No space left on device$"
+    ):
+        handed_in(scratch.parent / "class.zip", EXERCISES, scratch)
+
+
+def test_a_file_that_swells_beyond_what_it_tells_is_cut_off_in_time(scratch: Path) -> None:
+    contents = bytearray(packed(("alice/scan.cu", bytes(10 * HUGE))))
+    for header, size_at in ((b"PK\x01\x02", 24), (b"PK\x03\x04", 22)):
+        at = contents.index(header) + size_at
+        contents[at : at + 4] = (1000).to_bytes(4, "little")
+    tracemalloc.start()
+    found = collected(scratch, bytes(contents))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert codes(found) == [("alice", "scan", "bad-archive")] and peak_bytes < HUGE
+
+
 def test_an_encrypted_file_is_told(scratch: Path) -> None:
     contents = bytearray(packed(("alice/scan.cu", b"secret")))
     contents[contents.index(b"PK\x01\x02") + 8] |= 1  # in the table of contents, where flags are looked up
@@ -332,6 +358,14 @@ def test_a_zip_in_a_folder_is_unpacked_too(scratch: Path) -> None:
     (folder / "alice" / "hw.zip").write_bytes(packed(("reduction.cu", b"one")))
     found = handed_in(folder, EXERCISES, scratch)
     assert labels(found) == ["alice/hw.zip/reduction.cu"] and found.submissions[0].read() == b"one"
+
+
+def test_a_students_zip_that_becomes_a_link_is_not_read(scratch: Path) -> None:
+    secret, link = scratch.parent / "secret.zip", scratch.parent / "hw.zip"
+    secret.write_bytes(packed(("scan.cu", b"secret")))
+    link.symlink_to(secret)
+    _, told = archive.Unpacker(scratch).of_student(entries.Entry(("alice", "hw.zip"), link))
+    assert told.fault is not None and told.fault.code == "unreadable" and told.label == "alice/hw.zip"
 
 
 def test_a_students_zip_that_is_none_is_that_students_trouble(scratch: Path) -> None:
