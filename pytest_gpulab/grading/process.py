@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pytest_gpulab.devices import processes
+from pytest_gpulab.devices.cuda.timing import LOCKS
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
@@ -85,6 +86,9 @@ class StartedAnew(subprocess.Popen[str]):
 class Worker:
     """The other end of `worker.main`: a process, with all that it starts in one group.
 
+    Its temporary folder goes with it: a compiler that is killed leaves large files. A tool that it runs under keeps the
+    common one, where Nsight Compute has a lock.
+
     It opens its device while whoever started it does something else; the first answer says if it could not.
     """
 
@@ -93,6 +97,10 @@ class Worker:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         processes.mark_what_is_started()
         known = environment(beside_others=bool(task.get("beside_a_gpu")))
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        if not under:
+            self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+            known = {LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
         self._process = _started(under, known, self._errors.fileno(), for_guard)
         os.close(for_guard)
         self._answers: SimpleQueue[str] = SimpleQueue()
@@ -166,6 +174,8 @@ class Worker:
             self._process.stdin.close()
         self._process.stdout.close()
         self._errors.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -67,6 +67,11 @@ def test_a_lower_limit_of_the_users_own_stays(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == ("compiled\n", "", 0)
 
 
+def test_what_it_leaves_among_temporary_files_lies_beside_the_script(tmp_path: Path) -> None:
+    done = run(tmp_path, '#!/bin/sh\ntouch "$TMPDIR/kernel.lgenfe.bc"\n')
+    assert done.returncode == 0 and (tmp_path / "it's a folder" / "kernel.lgenfe.bc").exists()
+
+
 def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # as on a file system that is mounted noexec
     with pytest.raises(

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpulab.devices.cuda import cubin_cache
 from pytest_gpulab.devices.cuda.cubin_cache import CubinCache, is_private, key_of, users_cache
+from pytest_gpulab.devices.cuda.timing import LOCKS
 
 ENTRY = (b"\x7fELF\n\0code\n", 'k.cu(3): warning: "x" was declared\nbut never used')
 
@@ -50,6 +51,7 @@ def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_folder_that_others_may_enter_or_a_link_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv(LOCKS, raising=False)
     users_cache().put("key", *ENTRY)
     (folder,) = tmp_path.iterdir()
     assert is_private(folder) and users_cache().get("key") == ENTRY
@@ -59,6 +61,16 @@ def test_a_folder_that_others_may_enter_or_a_link_is_not_used(tmp_path: Path, mo
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     assert users_cache().get("key") is None
+
+
+def test_processes_with_temporary_folders_of_their_own_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "own"))
+    monkeypatch.setenv(LOCKS, str(tmp_path))
+    users_cache().put("key", *ENTRY)
+    (folder,) = tmp_path.iterdir()
+    assert is_private(folder) and [path.name for path in folder.iterdir()] == ["key"]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,14 +29,16 @@ class DriversCompileError(Exception):
 
 
 def compiled_by_pycuda(source: str, nvcc: str, options: list[str], **more: Any) -> bytes:
-    """Do what PyCUDA does: a new folder, which stays when nvcc fails."""
+    """Do what PyCUDA does: in a new folder, which stays when nvcc fails."""
     folder = Path(tempfile.mkdtemp())
     (folder / "kernel.cu").write_text(source)
     command = [nvcc, "--cubin", *options, "kernel.cu"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
-    return (folder / "kernel.cubin").read_bytes()
+    cubin = (folder / "kernel.cubin").read_bytes()
+    shutil.rmtree(folder)
+    return cubin
 
 
 class Compiler:
@@ -74,8 +77,9 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     for module in (package, starter, driver):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap is not for stand-ins")
-    for name in ("tools", "cache"):
+    for name in ("tools", "cache", "temporary"):
         (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")
     return Compiler(tmp_path / "tools")
 
@@ -99,6 +103,7 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
 def test_a_text_that_met_a_limit_is_not_tried_again_whatever_the_variant(compiler: Compiler, words: str) -> None:
     compiler.says(f'cat <<"EOF" >&2\n{words}\nEOF\nexit 1')
     first = compiler.said("bomb", T="int")
+    assert not list(Path(tempfile.gettempdir()).iterdir())
     assert first.endswith(f"\n{MET}" if words else MET) and first.startswith(words.partition("\n")[0])
     assert compiler.said("bomb", T="float") == compiler.said("bomb") == first
     assert compiler.runs == 1

@@ -21,6 +21,7 @@ _SCRIPT = """#!/bin/sh
 (
     ulimit -v {memory_kib} 2>/dev/null  # refused where the user's own limit is lower, which will do
     ulimit -f {file_blocks} 2>/dev/null
+    export TMPDIR={folder}  # some files are left there when a text does not compile
     exec {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?

@@ -1,0 +1,52 @@
+"""A worker process as its parent sees it: what it is given, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.cuda.timing import LOCKS
+from pytest_gpulab.grading import process
+from pytest_gpulab.grading.process import Worker
+
+LEAVES = """
+import json, os, sys, tempfile
+sys.stdin.readline()
+folder = tempfile.mkdtemp()
+open(folder + "/kernel.cubin", "w").close()
+for answer in ({"ready": True}, {"left": folder, "locks": os.environ["GPULAB_LOCKS"]}):
+    print(json.dumps(answer), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+@pytest.mark.parametrize("ending", [Worker.stop, Worker.kill])
+def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, ending: object
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setattr(process, "STOP_LIMIT_S", 0.1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    monkeypatch.delenv(LOCKS, raising=False)
+    worker = Worker({})
+    answer = worker.ask({}, 60.0)
+    left = Path(answer["left"])
+    assert (left / "kernel.cubin").exists() and left.parent.parent == tmp_path
+    assert answer["locks"] == str(tmp_path), "what processes share does not lie there"
+    assert callable(ending)
+    ending(worker)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nsight Compute keeps its lock there."""
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv(LOCKS, "elsewhere")
+    answer, _ = process.answered_under(["env"], {}, {}, 60.0)
+    assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
