@@ -16,7 +16,7 @@ from pytest_gpulab.devices.elf import Elf
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.machine import sass
-from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks
+from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
 from pytest_gpulab.devices.simulated.machine.flow import FlowModel
 from pytest_gpulab.devices.simulated.machine.linear import minimise
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -98,11 +98,12 @@ def test_what_cannot_be_read_is_no_machine_code() -> None:
     module = parse(nvrtc.compile_ptx(source, "set.cu", "compute_90")[0])
     other = parse(nvrtc.compile_ptx(source.replace("= 1", "+= 1"), "set.cu", "compute_90")[0])
     (kernel,) = module.functions
-    assert kernel_blocks(cubin, "sm_90", module, kernel)
-    assert not kernel_blocks(cubin, "sm_90", other, kernel)
-    assert not kernel_blocks(cubin, "sm_90", module, "another")
+    assert kernel_blocks(machine_code(cubin, "sm_90", module), kernel)
+    assert not kernel_blocks(machine_code(cubin, "sm_90", module), "another")
+    assert machine_code(cubin, "sm_90", other) is None
     for cut in (cubin[: len(cubin) // 2], b"", b"\x7fELF" + bytes(100)):
-        assert not kernel_blocks(cut, "sm_90", module, kernel)
+        assert machine_code(cut, "sm_90", module) is None
+    assert not kernel_blocks(None, kernel)
 
 
 def test_a_linear_program_finds_the_least() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.execution.workload import Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
 from pytest_gpulab.devices.simulated.line_shares import with_shares
-from pytest_gpulab.devices.simulated.machine.code import kernel_blocks
+from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
 from pytest_gpulab.devices.simulated.machine.executions import MachineKernel
 from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
 from pytest_gpulab.devices.simulated.ptx.reader import parse
@@ -158,12 +159,16 @@ class SimulatedModule:
             self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, *rest)
         return self._binaries[architecture]
 
+    @cached_property
+    def _machine_code(self) -> MachineCode | None:
+        """That of all kernels: reading it for each would take longer than many a launch."""
+        architecture = self._device.gpu.architecture
+        return machine_code(self._binary(architecture).cubin, architecture, self._module)
+
     def _machine_kernel(self, kernel: str) -> MachineKernel | None:
         """A kernel's machine code for the described GPU; None where it cannot be read."""
         if kernel not in self._machine_kernels:
-            architecture = self._device.gpu.architecture
-            cubin = self._binary(architecture).cubin
-            blocks = kernel_blocks(cubin, architecture, self._module, self._entry(kernel).name)
+            blocks = kernel_blocks(self._machine_code, self._entry(kernel).name)
             statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
             homes = {s.number: block for s, block in statements if s.number >= 0}
             corrected = frozenset(s.number for s, _ in statements if is_corrected(s))

@@ -21,6 +21,8 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Label, PtxMo
 
 _INTERNAL = "$__internal_"  # the compiler's own functions, behind the kernel: slow paths, long divisions
 _LINES, _PTX, _CODE = ".nv_debug_line_sass", ".nv_debug_ptx_txt", ".text."
+# what a layout or a PTX that is not known here raises
+_UNREADABLE = (ValueError, LookupError, StopIteration, struct.error, CannotSimulate)
 
 
 @dataclass
@@ -84,14 +86,21 @@ class MachineCode:
         return _reachable(_blocks(numbered, self._architecture)) if numbered else []
 
 
-def kernel_blocks(cubin: bytes, architecture: str, module: PtxModule, kernel: str) -> list[MachineBlock]:
-    """Return a kernel's machine code; nothing where the file cannot be read or was not made from this module."""
+def machine_code(cubin: bytes, architecture: str, module: PtxModule) -> MachineCode | None:
+    """Read the machine code of a module; None where the file cannot be read or was not made from this module."""
     try:
         code = MachineCode(cubin, architecture)
-        blocks = code.blocks(kernel)
-    except (ValueError, LookupError, StopIteration, struct.error, CannotSimulate):
-        return []  # a layout or a PTX that is not known here
-    return blocks if _outline(code.ptx) == _outline(module) else []
+    except _UNREADABLE:
+        return None
+    return code if _outline(code.ptx) == _outline(module) else None
+
+
+def kernel_blocks(code: MachineCode | None, kernel: str) -> list[MachineBlock]:
+    """Return a kernel's basic blocks; nothing where they cannot be read."""
+    try:
+        return code.blocks(kernel) if code else []
+    except _UNREADABLE:
+        return []
 
 
 def _outline(module: PtxModule) -> list[tuple[int, tuple[str, ...]]]:
