@@ -74,9 +74,12 @@ def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
 
 def main() -> None:
     """Answer requests, a line of JSON each, until there are no more."""
+    _end_with_parent()
     task = json.loads(sys.argv[1])
-    requests, answers = sys.stdin, os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing that the compiler prints gets between the answers
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    for stream in (0, 1):  # nothing that the compiler prints gets between the answers
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     try:
         version = _loaded(task)
     except Exception as error:  # the bindings raise their own types where the library cannot be loaded
@@ -84,12 +87,22 @@ def main() -> None:
         return
     _send(answers, {"version": version})
     for line in requests:
-        child = os.fork()
+        program, child = os.getpid(), os.fork()
         if not child:
+            _end_with_parent(program)
+            os.close(requests.fileno())  # it gets no other text to read
             _answer(line, answers, task)
         _, status = os.waitpid(child, 0)
         if status:
             _send(answers, {"ended": _ending(status)})
+
+
+def _end_with_parent(parent: int = 0) -> None:
+    """Have the system kill this process when its parent has ended, which may be while the compiler is busy."""
+    death_signal = 1  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(death_signal, signal.SIGKILL)
+    if parent and os.getppid() != parent:  # it has ended already
+        os._exit(1)
 
 
 def _loaded(task: dict[str, Any]) -> str:

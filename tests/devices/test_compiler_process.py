@@ -167,8 +167,8 @@ def processes_of(group: int) -> list[str]:
     return found
 
 
-def gone(group: int) -> bool:
-    until_s = time.monotonic() + 20
+def gone(group: int, limit_s: float = 20) -> bool:
+    until_s = time.monotonic() + limit_s
     while processes_of(group) and time.monotonic() < until_s:
         time.sleep(0.02)
     return not processes_of(group)
@@ -182,18 +182,39 @@ def test_close_ends_all_of_it(within: Sandbox | None) -> None:
     assert gone(group)
 
 
-def test_it_ends_with_a_killed_parent(within: Sandbox | None) -> None:
+@pytest.mark.parametrize("doing", ["nothing", "a tree"])
+def test_it_ends_with_a_killed_parent(within: Sandbox | None, doing: str) -> None:
     script = (
         "import os, signal, sys\n"
         "from pytest_gpulab.devices.compiler_process import CompilerProcess\n"
+        "from pytest_gpulab.devices.nvrtc_program import Request\n"
         "from pytest_gpulab.devices.sandbox import none\n"
         "compiler = CompilerProcess(within=none('so') if sys.argv[1] == 'none' else None)\n"
         "print(compiler._process._popen.pid, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.5)\n"
+        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n"
+        "if sys.argv[2]:\n"
+        "    compiler.compiled(Request(sys.argv[2], 'a.cu', {}, ['--gpu-architecture=compute_90'], 'ptx'))\n"
+        "signal.pause()\n"
     )
-    command = [sys.executable, "-c", script, "none" if within else "sandbox"]
+    text = {"nothing": "", "a tree": TREE}[doing]
+    command = [sys.executable, "-c", script, "none" if within else "sandbox", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == -signal.SIGKILL and gone(int(done.stdout))
+    assert done.returncode == -signal.SIGKILL and gone(int(done.stdout), 3)
+
+
+def test_a_translation_cannot_read_the_next_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not even where code of a student's ran in the compiler."""
+    program = Path(compiler_process._program()).read_text(encoding="utf-8")
+    reads = (
+        "def compiled(request: Request) -> Answer:\n    return Answer(None, repr(sys.stdin.buffer.raw.read()))\n\n\n"
+    )
+    (tmp_path / "program.py").write_text(program.replace("def main()", f"{reads}def main()"), encoding="utf-8")
+    monkeypatch.setattr(compiler_process, "_program", lambda: str(tmp_path / "program.py"))
+    compiler = CompilerProcess(TIGHT, none("it is a test"))
+    with pytest.raises(CompileError, match="^b''$"):
+        compiled(compiler, SMALL)
+    compiler.close()
 
 
 def test_one_that_somebody_killed_is_started_again(compiler: CompilerProcess) -> None:
