@@ -73,6 +73,8 @@ def refusal() -> str:
         tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return f"bubblewrap does not work here: it had not ended after {PROBE_LIMIT_S:g} s"
+    except OSError as error:
+        return f"bubblewrap does not work here: {error.strerror}"
     if tried.returncode == 0:
         return ""
     said = tried.stderr.strip().partition("\n")[0].removeprefix("bwrap: ")

@@ -21,6 +21,8 @@ import socket
 import sys
 from dataclasses import dataclass
 
+from pytest_gpulab.devices import sandbox
+
 # What workers load sooner or later. CUDA and NVML are not initialised by that, and could not be used after a fork.
 LOADED = (
     "pytest_gpulab.grading.worker",
@@ -44,6 +46,7 @@ def main() -> None:
     for name in LOADED:
         with contextlib.suppress(Exception):  # whoever needs it says what is missing
             importlib.import_module(name)
+    sandbox.refusal()  # tried once: children inherit the answer
     os.chdir("/")
     gc.collect()
     gc.freeze()  # or a child's first collection would copy all of it

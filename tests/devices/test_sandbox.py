@@ -96,13 +96,14 @@ def test_without_bubblewrap_there_are_limits_only(monkeypatch: pytest.MonkeyPatc
     [
         ("echo 'bwrap: No permissions to create new namespace' >&2; exit 1", "No permissions to create new namespace"),
         ("exit 7", "exit status 7"),
+        (None, "Exec format error"),
         ("sleep 60", "it had not ended after 0.5 s"),
     ],
 )
 def test_where_it_does_not_work_the_reason_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, why: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, why: str
 ) -> None:
-    (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{script}\n" if script else "no program")
     (tmp_path / "bwrap").chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(module, "PROBE_LIMIT_S", 0.5)

@@ -169,6 +169,11 @@ def test_the_nursery_has_one_thread_and_a_session_of_its_own(start: Start) -> No
     assert os.getsid(nursery_number()) == nursery_number()
 
 
+def test_whether_bubblewrap_works_is_tried_once_for_all_children(start: Start) -> None:
+    child = start("from pytest_gpulab.devices import sandbox; print(sandbox.refusal.cache_info().currsize)")
+    assert child.stdout.read() == "1\n"
+
+
 LOADS = process.PROGRAM + "; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
 LOADS = LOADS.replace("sys.path[:]", "before = set(sys.modules); sys.path[:]")
 
