@@ -212,7 +212,7 @@ def test_a_translation_cannot_read_the_next_text(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "program.py").write_text(program.replace("def main()", f"{reads}def main()"), encoding="utf-8")
     monkeypatch.setattr(compiler_process, "_program", lambda: str(tmp_path / "program.py"))
     compiler = CompilerProcess(TIGHT, none("it is a test"))
-    with pytest.raises(CompileError, match="^b''$"):
+    with pytest.raises(CompileError, match=r"^b''$"):
         compiled(compiler, SMALL)
     compiler.close()
 
