@@ -15,7 +15,6 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pytest_gpulab.devices import processes
-from pytest_gpulab.devices.cuda.timing import LOCKS
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
@@ -100,7 +99,7 @@ class Worker:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if not under:
             self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
-            known = {LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
+            known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
         self._process = _started(under, known, self._errors.fileno(), for_guard)
         os.close(for_guard)
         self._answers: SimpleQueue[str] = SimpleQueue()

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpulab.devices.cuda import cubin_cache
 from pytest_gpulab.devices.cuda.cubin_cache import CubinCache, is_private, key_of, users_cache
-from pytest_gpulab.devices.cuda.timing import LOCKS
+from pytest_gpulab.devices.processes import LOCKS
 
 ENTRY = (b"\x7fELF\n\0code\n", 'k.cu(3): warning: "x" was declared\nbut never used')
 

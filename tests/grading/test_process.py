@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.cuda.timing import LOCKS
+from pytest_gpulab.course import worker
+from pytest_gpulab.devices.cuda import timing
+from pytest_gpulab.devices.processes import LOCKS
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.process import Worker
 
@@ -33,14 +36,25 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
     monkeypatch.delenv(LOCKS, raising=False)
-    worker = Worker({})
-    answer = worker.ask({}, 60.0)
+    started = Worker({})
+    answer = started.ask({}, 60.0)
     left = Path(answer["left"])
     assert (left / "kernel.cubin").exists() and left.parent.parent == tmp_path
     assert answer["locks"] == str(tmp_path), "what processes share does not lie there"
     assert callable(ending)
-    ending(worker)
+    ending(started)
     assert not list(tmp_path.iterdir())
+
+
+def test_all_who_share_look_in_the_same_place() -> None:
+    assert timing.LOCKS == worker.LOCKS == LOCKS
+
+
+def test_it_is_there_without_nvidias_packages() -> None:
+    script = "import sys; sys.modules['cuda'] = sys.modules['pycuda'] = None\n"
+    script += "import pytest_gpulab.grading.remote, pytest_gpulab.devices.cuda.cubin_cache"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from .timing import LOCKS
+from ..processes import LOCKS
 
 MAX_ENTRIES = 1000
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
