@@ -133,7 +133,9 @@ class ClassHooks:
                 by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
         for exercise, sources in by_exercise.items():
             for group in alike(sources, given_with(self._exercises / exercise)):
-                yield from (Likeness(exercise, match.submissions, match.similarity) for match in group.matches)
+                yield from (
+                    Likeness(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
+                )
 
     def pytest_unconfigure(self) -> None:
         """Remove what an archive was unpacked to."""

@@ -37,8 +37,8 @@ The file holds one JSON object:
     roster, absent  lists of {id, name}: the class, and those of it who handed in nothing; empty without a roster
     problems        texts: what is odd about what was handed in
     changes         texts: what grading again changed
-    duplicates      a list of {exercise, submissions (two), similarity (0 to 1), lines (where known: of each, a list
-                    of ranges [first, last])}: to be looked at, never a verdict
+    duplicates      a list of {exercise, submissions (two), similarity (0 to 1), lines (of each, a list of ranges
+                    [first, last])}: to be looked at, never a verdict
 
 Unknown figures are null. Times that a cost model estimated have `estimated` true: they are never measurements.
 """
@@ -54,7 +54,7 @@ from typing import Any
 from pytest_gpulab.grading.grade import SCHEMA_VERSION, Grade
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook
 
 FORMAT = "pytest-gpulab/grades"
 
@@ -75,13 +75,8 @@ def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:
         "absent": [asdict(student) for student in gradebook.absent],
         "problems": list(gradebook.problems),
         "changes": list(gradebook.changes),
-        "duplicates": [_likeness(pair) for pair in gradebook.duplicates],
+        "duplicates": [asdict(pair) for pair in gradebook.duplicates],
     }
-
-
-def _likeness(pair: Likeness) -> dict[str, Any]:
-    where = {"lines": pair.lines} if any(pair.lines) else {}
-    return {"exercise": pair.exercise, "submissions": pair.submissions, "similarity": pair.similarity} | where
 
 
 def _grade(grade: Grade, gradebook: Gradebook) -> dict[str, Any]:

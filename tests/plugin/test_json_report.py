@@ -89,12 +89,15 @@ def test_the_class_is_told(tmp_path: Path) -> None:
     made.roster = (Student("17", "Ann Bell"), Student("18"))
     made.absent = made.roster[1:]
     made.problems, made.changes = ("18/x.txt: no .cu file",), ("a.cu: 10 points, not 20",)
-    made.duplicates = (Likeness("sum", ("a.cu", "b.cu"), 0.9),)
+    made.duplicates = (Likeness("sum", ("a.cu", "b.cu"), 0.9, (((12, 40),), ((3, 31),))),)
     jsonfile.write(tmp_path / "grades.json", made, Context())
     document = load(tmp_path / "grades.json")
     assert document["roster"] == [{"id": "17", "name": "Ann Bell"}, {"id": "18", "name": ""}]
     assert document["absent"] == [{"id": "18", "name": ""}]
     assert (document["problems"], document["changes"]) == (list(made.problems), list(made.changes))
-    assert document["duplicates"] == [{"exercise": "sum", "submissions": ["a.cu", "b.cu"], "similarity": 0.9}]
+    lines = [[[12, 40]], [[3, 31]]]
+    assert document["duplicates"] == [
+        {"exercise": "sum", "submissions": ["a.cu", "b.cu"], "similarity": 0.9, "lines": lines}
+    ]
     schema = Path(__file__).parents[2] / "docs" / "grade.schema.json"
     jsonschema.validate(document, json.loads(schema.read_text(encoding="utf-8")))

@@ -21,10 +21,13 @@ def test_a_renamed_copy_is_told_of_both_and_costs_no_points(course: Course) -> N
     for student, source in (("ann", RIGHT + HELPER), ("bob", copy + RIGHT), ("cem", RIGHT), ("dora", RIGHT)):
         course.write(f"handed_in/{student}/twice.cu", source)
     reports = ("--gpulab-report=json:grades.json", "--gpulab-report=html:report.html")
-    course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "--gpulab-store=kept", *reports)
+    result = course.grade("--gpulab-submissions=handed_in", "--gpulab-workers=1", "--gpulab-store=kept", *reports)
     document = json.loads((course.folder / "grades.json").read_text())
     (found,) = document["duplicates"]
     assert (found["exercise"], found["submissions"]) == ("twice", ["ann/twice.cu", "bob/twice.cu"])
     assert 0.7 <= found["similarity"] <= 1
+    assert found["lines"] == [[[3, 4], [8, 20]], [[3, 15], [19, 20]]]
+    told = "* % alike: ann/twice.cu:3-4, 8-20 and bob/twice.cu:3-15, 19-20"
+    result.stdout.fnmatch_lines(["*gpulab: near-identical sources*", told])
     assert len({grade["points"] for grade in document["grades"]}) == 1
     assert "% alike" in (course.folder / "report.html").read_text()
