@@ -189,7 +189,7 @@ def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: flo
             yield result
         else:
             cause = stopped[0]
-            yield check.result("failed", (because_of(cause.name, cause.findings[0]),))
+            yield check.result("failed", (because_of(cause.name, cause.findings[0], cause.hidden),))
 
 
 @contextmanager
@@ -204,11 +204,12 @@ def _blameless(job: Job) -> Iterator[None]:
     except MemoryError as error:
         raise MemoryError(str(error)) from None  # NumPy's own does not survive the way to another process
     except BrokenExercise as error:
-        raise NotGraded(error.traceback_text) from None
+        raise NotGraded(str(error)) from None
     except DeviceUnavailable as error:
         raise NotGraded(str(error)) from None
-    except Exception:
-        raise NotGraded(traceback.format_exc()) from None
+    except Exception as error:
+        what = "".join(traceback.format_exception_only(error)).strip()
+        raise NotGraded(f"pytest-gpulab made a mistake: {what}\n{traceback.format_exc()}") from None
 
 
 def _written(job: Job, folder: Path) -> Path:

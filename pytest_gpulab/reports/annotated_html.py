@@ -10,6 +10,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.listing import ListedFile, Listing
 from pytest_gpulab.reports.annotated import COLUMNS, MEANING, NO_FIGURES, Row, listings, rows, title, visible
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 
 # Nothing is loaded and nothing runs, even if some text found a way to be taken for markup.
@@ -45,7 +46,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path.write_text("\n".join(page(gradebook.grades)) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(page(gradebook.grades)) + "\n")
 
 
 def page(grades: Iterable[Grade]) -> Iterator[str]:

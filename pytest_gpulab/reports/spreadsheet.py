@@ -119,7 +119,7 @@ def _notes(row: Row, exercises: Iterable[str]) -> Iterator[str]:
     graded = {grade.exercise: grade for grade in row.grades}
     for exercise in exercises:
         if exercise not in graded:
-            yield f"{exercise}: nothing graded"
+            yield f"{exercise}: not handed in"
             continue
         checks = graded[exercise].checks
         ungraded = Points.of(checks).ungraded

@@ -32,7 +32,7 @@ def test_a_row_a_student_and_a_column_an_exercise() -> None:
     made.roster = (Student("s2", "Ann Bell"), Student("s10", "Cid Dor"))
     assert table(made) == [
         ["student", "name", "scan", "sum", "total", "not_gradable", "note"],
-        ["s2", "Ann Bell", "20", "", "20", "", "sum: nothing graded"],
+        ["s2", "Ann Bell", "20", "", "20", "", "sum: not handed in"],
         ["s10", "Cid Dor", "10", "2.5", "12.5", "", ""],
     ]
 
@@ -76,7 +76,7 @@ def test_not_started_and_not_graded_at_all_are_noted() -> None:
     assert [line[-1] for line in table(made)] == [
         "note",
         "scan: not started; s1/skan.cu: no-exercise",
-        "scan: nothing graded; x.cu: no-exercise",
+        "scan: not handed in; x.cu: no-exercise",
     ]
 
 

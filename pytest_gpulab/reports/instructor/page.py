@@ -56,7 +56,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path.write_text(page(gradebook, context.finished, context.interrupted), encoding="utf-8")
+    formats.write_text(path, page(gradebook, context.finished, context.interrupted))
 
 
 def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> str:
