@@ -124,6 +124,25 @@ def test_without_a_sandbox_macros_make_no_directives(tmp_path: Path, made: str) 
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{REFUSED}\n")
 
 
+QUOTING = {
+    "line": '#line 1 "@"\n#warning look',
+    "line of a macro": '#define PATH "@"\n#line 1 PATH\n#warning look',
+    "line marker": '# 1 "@"\n#error look',
+    "wrong text": '#line 1 "@"\n#define LONE "\n#if 1 +\n#endif',
+}
+
+
+@real
+@pytest.mark.parametrize("quoting", QUOTING)
+def test_messages_quote_no_line_of_a_file_that_the_text_claims_to_be(tmp_path: Path, quoting: str) -> None:
+    """gcc looks for the line where #line says that it is."""
+    (tmp_path / "secret").write_text("the_secret is here\n")
+    source = QUOTING[quoting].replace("@", f"{tmp_path}/secret") + KERNEL
+    assert "the_secret" in compiled(NVCC, tmp_path, source, none("and not looked at")).stderr
+    done = compiled(NVCC, tmp_path, source, OPEN)
+    assert f"{tmp_path}/secret:1:" in done.stderr and "the_secret" not in done.stderr
+
+
 @real
 def test_honest_macros_are_not_refused(tmp_path: Path) -> None:
     source = """#include <cub/cub.cuh>

@@ -37,6 +37,8 @@ _INSPECTION = r"""if LC_ALL=C grep -a -h -E '^[[:space:]]*(#|%:)' {folder}/*.ii 
     exit 1
 fi
 """
+# The C compiler shows the line that it complains of, from whatever file the text claims to be with #line.
+_QUOTE_NOTHING = "-Xcompiler=-fno-diagnostics-show-caret"
 REFUSED = "error: a macro of this file makes a directive such as #include: write it out"
 
 
@@ -48,7 +50,8 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
         folder: for the executable and for what it keeps while it runs; one run at a time.
         limits: see there.
         within: the sandbox to run it in, where it sees the folder, and the working folder to write in; None for none.
-        inspect: whether the program is nvcc, whose output counts only if macros make no directives.
+        inspect: whether the program is nvcc, whose output counts only if macros make no directives, and whose
+            messages quote no file.
 
     Raises:
         DeviceUnavailable: programs in the folder cannot be run.
@@ -58,7 +61,7 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
         _SCRIPT.format(
             program=shlex.quote(program),
             within=_prefix(within, folder) if within else "",
-            keep=f" --keep --keep-dir {quoted}" if inspect else "",
+            keep=f" --keep --keep-dir {quoted} {_QUOTE_NOTHING}" if inspect else "",
             inspection=_INSPECTION.format(folder=quoted, refused=REFUSED) if inspect else "",
             folder=quoted,
             memory_kib=limits.memory_bytes // KIB,
