@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import unmeasured
 
 from pytest_gpulab.grading.expected import Expectation, Expectations
 
@@ -37,7 +37,7 @@ def grade(folder: Path, scratch: Path, *more: str) -> Graded:
     options = ["--gpulab", f"--gpulab-report=json:{report}", *(more or ON_SIMULATED)]
     options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
     command = [sys.executable, "-m", "pytest", *options, str(folder)]
-    environment = {**os.environ, "COLUMNS": "100"}
+    environment = {**unmeasured.environment(), "COLUMNS": "100"}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import unmeasured
 from doc_pages import PAGES, ROOT, Block, blocks, commands, first_difference
 
 from pytest_gpulab.devices import nvrtc
@@ -40,7 +41,7 @@ def environment() -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     plugins = "-p no:hypothesispytest -p no:benchmark"
     return {
-        **os.environ,
+        **unmeasured.environment(),
         "PATH": path,
         "COLUMNS": "100",
         "PYTEST_ADDOPTS": f"--gpulab-device=sim {plugins}",

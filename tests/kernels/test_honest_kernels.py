@@ -11,6 +11,7 @@ from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 HONEST = sorted(ROOT.glob("tests/honest/*/*.cu"))

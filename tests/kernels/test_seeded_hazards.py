@@ -19,6 +19,7 @@ from pytest_gpulab.grading.expected import Expectations
 from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
 from pytest_gpulab.grading.replay import FIRST, Run, replay
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 WRONG = sorted(ROOT.glob("tests/wrong/*/*.cu"))
