@@ -10,6 +10,7 @@ import base64
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -30,7 +31,9 @@ from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 START_LIMIT_S = 60.0  # many may start at once
 BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
 ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
-_NO_MEMORY = "catastrophic error: out of memory"
+_NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
+_ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
+_PTXAS_ERROR = re.compile(r"\berror +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
 
@@ -81,7 +84,7 @@ class CompilerProcess:
             self._hopeless[request.text] = f"The compiler did not come to its end ({answer['ended']}){self._may}"
             raise CompileError(self._hopeless[request.text])
         output, log = answer["output"], answer["log"]
-        if output is None and _NO_MEMORY in log:
+        if output is None and _out_of_memory(log):
             log += f"\nThe compiler did not come to its end{self._may}"
             self._hopeless[request.text] = log
         return Answer(None if output is None else base64.b64decode(output), log)
@@ -187,6 +190,10 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> No
     errors.close()
     with contextlib.suppress(OSError):  # whoever gave it room may have cleared that
         Path(folder).rmdir()
+
+
+def _out_of_memory(log: str) -> bool:
+    return _NO_MEMORY.search(log) is not None or (_ABORTED in log and not _PTXAS_ERROR.search(log))
 
 
 def _command(limits: Limits) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -249,6 +250,34 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     ):
         compiled(compiler, SMALL)
     assert gone(group)
+
+
+ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors"
+
+
+@pytest.mark.parametrize(
+    ("log", "met"),
+    [
+        ("a.cu(1): catastrophic error: out of memory", True),
+        (f"a.cu(2): warning #177-D: unused\n{ABORTED}", True),  # it says no more when memory ends
+        (f"ptxas application ptx input, line 25; error   : Not a name\n{ABORTED}", False),
+        (f"ptxas error   : Entry function 'f' uses too much shared data\n{ABORTED}", False),
+        ("a.cu(1): catastrophic error: #error directive: catastrophic error: out of memory", False),
+    ],
+)
+def test_only_who_met_a_limit_is_told_so_and_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, log: str, met: bool
+) -> None:
+    other = json.dumps({"output": None, "log": "another answer"})
+    answers = f"cat <<'EOF'\n{json.dumps({'output': None, 'log': log})}\nEOF\nread request; echo '{other}'"
+    compiler, said = stand_in(monkeypatch, READY + answers), []
+    for _ in range(2):
+        with pytest.raises(CompileError) as caught:
+            compiled(compiler, SMALL)
+        said.append(caught.value.diagnostics)
+    compiler.close()
+    assert said[0].startswith(log) and ("did not come to its end; it may take" in said[0]) == met
+    assert said[1] == (said[0] if met else "another answer")
 
 
 @pytest.mark.parametrize(
