@@ -179,11 +179,12 @@ def _request(
     headers: Mapping[str, str] | None,
     output: Output,
 ) -> Request:
-    text = _with_macros(source, filename, defines or {})
+    macros = _macros(filename, defines or {})
     options = [*options, "--std=c++17"]
     options += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
     options += [f"--include-path={folder}" for folder in include_folders()]
-    return Request(text, shown(filename), _STUBS | _shipped_headers() | dict(headers or {}), options, output)
+    files = _STUBS | _shipped_headers() | dict(headers or {})
+    return Request(source, shown(filename), files, options, output, macros)
 
 
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:
@@ -193,9 +194,8 @@ def _compile(run: Run, request: Request) -> tuple[bytes, str]:
     return output, log
 
 
-def _with_macros(source: str, filename: str, defines: Mapping[str, str]) -> str:
-    """Put macro definitions before the source; on the command line they would reach NVRTC's own headers, too."""
+def _macros(filename: str, defines: Mapping[str, str]) -> str:
+    """Return what goes before a source; on the command line macros would reach NVRTC's own headers, too."""
     if not defines:
-        return source
-    macros = "".join(f"#define {name} {value}\n" for name, value in defines.items())
-    return macros + line_one(filename) + source
+        return ""
+    return "".join(f"#define {name} {value}\n" for name, value in defines.items()) + line_one(filename)

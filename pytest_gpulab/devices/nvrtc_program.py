@@ -20,13 +20,17 @@ Output = Literal["ptx", "cubin"]
 
 
 class Request(NamedTuple):
-    """A translation: the text, what diagnostics call it, the files it may include by name, options, what is wanted."""
+    """A translation: the text, what diagnostics call it, the files it may include by name, options, what is wanted.
+
+    Before the text come macros, which tell a variant.
+    """
 
     text: str
     filename: str
     files: dict[str, str]
     options: list[str]
     output: Output
+    macros: str = ""
 
 
 class Answer(NamedTuple):
@@ -41,7 +45,7 @@ def compiled(request: Request) -> Answer:
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(
-        request.text.encode(),
+        (request.macros + request.text).encode(),
         request.filename.encode(),
         len(request.files),
         [text.encode() for text in request.files.values()],
