@@ -9,16 +9,17 @@ import unmeasured as not_measured
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Files that take half a minute and more, the longest first: one that pytest-xdist comes to last leaves all but one core
-# without work.
+# Files that take 25 s and more, the longest first: one that pytest-xdist comes to last leaves all but one core without
+# work.
 LONGEST = (
     "kernels/test_wrong_kernels.py",
     "docs/test_samples.py",
+    "plugin/test_pytest_features.py",
+    "plugin/test_annotate.py",
     "kernels/test_solutions.py",
-    "simulated/test_cost.py",
-    "simulated/test_cost_of_more_kernels.py",
-    "kernels/test_seeded_hazards.py",
-    "kernels/test_honest_kernels.py",
+    "plugin/test_calibrate.py",
+    "plugin/test_gradebook_reports.py",
+    "simulated/test_truth.py",
 )
 
 
