@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -49,6 +49,9 @@ class Entry:
         modified_s: when, in seconds since 1970.
         is_folder: whether it is a folder, named for its own sake.
         fault: what is wrong with it.
+        exported: what a platform's export called it, if `parts` were made from that.
+        attempt: how often its student had handed it in before, says the platform.
+        is_late: whether the platform says so.
     """
 
     parts: tuple[str, ...]
@@ -56,6 +59,9 @@ class Entry:
     modified_s: float = 0.0
     is_folder: bool = False
     fault: Finding | None = None
+    exported: str = ""
+    attempt: int = 0
+    is_late: bool = False
 
     @property
     def suffix(self) -> str:
@@ -65,7 +71,17 @@ class Entry:
     @property
     def label(self) -> str:
         """Where it is, fit to be printed."""
-        return "/".join(printable(_shortened(part)) for part in self.parts)
+        return _label(self.parts)
+
+    @property
+    def label_below(self) -> str:
+        """Where it is in its student's folder, fit to be printed."""
+        return _label(self.parts[1:])
+
+    @property
+    def exported_label(self) -> str:
+        """What whoever packed it calls it, fit to be printed: of several attempts each has a name of its own."""
+        return _label(self.exported.split("/")) if self.exported else self.label
 
 
 def suffix_of(name: str) -> str:
@@ -191,6 +207,10 @@ def opened_for_reading(path: Path) -> BinaryIO:
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
+
+
+def _label(parts: Iterable[str]) -> str:
+    return "/".join(printable(_shortened(part)) for part in parts)
 
 
 def _shortened(name: str) -> str:

@@ -26,8 +26,11 @@ from pytest_gpulab.course.entries import (
 from pytest_gpulab.grading.grade import Finding
 
 MAX_NAMED = 10
+MAX_NAMED_AT_ONCE = 3  # in one sentence
 _LAST_S = 253_402_300_799.0  # the end of the year 9999
-_OF_CANVAS = re.compile(r"(?P<name>[^_]+)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<stem>.+?)(?:-\d+)?(?P<suffix>\.\w+)")
+_OF_CANVAS = re.compile(
+    r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<stem>.+?)(?:-(?P<attempt>\d+))?(?P<suffix>\.\w+)"
+)
 _OF_MOODLE = re.compile(r"(?P<student>.+_\d+_assignsubmission_file)_(?P<file>.+)")
 _MACHINES = ("unreadable",)
 
@@ -140,13 +143,20 @@ def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Ent
         found = of_folder(source) if source.is_dir() else unpacker.of_class(source, exercises)
         for entry in map(_in_a_folder, found):
             is_packed = entry.suffix == ".zip" and entry.path is not None
-            yield from unpacker.of_student(entry) if is_packed else (entry,)
+            yield from _unpacked(unpacker, entry) if is_packed else (entry,)
     except OSError as error:
         raise SubmissionsError(f"{source}: cannot be read: {error.strerror}") from None
     except NoRoom as error:
         raise SubmissionsError(f"{source}: {error}") from None
     except BadArchive as bad:
         raise SubmissionsError(f"{source}: neither a folder nor a ZIP of one. {bad}") from None
+
+
+def _unpacked(unpacker: Unpacker, packed: Entry) -> Iterator[Entry]:
+    """Yield what lies in a student's ZIP, with what a platform says of all of it."""
+    for entry in unpacker.of_student(packed):
+        exported = "/".join((packed.exported, *entry.parts[2:])) if packed.exported else ""
+        yield replace(entry, exported=exported, attempt=packed.attempt, is_late=packed.is_late)
 
 
 def _in_a_folder(entry: Entry) -> Entry:
@@ -160,7 +170,13 @@ def _in_a_folder(entry: Entry) -> Entry:
     if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
         return replace(entry, parts=(moodle["student"], moodle["file"]))
     if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
-        return replace(entry, parts=(f"{canvas['name']}_canvas_{canvas['id']}", canvas["stem"] + canvas["suffix"]))
+        return replace(
+            entry,
+            parts=(f"{canvas['name']}_canvas_{canvas['id']}", canvas["stem"] + canvas["suffix"]),
+            exported=entry.parts[0],
+            attempt=int(canvas["attempt"] or 0),
+            is_late=canvas["late"] is not None,
+        )
     return entry
 
 
@@ -202,10 +218,14 @@ class _Student:
 
     def submissions(self) -> Iterator[HandedIn]:
         """Yield what counts, by exercise."""
-        for exercise, files in sorted(self.candidates.items()):
-            newest, *older = sorted(files, key=lambda entry: (entry.modified_s, entry.label), reverse=True)
+        for exercise in sorted(self.candidates):
+            newest, *older = self._newest_first(exercise)
             assert newest.path is not None  # there is no fault
             yield HandedIn(self.name, exercise, newest.path, newest.label, _choice(newest, older))
+
+    def _newest_first(self, exercise: str) -> list[Entry]:
+        files = self.candidates[exercise]
+        return sorted(files, key=lambda entry: (entry.modified_s, entry.attempt, entry.label), reverse=True)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what does not count, and why."""
@@ -220,6 +240,7 @@ class _Student:
             yield Problem(self.name, "", printable(self.name), self._nothing())
         elif self.others:
             yield Problem(self.name, "", printable(self.name), self._left_out())
+        yield from self._told_of_lateness()
 
     def _told_of_faults(self) -> Iterator[Problem]:
         alike: dict[Finding, list[Entry]] = defaultdict(list)
@@ -230,15 +251,26 @@ class _Student:
             told = replace(fault, what=f"{fault.what} There are {len(more)} more.", evidence=_named([first, *more]))
             yield Problem(self.name, "", first.label, told if more else fault)
 
+    def _told_of_lateness(self) -> Iterator[Problem]:
+        counting = (self._newest_first(exercise)[0] for exercise in sorted(self.candidates))
+        late = [printable(entry.parts[-1]) for entry in counting if entry.is_late]
+        if late:
+            what = f"{listed(late, 'and')} {'was' if len(late) == 1 else 'were'} handed in late, says Canvas."
+            yield Problem(self.name, "", printable(self.name), Finding("late", what))
+
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
         return Finding("nothing-handed-in", "There is no .cu file.", evidence=_named(self.others), hint=LAYOUT)
 
     def _left_out(self) -> Finding:
-        what = f"{count(len(self.others), 'file')} for no exercise; left out."
-        hint = f"Call a file after its exercise; there are: {', '.join(sorted(self.exercises))}."
-        return Finding("no-exercise", what, evidence=_named(self.others), hint=hint)
+        others = sorted(self.others, key=lambda entry: entry.suffix != ".cu")  # notes are rarely a mistake
+        names = [entry.label_below for entry in others[:MAX_NAMED_AT_ONCE]]
+        more = len(others) - len(names)
+        told = f"{', '.join(names)} and {more} more" if more else ", ".join(names)
+        what = f"{count(len(others), 'file')} for no exercise, left out: {told}."
+        hint = f"Call a file after its exercise: {listed(sorted(self.exercises), 'or')}."
+        return Finding("no-exercise", what, evidence=_named(others), hint=hint)
 
 
 def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None:
@@ -254,11 +286,16 @@ def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None
 def _choice(newest: Entry, older: Sequence[Entry]) -> str:
     if not older:
         return ""
-    is_tie = newest.modified_s == older[0].modified_s
-    why = "the last by name of the newest" if is_tie else "the newest"
-    others = [f"{entry.label} ({_time(entry)})" for entry in older[:MAX_NAMED]]
+    why = "the newest"
+    if newest.modified_s == older[0].modified_s:
+        why = f"the last {'attempt' if newest.attempt > older[0].attempt else 'by name'} of the newest"
+    others = [_with_time(entry) for entry in older[:MAX_NAMED]]
     others += [f"{len(older) - MAX_NAMED} more"] if len(older) > MAX_NAMED else []
-    return f"{newest.label} ({_time(newest)}) counts, {why} of {len(older) + 1} files; not {', '.join(others)}"
+    return f"{_with_time(newest)} counts, {why} of {len(older) + 1} files; not {', '.join(others)}"
+
+
+def _with_time(entry: Entry) -> str:
+    return f"{entry.exported_label} ({_time(entry)})"
 
 
 def _time(entry: Entry) -> str:
@@ -269,6 +306,12 @@ def _time(entry: Entry) -> str:
 def _named(entries: Sequence[Entry]) -> tuple[str, ...]:
     more = len(entries) - MAX_NAMED
     return tuple(entry.label for entry in entries[:MAX_NAMED]) + ((f"and {more} more",) if more > 0 else ())
+
+
+def listed(names: Sequence[str], word: str) -> str:
+    """Return the names in words, `and` or `or` before the last: `a, b and c`."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def count(number: int, noun: str) -> str:

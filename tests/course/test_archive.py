@@ -349,7 +349,51 @@ def test_files_that_a_platform_names_after_students_are_in_their_folders(scratch
         ("lovelaceada_canvas_17", "reduction"),
         ("lovelaceada_canvas_17", "scan"),
     ]
-    assert found.problems == ()
+    assert codes(found) == [("dylanbob_canvas_18", "", "late")]
+
+
+@pytest.mark.parametrize("order", [(1, -1), (-1, 1)], ids=["first to last", "last to first"])
+def test_of_equally_new_attempts_in_canvas_the_highest_counts(scratch: Path, order: tuple[int, int]) -> None:
+    names = ["ann_17_990_scan.cu", "ann_17_991_scan-2.cu", "ann_17_992_scan-10.cu"][:: order[0]]
+    found = collected(scratch, packed(*((member(name), name.encode()) for name in names)))
+    (submission,) = found.submissions
+    assert submission.read() == b"ann_17_992_scan-10.cu" and submission.label == "ann_canvas_17/scan.cu"
+    assert submission.note == (
+        "ann_17_992_scan-10.cu (2026-03-01 12:00:00) counts, the last attempt of the newest of 3 files; "
+        "not ann_17_991_scan-2.cu (2026-03-01 12:00:00), ann_17_990_scan.cu (2026-03-01 12:00:00)"
+    )
+
+
+def test_a_newer_file_in_canvas_counts_whatever_its_attempt(scratch: Path) -> None:
+    newest = member("ann_17_990_scan.cu", 0, (2026, 3, 1, 12, 0, 2))
+    (submission,) = collected(scratch, packed((newest, b"new"), (member("ann_17_991_scan-1.cu"), b"old"))).submissions
+    assert (
+        submission.read() == b"new" and "ann_17_990_scan.cu (2026-03-01 12:00:02) counts, the newest" in submission.note
+    )
+
+
+def test_of_zips_handed_in_to_canvas_the_last_attempts_counts(scratch: Path) -> None:
+    names = ("ann_17_991_hw-1.zip", "ann_17_990_hw.zip")
+    zips = ((member(name), packed((member("mine/scan.cu"), name))) for name in names)
+    (submission,) = collected(scratch, packed(*zips)).submissions
+    assert submission.read() == b"ann_17_991_hw-1.zip"
+    assert "ann_17_991_hw-1.zip/mine/scan.cu (2026-03-01 12:00:00) counts, the last attempt" in submission.note
+    assert "not ann_17_990_hw.zip/mine/scan.cu (" in submission.note
+
+
+def test_what_canvas_calls_late_is_told_once_a_student(scratch: Path) -> None:
+    names = ("ann_LATE_17_990_scan.cu", "ann_LATE_17_991_reduction.cu", "bob_LATE_18_992_hw.zip", "cem_19_993_scan.cu")
+    contents = (packed(("scan.cu", b"")) if name.endswith(".zip") else b"" for name in names)
+    found = collected(scratch, packed(*zip(names, contents, strict=True)))
+    assert [(each.label, each.finding.what) for each in found.problems] == [
+        ("ann_canvas_17", "reduction.cu and scan.cu were handed in late, says Canvas."),
+        ("bob_canvas_18", "scan.cu was handed in late, says Canvas."),
+    ]
+
+
+def test_a_late_file_that_does_not_count_is_not_told(scratch: Path) -> None:
+    late, newer = member("ann_LATE_17_990_scan.cu"), member("ann_17_991_scan-1.cu", 0, (2026, 3, 1, 12, 0, 2))
+    assert collected(scratch, packed((late, b""), (newer, b""))).problems == ()
 
 
 def test_a_zip_in_a_folder_is_unpacked_too(scratch: Path) -> None:

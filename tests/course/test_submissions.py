@@ -127,9 +127,24 @@ def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
         write(folder, f"alice/{name}")
     problem = only_problem(folder)
     assert (problem.student, problem.exercise, problem.label) == ("alice", "", "alice")
-    assert problem.finding.code == "no-exercise" and problem.finding.what == "3 files for no exercise; left out."
-    assert problem.finding.evidence == ("alice/helper.cu", "alice/notes.txt", "alice/scan/deeper/file.cu")
-    assert problem.finding.hint == "Call a file after its exercise; there are: reduction, scan."
+    told = "3 files for no exercise, left out: helper.cu, scan/deeper/file.cu, notes.txt."
+    assert problem.finding.code == "no-exercise" and problem.finding.what == told, "kernels come first"
+    assert problem.finding.evidence == ("alice/helper.cu", "alice/scan/deeper/file.cu", "alice/notes.txt")
+    assert problem.finding.hint == "Call a file after its exercise: reduction or scan."
+
+
+def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
+    for name in "abcde":
+        write(folder, f"alice/{name}\u202e.txt" if name == "b" else f"alice/{name}.txt")
+    write(folder, "alice/z.cu")
+    left_out = next(each.finding for each in collected(folder).problems if each.finding.code == "no-exercise")
+    assert left_out.what == "5 files for no exercise, left out: z.cu, a.txt, c.txt and 2 more."
+
+
+def test_the_only_exercise_is_named_alone(folder: Path) -> None:
+    write(folder, "alice/z.cu")
+    (problem,) = handed_in(folder, ["scan"], folder.parent).problems
+    assert problem.finding.hint == "Call a file after its exercise: scan."
 
 
 def test_a_student_with_sources_for_no_exercise_only_is_told_so(folder: Path) -> None:
