@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import unicodedata
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_gpulab.collect import CudaFile
-from pytest_gpulab.settings import ClassSettings, SettingsError
+from pytest_gpulab.settings import ClassSettings, SettingsError, shown
 
 if TYPE_CHECKING:
     from pytest_gpulab.collect import AnyGrader
@@ -43,6 +43,7 @@ class ClassHooks:
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
+        self._is_whole = True
         self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         try:
             self._roster = _roster(course.roster)
@@ -55,7 +56,7 @@ class ClassHooks:
 
     def _note_what_is_odd(self) -> None:
         book, students = self._gradebook, self.collection.students
-        problems = [f"{problem.label}: {problem.finding.what}" for problem in self.collection.problems]
+        problems = list(self._problems())
         problems += [submission.note for submission in self.collection.submissions if submission.note]
         if self._roster is not None:
             book.roster, book.absent = self._roster.students, self._roster.absent(students)
@@ -63,6 +64,14 @@ class ClassHooks:
             for student, folders in self._roster.shared(students).items():
                 problems.append(f"{student.id}: several folders, {', '.join(folders)}")
         book.problems = tuple(problems)
+
+    def _problems(self) -> Iterator[str]:
+        is_told_how = False
+        for problem in self.collection.problems:
+            is_misnamed = problem.finding.code == "no-exercise"
+            hint = f" {problem.finding.hint}" if is_misnamed and not is_told_how else ""  # once: it names all exercises
+            is_told_how |= is_misnamed
+            yield f"{problem.label}: {problem.finding.what}{hint}"
 
     def student_id(self, folder: str) -> str:
         """Return the id of whose a folder is: the roster's, else its name."""
@@ -84,11 +93,27 @@ class ClassHooks:
         given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
         for name in given:
             if not any(_is_in(item.nodeid, name) for item in items):
-                raise pytest.UsageError(f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id")
+                raise pytest.UsageError(self._why_not(name))
         left_out = [item for item in items if given and not any(_is_in(item.nodeid, name) for name in given)]
         if left_out:
             self.config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item not in set(left_out)]
+
+    def _why_not(self, name: str) -> str:
+        student = name.partition("/")[0]
+        if student in self.collection.students and student not in self._with_submissions:
+            return f"nothing that {student} handed in is for an exercise"
+        return f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id"
+
+    @property
+    def _with_submissions(self) -> set[str]:
+        """The students of whom anything is collected."""
+        found = self.collection
+        return {each.student for each in found.submissions} | {each.student for each in found.problems if each.exercise}
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note that only a part of the class is looked at."""
+        self._is_whole = self._is_whole and not items
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""
@@ -115,13 +140,22 @@ class ClassHooks:
         from pytest_gpulab.course.submissions import count
 
         handed_in = count(len(self.collection.submissions), "submission")
-        return f"gpulab: {handed_in} of {count(len(self.collection.students), 'student')} in {self.source}"
+        return f"gpulab: {handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Look for near-identical sources, before reports are written."""
+        """Note who has no submission, and look for near-identical sources, before reports are written."""
+        if self._is_whole:
+            self._note_whose_files_are_for_no_exercise()
         if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
             self._gradebook.duplicates = tuple(self._duplicates())
+
+    def _note_whose_files_are_for_no_exercise(self) -> None:
+        """They handed something in, and have a row in the tables that says what became of it."""
+        for problem in self.collection.problems:
+            if problem.finding.code == "no-exercise" and problem.student not in self._with_submissions:
+                self._gradebook.ungraded[problem.label] = problem.finding
+                self._gradebook.owners[problem.label] = self.student_id(problem.student)
 
     def _duplicates(self) -> Iterator[Likeness]:
         from pytest_gpulab.course.similarity import alike, given_with

@@ -6,7 +6,7 @@ They are there with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpulab.collect import WORKBENCH, CheckItem, CudaFile, usage_errors
-from pytest_gpulab.settings import Settings, SettingsError
+from pytest_gpulab.settings import Settings, SettingsError, shown
 from pytest_gpulab.workbench import Workbench
 
 if TYPE_CHECKING:
     from pytest_gpulab.course.executor import Executor
     from pytest_gpulab.course.jobs import Job
-    from pytest_gpulab.course.progress import Pace
-    from pytest_gpulab.course.schedule import AwaitedGrader, Schedule
+    from pytest_gpulab.course.progress import Pace, Progress
+    from pytest_gpulab.course.schedule import AwaitedGrader, Regraded, Schedule
     from pytest_gpulab.course.store import Change, Store
     from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.reports.gradebook import Gradebook
@@ -42,7 +42,8 @@ class JobHooks:
         self._schedule: Schedule | None = None
         self._graders: dict[CudaFile, AwaitedGrader] = {}
         self._workers = 0
-        self._told = ""
+        self._progress: Progress | None = None
+        self._is_stopped = False
         self._errors: list[str] = []
 
     @property
@@ -123,7 +124,7 @@ class JobHooks:
         if self._schedule is None:
             return []
         path = self._store_path()
-        kept = f"grades are kept in {_shown(path)}" if path else "grades are not kept"
+        kept = f"grades are kept in {shown(path)}" if path else "grades are not kept"
         return [f"gpulab: {self._who_grades()}; {kept}"]
 
     def _who_grades(self) -> str:
@@ -147,7 +148,7 @@ class JobHooks:
                 self._settle(self._schedule)
             return result
         finally:
-            self._told = self._schedule.progress().line
+            self._progress = self._schedule.progress()
             self._erase()
             self._schedule.close()
 
@@ -247,27 +248,35 @@ class JobHooks:
         if self.bench.cluster is not None:
             self.bench.cluster.close()
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """End all processes, also if no check came to run; let the exit status tell that grades were not kept."""
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
                 self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
+            self._is_stopped = exitstatus == pytest.ExitCode.INTERRUPTED
             session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._errors else session.exitstatus
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was graded, and what of it was not kept."""
-        if self._told:
-            terminalreporter.write_line(f"gpulab: {self._told}")
+        """Say what was graded, how to go on if that is not all, and what of it was not kept."""
+        if self._progress is not None:
+            terminalreporter.write_line(f"gpulab: {self._progress.line}")
+            if self._is_stopped:
+                terminalreporter.write_line(f"gpulab: {self._stopped(self._progress)}")
         for line in self._errors:
             terminalreporter.write_line(f"ERROR: {line}", red=True)
+
+    def _stopped(self, progress: Progress) -> str:
+        graded = f"stopped: {progress.stored + progress.graded} of {progress.total} submissions are graded"
+        are_kept = self._store_path() is not None and self._schedule is not None and not self._schedule.not_kept
+        return f"{graded} and kept; the same command goes on from there." if are_kept else f"{graded}."
 
     def _settle(self, schedule: Schedule) -> None:
         """All is graded: say what is different from the last time."""
         from pytest_gpulab.course.store import StoreError
 
         try:
-            self.gradebook.changes = tuple(map(_change_text, schedule.changes()))
+            self.gradebook.changes = tuple(_told_of(schedule.regraded()))
             schedule.settle()
         except StoreError as error:
             self._errors.append(f"changed points are not noted for later runs: {error}")
@@ -289,16 +298,23 @@ def _default_workers(devices: tuple[str, ...]) -> int:
     return cores if devices == ("sim",) else min(cores, WORKERS_A_GPU * len(devices))
 
 
+def _told_of(regraded: Sequence[Regraded]) -> Iterator[str]:
+    """Yield a line for each submission that earned more or less than before, and how many others are not as before."""
+    listed = [each for each in regraded if each.has_other_points]
+    for each in listed:
+        checks = ", ".join(map(_change_text, each.changes))
+        yield f"{each.submission}: {each.points_before:g} -> {each.points_after:g} points ({checks})"
+    same = len(regraded) - len(listed)
+    if same:
+        who = _count(same, "more has", "more have") if listed else _count(same, "submission has", "submissions have")
+        yield f"{who} other checks and the same points"
+
+
 def _change_text(change: Change) -> str:
     before, after = (
         "none" if points is None else f"{points:g}" for points in (change.points_before, change.points_after)
     )
-    return f"{change.submission}: {change.check} {before} -> {after}"
-
-
-def _shown(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return f"{change.check} {before} -> {after}"
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpulab.settings import REPORT_FORMATS
+from pytest_gpulab.settings import REPORT_FORMATS, SettingsError
 
 if TYPE_CHECKING:
     import pytest
+
+ASKS_FOR_GRADES = (
+    *("--gpulab-submissions", "--gpulab-workers", "--gpulab-scheduler", "--gpulab-roster", "--gpulab-store"),
+    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate", "--gpulab-calibrate"),
+)
+"""Options that nobody types who does not want anything graded; the others say how it is done."""
 
 
 def add_to(parser: pytest.Parser) -> None:
@@ -46,6 +52,20 @@ def add_to(parser: pytest.Parser) -> None:
     )
     group.addoption("--gpulab-feedback", metavar="DIR", help="write a page of feedback for each student into a folder")
     _add_ini_keys(parser)
+
+
+def refuse_alone(config: pytest.Config) -> None:
+    """Refuse what asks for grades without `--gpulab`: a course's own tests would run instead.
+
+    What stands in a configuration file or in the environment is there for other runs, too, and is left alone.
+
+    Raises:
+        SettingsError: the command line has such an option.
+    """
+    for word in config.invocation_params.args:
+        name = str(word).partition("=")[0]
+        if name in ASKS_FOR_GRADES:
+            raise SettingsError(f"{name} has no effect without --gpulab: add --gpulab")
 
 
 def _add_calibration_options(group: pytest.OptionGroup) -> None:

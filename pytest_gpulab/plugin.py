@@ -17,7 +17,7 @@ import pytest
 
 from pytest_gpulab import options
 from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, usage_errors
-from pytest_gpulab.settings import ClassSettings, Settings, SettingsError
+from pytest_gpulab.settings import ClassSettings, ReportFile, Settings, SettingsError, shown
 from pytest_gpulab.threads import with_one_thread
 from pytest_gpulab.workbench import Workbench
 
@@ -50,12 +50,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and, with the flag, the hooks that grade."""
     config.addinivalue_line("markers", f"{MARKER}: a check of a CUDA kernel, one of pytest-gpulab's")
-    if config.getoption("gpulab") and not config.getoption("help"):
-        with usage_errors():
-            hooks = GradingHooks(config)
-        config.pluginmanager.register(hooks, "gpulab-grading")
-        for more in hooks.further:
-            config.pluginmanager.register(more)
+    if config.getoption("help"):
+        return
+    with usage_errors():
+        if not config.getoption("gpulab"):
+            options.refuse_alone(config)
+            return
+        hooks = GradingHooks(config)
+    config.pluginmanager.register(hooks, "gpulab-grading")
+    for more in hooks.further:
+        config.pluginmanager.register(more)
 
 
 class GradingHooks:
@@ -66,6 +70,7 @@ class GradingHooks:
 
         self.config = config
         self.gradebook = Gradebook()
+        self.written: list[ReportFile] = []
         self.write_errors: list[str] = []
         self.calibration: list[str] = []
         self.is_worker = hasattr(config, "workerinput")
@@ -191,8 +196,8 @@ class GradingHooks:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report files, of a run that was stopped as well, and give the device back."""
         self.bench.close_device()
-        if self.is_worker or self.config.getoption("collectonly"):
-            return
+        if self.is_worker or self.config.getoption("collectonly") or exitstatus == pytest.ExitCode.USAGE_ERROR:
+            return  # nothing was graded: the reports of the last run stay as they are
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED or bool(session.shouldfail or session.shouldstop)
         self.write_errors = self._write_reports(interrupted)
         if self.settings.calibrate:
@@ -208,6 +213,7 @@ class GradingHooks:
         for report in self.settings.reports:
             try:
                 formats.write(report.format, report.path, self.gradebook, context)
+                self.written.append(report)
             except ReportError as error:
                 errors.append(str(error))
         return errors
@@ -244,8 +250,18 @@ class GradingHooks:
                 terminalreporter.line(line)
         for line in (*footnotes(self.gradebook, *asked), f"Repeat this run with --gpulab-seed={self.settings.seed}."):
             terminalreporter.line(line)
+        if self.written:
+            terminalreporter.line(f"gpulab: wrote {', '.join(map(self._named, self.written))}")
         for line in self.write_errors:
             terminalreporter.line(f"ERROR: {line}", red=True)
+
+    def _named(self, report: ReportFile) -> str:
+        from pytest_gpulab.reports.students import rows
+
+        if report.format != "feedback":
+            return shown(report.path)
+        pages = sum(bool(row.grades or row.ungraded) for row in rows(self.gradebook))
+        return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
 
 
 def _course_folder(config: pytest.Config) -> Path:

@@ -150,6 +150,12 @@ class Settings:
         return {"exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
 
 
+def shown(path: Path) -> str:
+    """Return what a path is called in messages: as it was given, if that was relative to the working folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def _device(spec: str) -> str:
     if not _DEVICE.fullmatch(spec):
         raise SettingsError(f"--gpulab-device={spec}: a device is auto, sim, cuda or cuda:N with the number of a GPU")
@@ -245,4 +251,7 @@ def _report_file(spec: str, working_folder: Path) -> ReportFile:
     if not colon or not name or kind not in REPORT_FORMATS:
         formats = ", ".join(REPORT_FORMATS)
         raise SettingsError(f"--gpulab-report={spec}: a report is FORMAT:PATH with FORMAT one of {formats}")
-    return ReportFile(kind, working_folder / name)
+    path = working_folder / name
+    if kind == "feedback" and path.is_file():
+        raise SettingsError(f"{name} is a file: pages of feedback are written into a folder")
+    return ReportFile(kind, path)

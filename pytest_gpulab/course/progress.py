@@ -21,6 +21,7 @@ class Progress:
         lost: how many could not be graded, by no fault of their own.
         running: which are being graded.
         elapsed_s: since the run began.
+        quiet_s: since a grade was last made, or since the run began.
     """
 
     total: int
@@ -30,12 +31,21 @@ class Progress:
     lost: int
     running: tuple[str, ...]
     elapsed_s: float
+    quiet_s: float
+
+    @property
+    def to_do(self) -> int:
+        """How many submissions are still to be graded."""
+        return self.total - self.stored - self.graded - self.lost
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest takes at the rate of this run; None before anything is known of it."""
-        to_do = self.total - self.stored - self.graded - self.lost
-        return to_do * self.elapsed_s / self.graded if self.graded else None
+        """How long the rest takes at the rate of this run; None while nothing is known of it.
+
+        That is before the first grade, and where for longer than that none was made: something hangs then.
+        """
+        left_s = self.to_do * self.elapsed_s / self.graded if self.graded else None
+        return None if left_s is None or (self.to_do and self.quiet_s > left_s) else left_s
 
     @property
     def line(self) -> str:
@@ -43,13 +53,16 @@ class Progress:
         parts = [f"{self.stored + self.graded}/{self.total} graded{self._failures()}"]
         if self.stored:
             parts.append(f"{self.stored} of them before")
-        if self.left_s == 0:
-            parts.append(f"{_rate(self.graded, self.elapsed_s)}, in {duration_text(self.elapsed_s)}")
-        elif self.left_s is not None:
-            parts.append(f"{_rate(self.graded, self.elapsed_s)}, {duration_text(self.left_s)} left")
+        if self.graded:
+            parts.append(_rate(self.graded, self.elapsed_s) + self._time())
         if self.running:
             parts.append(f"now {_named(self.running)}")
         return "; ".join(parts)
+
+    def _time(self) -> str:
+        if not self.to_do:
+            return f", in {duration_text(self.elapsed_s)}"
+        return "" if self.left_s is None else f", {duration_text(self.left_s)} left"
 
     def _failures(self) -> str:
         failing = f", {self.failing} with failures" if self.failing else ""

@@ -5,9 +5,11 @@ Equal jobs, of students who handed in the same, are graded once.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from functools import partial
 
 from pytest_gpulab.course.executor import Executor
@@ -20,6 +22,21 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance,
 
 PASSING_FAULTS = ("device-fault", "not-counted")
 """Codes of what keeps a check from being graded and may be gone when the submission is graded the next time."""
+
+
+@dataclass(frozen=True)
+class Regraded:
+    """A submission that has not the points that it had, in all or in some check."""
+
+    submission: str
+    points_before: float
+    points_after: float
+    changes: tuple[Change, ...]
+
+    @property
+    def has_other_points(self) -> bool:
+        """Whether it earned more or less than before."""
+        return not math.isclose(self.points_before, self.points_after, abs_tol=1e-6)
 
 
 class Schedule:
@@ -42,7 +59,7 @@ class Schedule:
         self._labels: dict[str, list[str]] = {}
         self._grades: dict[str, Future[Grade]] = {}
         self._graded: dict[str, Future[Grade]] = {}
-        self._begin_s = clock()
+        self._begin_s = self._last_s = clock()
         self.not_kept: list[str] = []
         self._is_closed = False
 
@@ -81,6 +98,7 @@ class Schedule:
         except BaseException as error:  # CancelledError, too, is for whoever waits
             kept.set_exception(error)
         else:
+            self._last_s = self._clock()
             kept.set_result(grade)
 
     def _put(self, store: Store, key: str, grade: Grade) -> Grade:
@@ -96,6 +114,7 @@ class Schedule:
         done = [key for key, kept in self._grades.items() if kept.done()]
         lost = [key for key in done if self._grades[key].exception() is not None]
         graded = [key for key in done if key not in lost]
+        now_s = self._clock()
         return Progress(
             total=self._count(self._grades),
             stored=self._count(key for key in graded if key not in self._graded),
@@ -103,15 +122,24 @@ class Schedule:
             failing=self._count(key for key in graded if _fails(self._grades[key].result())),
             lost=self._count(lost),
             running=tuple(self._labels[key][0] for key, graded in self._graded.items() if graded.running()),
-            elapsed_s=self._clock() - self._begin_s,
+            elapsed_s=now_s - self._begin_s,
+            quiet_s=now_s - self._last_s,
         )
 
     def _count(self, keys: Iterable[str]) -> int:
         return sum(len(self._labels[key]) for key in keys)
 
-    def changes(self) -> tuple[Change, ...]:
-        """Return how points differ from those of the last run that settled."""
-        return () if self._store is None else self._store.changes(self._keys())
+    def regraded(self) -> tuple[Regraded, ...]:
+        """Return those whose points differ from what they were when the last run settled; all jobs are done."""
+        if self._store is None:
+            return ()
+        keys = {label: key for label, key in self._keys().items() if self._grades[key].exception() is None}
+        by_submission: dict[str, list[Change]] = {}
+        for change in self._store.changes(keys):
+            by_submission.setdefault(change.submission, []).append(change)
+        return tuple(
+            _regraded(label, self._grades[keys[label]].result(), changes) for label, changes in by_submission.items()
+        )
 
     def settle(self) -> None:
         """Take what was graded for final: later runs are compared with it."""
@@ -185,6 +213,11 @@ class RefusedGrader:
 
     def close(self) -> None:
         """Let go of nothing."""
+
+
+def _regraded(submission: str, grade: Grade, changes: Sequence[Change]) -> Regraded:
+    gained = sum((change.points_after or 0.0) - (change.points_before or 0.0) for change in changes)
+    return Regraded(submission, grade.points - gained, grade.points, tuple(changes))
 
 
 def _is_lasting(grade: Grade) -> bool:

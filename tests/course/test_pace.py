@@ -8,7 +8,9 @@ import pytest
 
 from pytest_gpulab.course.progress import Pace, Progress, duration_text, fitted
 
-BEGUN = Progress(total=500, stored=0, graded=0, failing=0, lost=0, running=("a/x.cu", "b/x.cu"), elapsed_s=3.0)
+BEGUN = Progress(
+    total=500, stored=0, graded=0, failing=0, lost=0, running=("a/x.cu", "b/x.cu"), elapsed_s=3.0, quiet_s=0.0
+)
 HALFWAY = replace(BEGUN, stored=100, graded=150, failing=31, elapsed_s=300.0)
 
 
@@ -31,6 +33,18 @@ def test_what_could_not_be_graded_is_told_and_not_waited_for() -> None:
 def test_at_the_end_it_tells_how_long_it_took() -> None:
     done = replace(HALFWAY, graded=400, running=())
     assert done.line == "500/500 graded, 31 with failures; 100 of them before; 80 a minute, in 5 min"
+
+
+def test_while_one_hangs_for_longer_than_the_rest_should_take_no_time_left_is_told() -> None:
+    last = replace(HALFWAY, graded=399, quiet_s=0.7)
+    assert last.line.endswith("80 a minute, 1 s left; now a/x.cu, b/x.cu")
+    hanging = replace(last, elapsed_s=420.0, quiet_s=120.0)
+    assert hanging.left_s is None
+    assert hanging.line == "499/500 graded, 31 with failures; 100 of them before; 57 a minute; now a/x.cu, b/x.cu"
+
+
+def test_a_run_that_is_done_is_not_taken_to_hang() -> None:
+    assert replace(HALFWAY, graded=400, running=(), quiet_s=9.0).line.endswith("80 a minute, in 5 min")
 
 
 def test_many_workers_are_not_all_named() -> None:

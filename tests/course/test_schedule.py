@@ -174,15 +174,40 @@ def test_changed_points_are_told_of_the_last_run_that_was_complete(executor: Han
     second = Schedule(executor, "GPU", Store(path, regrade=True))
     second.add(job("ann"))
     executor.do(1, "failed")
-    (change,) = second.changes()
+    (regraded,) = second.regraded()
     second.close()
-    told = (change.submission, change.check, change.points_before, change.points_after)
-    assert told == ("ann/x.cu", "correct[n=1]", 90.0, 0.0)
+    assert (regraded.submission, regraded.points_before, regraded.points_after) == ("ann/x.cu", 100.0, 10.0)
+    (change,) = regraded.changes
+    assert (change.check, change.points_before, change.points_after) == ("correct[n=1]", 90.0, 0.0)
     assert executor.is_closed
+
+
+def test_time_without_a_grade_is_counted_from_the_last_one(executor: Handmade) -> None:
+    now_s = [100.0]
+    schedule = Schedule(executor, "GPU", clock=lambda: now_s[0])
+    for student in ("ann", "bob"):
+        schedule.add(job(student, student))
+    now_s[0] = 103.0
+    assert schedule.progress().quiet_s == 3.0
+    executor.do(0)
+    now_s[0] = 108.0
+    assert (schedule.progress().quiet_s, schedule.progress().elapsed_s) == (5.0, 8.0)
+
+
+def test_what_was_not_graded_again_is_not_compared(executor: Handmade, store: Store) -> None:
+    first = Schedule(executor, "GPU", store)
+    first.add(job("ann"))
+    made = executor.do(0)
+    first.settle()
+    second = Schedule(executor, "T4", store)
+    second.add(job("ann"))
+    executor.jobs[1][1].set_exception(NotGraded("gone"))
+    store.put(job("ann").key("T4"), replace(made, checks=made.checks[:1]))  # by another run, meanwhile
+    assert second.regraded() == ()
 
 
 def test_without_a_store_nothing_is_compared(executor: Handmade) -> None:
     schedule = Schedule(executor, "GPU")
     schedule.add(replace(job("ann"), student="someone else"))
     schedule.settle()
-    assert schedule.changes() == ()
+    assert schedule.regraded() == ()

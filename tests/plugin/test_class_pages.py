@@ -8,7 +8,8 @@ from course import RIGHT, WRONG, Course
 def test_a_run_writes_the_report_and_the_pages(course: Course) -> None:
     course.write("ladder/1_more/twice.cu", WRONG)
     course.write("ladder/2_less/twice.cu", RIGHT)
-    course.grade("ladder", "--gpulab-report=html:report.html", "--gpulab-feedback=feedback")
+    result = course.grade("ladder", "--gpulab-report=html:report.html", "--gpulab-feedback=feedback")
+    result.stdout.fnmatch_lines(["gpulab: wrote report.html, 2 pages in feedback/"])
     report = (course.folder / "report.html").read_text(encoding="utf-8")
     assert "Grades of 2 submissions" in report and "Annotated source" in report and "wrong-result" in report
     assert "Times and speedups are estimates" in report and "simulated GPU" in report
@@ -23,4 +24,14 @@ def test_a_folder_for_feedback_that_cannot_be_made_is_refused_before_grading(cou
     course.write("taken", "")
     result = course.grade("--gpulab-feedback=taken", "twice.cu")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: cannot write the report *taken: File exists"])
+    result.stderr.fnmatch_lines(["ERROR: taken is a file: pages of feedback are written into a folder"])
+
+
+def test_only_reports_that_were_written_are_said_to_be(course: Course) -> None:
+    course.write("handed_in/ann/twice.cu", WRONG)
+    course.write("handed_in/bob/twice.cu", RIGHT)
+    asked = ("--gpulab-submissions=handed_in", "--gpulab-report=json:grades.json", "--gpulab-feedback=pages")
+    result = course.grade("-x", *asked)
+    result.stdout.fnmatch_lines(["gpulab: wrote grades.json", "ERROR: cannot write the report *pages: *"])
+    result = course.grade("--gpulab-submissions=handed_in")
+    result.stdout.no_fnmatch_line("gpulab: wrote*")

@@ -16,6 +16,9 @@ import pytest
 from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
 
 from pytest_gpulab.course import progress
+from pytest_gpulab.course.store import Store, StoreError
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.reports.gradebook import Gradebook
 
 SLOW = EXERCISE + (
     """
@@ -119,10 +122,30 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
     assert gone(int((unhurried.folder / "waiting").read_text()))
     assert "gpulab: 1/2 graded" in output
+    told = "gpulab: stopped: 1 of 2 submissions are graded and kept; the same command goes on from there."
+    assert told in output.splitlines() and "gpulab: wrote grades.json" in output.splitlines()
     document = json.loads((unhurried.folder / "grades.json").read_text())
     assert document["interrupted"] and [grade["points"] for grade in document["grades"]] == [90]
     again = unhurried.grade(*OPTIONS[len(WITHOUT) + 2 :])
     again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])
+
+
+@pytest.mark.parametrize("has_store", [False, True], ids=["without a store", "with a store that takes nothing"])
+def test_a_run_that_keeps_nothing_does_not_promise_to_go_on(
+    course: Course, monkeypatch: pytest.MonkeyPatch, has_store: bool
+) -> None:
+    def put(store: Store, key: str, grade: Grade) -> Grade:
+        raise StoreError("the disk is full")
+
+    def stop(book: Gradebook, properties: object, is_expected: bool) -> None:
+        pytest.exit("stopped")
+
+    monkeypatch.setattr(Store, "put", put)
+    monkeypatch.setattr(Gradebook, "add", stop)
+    course.write("handed_in/ann/twice.cu", RIGHT)
+    result = course.grade(*OPTIONS[len(WITHOUT) + 2 :], *(() if has_store else ("-p", "no:cacheprovider")))
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if has_store else pytest.ExitCode.INTERRUPTED)
+    result.stdout.fnmatch_lines(["gpulab: stopped: 1 of 1 submissions are graded."])
 
 
 def test_a_run_that_was_killed_leaves_no_process_and_loses_no_grade(unhurried: Course) -> None:

@@ -106,6 +106,71 @@ def test_nobody_of_that_name(school: Course) -> None:
     result.stderr.fnmatch_lines(["ERROR: nobody handed in an: name a student, STUDENT/EXERCISE.cu or a check's id"])
 
 
+@pytest.mark.parametrize("name", ["frank", "frank/", "frank/const.cu", "dora"])
+def test_nothing_that_a_student_handed_in_is_for_an_exercise(school: Course, name: str) -> None:
+    school.write("handed_in/frank/const.cu", RIGHT)
+    result = school.grade(*CLASS, name)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    student = name.split("/")[0]
+    result.stderr.fnmatch_lines([f"ERROR: nothing that {student} handed in is for an exercise"])
+
+
+def test_who_handed_in_nothing_for_an_exercise_is_told_and_has_a_row(school: Course, kept: str) -> None:
+    school.write("handed_in/frank/const.cu", RIGHT)
+    school.write("handed_in/gil/notes.txt", "hello")
+    school.write("handed_in/gil/Twise.cu", RIGHT)
+    reports = ("--gpulab-report=csv:grades.csv", "--gpulab-report=html:report.html", "--gpulab-feedback=pages")
+    result = school.grade(*CLASS, kept, *reports)
+    result.stdout.fnmatch_lines(
+        [
+            "frank: 1 file for no exercise, left out: const.cu. Call a file after its exercise: twice.",
+            "gil: 2 files for no exercise, left out: Twise.cu, notes.txt.",
+            "*gpulab: students*",
+            "frank * failed * - *",
+            "gpulab: wrote grades.csv, report.html, 5 pages in pages/",
+        ]
+    )
+    table = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert [line.split(",")[0] for line in table] == ["student", "ann", "bob", "cem", "frank", "gil"]
+    assert table[4].startswith("frank,,,0,,") and "no-exercise" in table[4]
+    assert "left out: const.cu" in (school.folder / "pages" / "frank.html").read_text(encoding="utf-8")
+    assert "frank" in (school.folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chosen", [["ann"], ["-k", "ann"]])
+def test_who_was_not_chosen_has_no_row(school: Course, kept: str, chosen: list[str]) -> None:
+    school.write("handed_in/frank/const.cu", RIGHT)
+    result = school.grade(*CLASS, kept, *chosen, "--gpulab-report=csv:grades.csv")
+    assert "frank" not in (school.folder / "grades.csv").read_text(encoding="utf-8-sig")
+    result.stdout.fnmatch_lines(["frank: 1 file for no exercise, *"])
+
+
+def test_a_student_of_the_roster_is_named_by_id_if_no_file_is_for_an_exercise(school: Course, kept: str) -> None:
+    school.write("handed_in/frank/const.cu", RIGHT)
+    school.write("roster.csv", "id,name,folder\n6,Frank F.,frank\n")
+    school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
+    rows = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert [row for row in rows if "no-exercise" in row and row.startswith("6,Frank F.,,0,,")]
+
+
+def test_a_name_that_nobody_has_leaves_the_last_reports_alone(school: Course, kept: str) -> None:
+    school.grade(*CLASS, kept, "--gpulab-report=csv:grades.csv")
+    before = (school.folder / "grades.csv").read_text()
+    result = school.grade(*CLASS, kept, "--gpulab-report=csv:grades.csv", "an")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert (school.folder / "grades.csv").read_text() == before
+
+
+def test_the_header_names_paths_as_they_were_given(school: Course, kept: str) -> None:
+    school.write("course/notes.txt", "")
+    os.chdir(school.folder / "course")
+    up = ("--gpulab-submissions=../handed_in", "--gpulab-exercises=../exercises", "--gpulab-store=../kept.sqlite")
+    result = school.grade(*up, "-k", "nobody")
+    result.stdout.fnmatch_lines(
+        ["gpulab: * grades are kept in ../kept.sqlite", "gpulab: 3 submissions of 4 students in ../handed_in"]
+    )
+
+
 def test_the_same_command_goes_on_where_it_was_with_the_same_seed(school: Course) -> None:
     first = school.grade(*CLASS, "ann", "--gpulab-report=json:first.json")
     second = school.grade(*CLASS, "--tb=long", "-rE", "--gpulab-report=json:second.json")
@@ -146,10 +211,24 @@ def test_grading_again_lists_whose_points_change(school: Course) -> None:
     changed.stdout.fnmatch_lines(
         [
             "*gpulab: points that are not as they were*",
-            "ann/twice.cu: correct?n=1? 20 -> 25",
-            "ann/twice.cu: correct?n=31? 20 -> 15",
+            "1 submission has other checks and the same points",
         ]
     )
+
+
+def test_changed_totals_are_listed_and_renamed_checks_are_counted(school: Course) -> None:
+    school.write("handed_in/eve/twice.cu", RIGHT + "// eve's\n")
+    school.grade(*CLASS)
+    other_tier = EXERCISE.replace("SpeedTier(1.5,", "SpeedTier(1.6,").replace(" 31, 20)", " 31, 8)")
+    other_tier = other_tier.replace("SpeedTier(1000, 10,", "SpeedTier(1000, 22,")
+    school.write("exercises/twice/exercise.py", other_tier)
+    changed = school.grade(*CLASS, "--gpulab-report=json:grades.json")
+    assert json.loads((school.folder / "grades.json").read_text())["changes"] == [
+        "ann/twice.cu: 90 -> 78 points (correct[n=31] 20 -> 8, speedup[1.6x] none -> 20, speedup[1.5x] 20 -> none)",
+        "eve/twice.cu: 90 -> 78 points (correct[n=31] 20 -> 8, speedup[1.6x] none -> 20, speedup[1.5x] 20 -> none)",
+        "2 more have other checks and the same points",
+    ]
+    changed.stdout.fnmatch_lines(["*gpulab: points that are not as they were*", "ann/twice.cu: 90 -> 78 points (*"])
 
 
 def test_an_archive_has_the_same_ids_and_grades(school: Course, kept: str) -> None:

@@ -227,6 +227,29 @@ def test_looking_whether_a_report_can_be_written_leaves_no_trace(course: Course)
     assert not (course.folder / "grades.json").exists()
 
 
+@pytest.mark.parametrize("name", ["submissions", "roster", "scheduler", "store", "workers", "report", "feedback"])
+@pytest.mark.parametrize("sign", ["=", " "])
+def test_what_asks_for_grades_without_the_flag_is_refused(course: Course, name: str, sign: str) -> None:
+    course.write("test_one.py", "def test_one(): raise SystemExit('run')\n")
+    line = usage_error(course.pytest(*f"--gpulab-{name}{sign}twice".split()))
+    assert line == f"--gpulab-{name} has no effect without --gpulab: add --gpulab"
+
+
+@pytest.mark.parametrize("flag", ["regrade", "calibrate", "annotate"])
+def test_a_flag_that_asks_for_grades_is_refused_without_the_first_one(course: Course, flag: str) -> None:
+    line = usage_error(course.pytest(f"--gpulab-{flag}"))
+    assert line == f"--gpulab-{flag} has no effect without --gpulab: add --gpulab"
+
+
+def test_options_in_the_configuration_or_the_environment_keep_nobodys_tests_from_running(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course.write("test_one.py", "def test_one(): pass\n")
+    course.write("pytest.ini", "[pytest]\naddopts = --gpulab-report=json:grades.json\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--gpulab-submissions=class")
+    course.pytest().assert_outcomes(passed=1)
+
+
 def test_settings_are_not_even_read_without_the_flag(course: Course) -> None:
     course.write("test_one.py", "def test_one(): pass\n")
     result = course.pytest("--gpulab-seed=x", "--gpulab-device=x")
