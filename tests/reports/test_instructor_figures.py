@@ -72,6 +72,12 @@ def test_a_submission_of_nobodys_misses_no_exercise() -> None:
     assert nobodys.possible == 10
 
 
+def test_whose_only_file_is_for_no_exercise_misses_all_of_them() -> None:
+    made = book(grade("s1", "scan", check("compile")), owners={"s2/skan.cu": "s2"})
+    made.ungraded["s2/skan.cu"] = Finding("no-exercise", "belongs to no exercise")
+    assert [(each.earned, each.possible) for each in standings(made, made.grades)] == [(10, 10), (0, 10)]
+
+
 def test_a_distribution_in_tenths() -> None:
     shares = (0.0, 0.1, 0.29, 0.3, 0.5, 0.95, 1.0, 1.0)
     found = Scores("scan", 100, shares)
