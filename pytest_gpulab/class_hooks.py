@@ -152,8 +152,9 @@ class ClassHooks:
 
     def _note_whose_files_are_for_no_exercise(self) -> None:
         """They handed something in, and have a row in the tables that says what became of it."""
+        with_submissions = self._with_submissions
         for problem in self.collection.problems:
-            if problem.finding.code == "no-exercise" and problem.student not in self._with_submissions:
+            if problem.finding.code == "no-exercise" and problem.student not in with_submissions:
                 self._gradebook.ungraded[problem.label] = problem.finding
                 self._gradebook.owners[problem.label] = self.student_id(problem.student)
 

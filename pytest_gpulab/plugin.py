@@ -256,11 +256,11 @@ class GradingHooks:
             terminalreporter.line(f"ERROR: {line}", red=True)
 
     def _named(self, report: ReportFile) -> str:
-        from pytest_gpulab.reports.students import rows
+        from pytest_gpulab.reports.feedback import readers
 
         if report.format != "feedback":
             return shown(report.path)
-        pages = sum(bool(row.grades or row.ungraded) for row in rows(self.gradebook))
+        pages = len(readers(self.gradebook))
         return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
 
 

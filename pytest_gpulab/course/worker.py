@@ -16,7 +16,7 @@ from pytest_gpulab.threads import with_one_thread
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker, of which grading the exercises that come along takes an eighth."""
 LOCKS = "GPULAB_LOCKS"
-"""As in `devices.cuda.timing`, which loads NumPy."""
+"""As in `devices.processes`, with which NumPy is loaded."""
 
 
 def prepare(folder: str, limit_memory: bool) -> None:

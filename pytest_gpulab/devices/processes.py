@@ -13,8 +13,8 @@ from pathlib import Path
 
 MARK = "GPULAB_GRADER"
 LOCKS = "GPULAB_LOCKS"
-"""Names the folder of what graders share, for those that have temporary folders of their own; as in `cuda.timing`,
-which loads CUDA's bindings."""
+"""Names the folder of what graders share (the locks of GPUs, what was compiled) for those that have temporary folders of
+their own."""
 ONE_QUEUE = "CUDA_DEVICE_MAX_CONNECTIONS"
 """To a GPU: graders launch into one stream. The driver makes one context at a time, and with the usual eight queues it
 takes three times as long: 16 processes that open an H200 at once take 3.8 s, with one queue each 1.6 s."""

@@ -39,9 +39,13 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     context.refuse_if_interrupted()
     path.mkdir(exist_ok=True)
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
-    for row in rows(gradebook):
-        if row.grades or row.ungraded:
-            formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished, exercises))
+    for row in readers(gradebook):
+        formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished, exercises))
+
+
+def readers(gradebook: Gradebook) -> list[Row]:
+    """Return the rows of those who get a page: everyone who handed something in."""
+    return [row for row in rows(gradebook) if row.handed_in]
 
 
 def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:

@@ -66,7 +66,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
             raise ReportError("nothing could be graded")
         return
     path.mkdir(exist_ok=True)
-    handed_in = [row for row in rows(gradebook) if row.grades or row.ungraded]
+    handed_in = [row for row in rows(gradebook) if row.handed_in]
     missing = [row.student.id for row in handed_in if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
     if missing:
         raise ReportError(f"nothing could be graded of {', '.join(missing)}")

@@ -39,6 +39,11 @@ class Row:
     absent: bool = False
 
     @property
+    def handed_in(self) -> bool:
+        """Whether there is anything of theirs, be it graded or not."""
+        return bool(self.grades or self.ungraded)
+
+    @property
     def checks(self) -> tuple[CheckResult, ...]:
         """Those of all grades."""
         return tuple(check for grade in self.grades for check in grade.checks)

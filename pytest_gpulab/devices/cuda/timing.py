@@ -21,14 +21,13 @@ from typing import Any
 import numpy as np
 
 from ..nvml import ConditionsReader
+from ..processes import LOCKS
 from ..protocol import DeviceUnavailable, Module
 from ..stopwatch import Call, Conditions, Copies, Copy
 from .context import PrimaryContext
 from .memory import CudaMemory
 from .module import CudaModule
 
-LOCKS = "GPULAB_LOCKS"
-"""Names the folder of lock files for processes that have temporary folders of their own."""
 LOCK_WAIT_S = 600.0
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32

@@ -56,8 +56,7 @@ def standings(gradebook: Gradebook, grades: Sequence[Grade]) -> list[Standing]:
     most = exercises_of(grades)
     named = {student.id for student in gradebook.roster} | {grade.student for grade in grades}
     named |= set(gradebook.owners.values())
-    handed_in = (row for row in rows(gradebook) if row.grades or row.ungraded)
-    return [_standing(row, most if row.student.id in named else {}) for row in handed_in]
+    return [_standing(row, most if row.student.id in named else {}) for row in rows(gradebook) if row.handed_in]
 
 
 def _standing(row: Row, most: Mapping[str, float]) -> Standing:
