@@ -13,7 +13,7 @@ from pathlib import Path
 
 MARK = "GPULAB_GRADER"
 LOCKS = "GPULAB_LOCKS"
-"""Names the folder of what graders share (the locks of GPUs, what was compiled) for those that have temporary folders of
+"""Names the folder of what graders share (locks of GPUs, what was compiled), for those that have temporary folders of
 their own."""
 ONE_QUEUE = "CUDA_DEVICE_MAX_CONNECTIONS"
 """To a GPU: graders launch into one stream. The driver makes one context at a time, and with the usual eight queues it

@@ -57,16 +57,17 @@ def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:
         exercises: of the class; those of which the student has no grade are named.
     """
     grades = [for_student(grade) for grade in row.grades]
+    views = [GradeView(grade) for grade in grades]
     points = Points.of(check for grade in grades for check in grade.checks)
     return pages.rendered(
         "feedback.html.jinja",
         student=row.student,
-        views=[GradeView(grade) for grade in grades],
+        views=views,
         ungraded=row.ungraded,
         missing=sorted(set(exercises) - {grade.exercise for grade in grades}),
         points=points,
         devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
         has_listings=any(listings(grade) for grade in grades),
-        estimated=any(GradeView(grade).estimated for grade in grades),
+        estimated=any(view.estimated for view in views),
         created=pages.moment(created),
     )

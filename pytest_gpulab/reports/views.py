@@ -47,7 +47,7 @@ class GradeView:
         """How many checks were passed."""
         return sum(check.verdict == "passed" for check in self.grade.checks)
 
-    @property
+    @cached_property
     def reasons(self) -> list[Reason]:
         """Why checks did not pass, reasons that are alike together; each hint is given once."""
         hints: set[str] = set()
