@@ -7,7 +7,7 @@ a single machine. The job of a worker that is lost goes to another one.
 
 from __future__ import annotations
 
-import importlib.metadata
+import pkgutil
 import threading
 import time
 from collections import Counter, deque
@@ -286,8 +286,8 @@ def _workers(client: Any) -> Mapping[str, Any]:
 
 def _check_versions(client: Any, workers: list[str]) -> None:
     own = pytest_gpulab.__version__
-    # not a function of this package: that is what may be missing
-    versions = client.run(importlib.metadata.version, "pytest-gpulab", workers=workers, on_error="return")
+    # Not by a function of this package: that is what may be missing. Nor by what pip knows of: PYTHONPATH will do.
+    versions = client.run(pkgutil.resolve_name, "pytest_gpulab:__version__", workers=workers, on_error="return")
     for address, version in sorted(versions.items()):
         if version != own:
             there = "no pytest-gpulab" if isinstance(version, Exception) else f"pytest-gpulab {version}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import importlib.metadata
 import operator
+import os
 import socket
 import sys
 import threading
@@ -195,6 +195,31 @@ def test_another_version_on_a_worker_is_told(cluster: DaskCluster, monkeypatch: 
         ClusterExecutor(cluster.address)
 
 
+def test_a_workers_version_is_that_of_the_files_it_finds(bare: DaskCluster, tmp_path: Path) -> None:
+    found_first = tmp_path / "found_first"
+    (found_first / "pytest_gpulab-0.0.dist-info").mkdir(parents=True)  # what pip would tell of
+    (found_first / "pytest_gpulab-0.0.dist-info" / "METADATA").write_text("Name: pytest-gpulab\nVersion: 0.0\n")
+    bare.add_worker("--no-nanny", PYTHONPATH=path_with(found_first))
+    with closing(ClusterExecutor(bare.address, "sim")) as executor:
+        assert executor.room == 1
+
+
+def test_a_worker_without_a_gpu_is_not_asked_where_one_is_needed(bare: DaskCluster, tmp_path: Path) -> None:
+    (tmp_path / "pytest_gpulab.py").write_text("raise ModuleNotFoundError('as if it were not there')\n")
+    bare.add_worker("--no-nanny", PYTHONPATH=path_with(tmp_path))
+    bare.add_worker("--no-nanny", *WITH_GPU)
+    with closing(cluster_module._connected(bare.address)) as client:
+        client.wait_for_workers(2, LIMIT_S)
+    ClusterExecutor(bare.address).close()
+    with pytest.raises(ExecutorUnavailable, match=r"the worker tcp://\S+ has no pytest-gpulab, and this machine has"):
+        ClusterExecutor(bare.address, "sim")
+
+
+def path_with(folder: Path) -> str:
+    """Return a PYTHONPATH that begins with a folder."""
+    return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+
+
 class Answering:
     """A client whose workers all answer the same way to any function."""
 
@@ -203,12 +228,6 @@ class Answering:
 
     def run(self, *_: object, **__: object) -> dict[str, Any]:
         return self._answers
-
-
-def test_a_worker_without_this_package_is_told() -> None:
-    client = Answering(w1=pytest_gpulab.__version__, w2=importlib.metadata.PackageNotFoundError("pytest-gpulab"))
-    with pytest.raises(ExecutorUnavailable, match="the worker w2 has no pytest-gpulab, and this machine has"):
-        cluster_module._check_versions(client, ["w1", "w2"])
 
 
 def test_workers_of_different_kinds_are_told() -> None:
