@@ -48,6 +48,11 @@ class DaskCluster:
             process.wait()
 
 
+def logs_in(folder: Path) -> dict[str, str]:
+    """Return what each process of a cluster has said there so far, by its name."""
+    return {log.stem: log.read_text(errors="replace") for log in sorted(folder.glob("*.log"))}
+
+
 def wait_for(condition: Callable[[], T]) -> T:
     """Return what the condition returns as soon as it is true."""
     end_s = time.monotonic() + LIMIT_S

@@ -14,15 +14,16 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from class_of_64 import sources
-from dask_cluster import DaskCluster
+from dask_cluster import DaskCluster, logs_in
 from figures import Proof, arguments
 from killed import kept
-from runs import Processes, Run, grades, verdicts
+from runs import Ended, Processes, Run, grades, verdicts
 
 SPINNING = """// Never ends.
 #include <gpulab.cuh>
@@ -42,6 +43,7 @@ BUSY_PERCENT = 5
 FREED_MIB = 16  # what a driver may keep or give back by itself
 AFTER_INTERRUPT_S = 1.0
 THREADS = 4
+OUTPUT_END, LOG_END = 3000, 1000  # characters to show of what went wrong
 Verdicts = dict[str, dict[str, tuple[str, float]]]
 
 
@@ -74,13 +76,21 @@ class _Proofs:
         (spinner / "reduction.cu").write_text(SPINNING)
 
     def all(self) -> None:
-        """Prove one thing after the other."""
+        """Prove one thing after the other, whatever becomes of those before: such a machine is not there every day."""
         count = len(gpus_now())
-        self._on_all(count)
-        self._on_the_last(count)
-        self._interrupted()
-        self._by_a_cluster(count, is_one_killed=False)
-        self._by_a_cluster(count, is_one_killed=True)
+        parts: dict[str, Callable[[], None]] = {
+            "on all GPUs": lambda: self._on_all(count),
+            "on the last one": lambda: self._on_the_last(count),
+            "resumed": self._interrupted,
+            "by a cluster": lambda: self._by_a_cluster(count, is_one_killed=False),
+            "by a cluster, one of its workers killed": lambda: self._by_a_cluster(count, is_one_killed=True),
+        }
+        for title, part in parts.items():
+            try:
+                part()
+            except Exception as error:
+                traceback.print_exc()
+                self._proof.figure(f"{title}: comes to its end", type(error).__name__, "yes", False)
 
     def _on_all(self, count: int) -> None:
         with used() as most:
@@ -92,7 +102,7 @@ class _Proofs:
         self._proof.figure("most use of each", told, "all", count > 1 and min(busy, default=0) >= BUSY_PERCENT)
         self._expected = self._verdicts("all")
         self._proof.records["verdicts"] = self._expected
-        spinner = self._expected[f"student{self._submissions - 1:02d}/reduction.cu"]
+        spinner = self._expected.get(f"student{self._submissions - 1:02d}/reduction.cu", {})
         passed = [check for check, (verdict, _) in spinner.items() if verdict == "passed"]
         self._proof.figure("passed by the one that spins", ", ".join(passed), "compile", passed == ["compile"])
 
@@ -126,25 +136,34 @@ class _Proofs:
         name = "lost" if is_one_killed else "cluster"
         place = self._folder / f"{name}-workers"
         place.mkdir()
-        of_cluster = Processes()
-        with closing(DaskCluster(place, **of_cluster.environment)) as cluster:
-            threads = ("--no-nanny", "--nthreads", str(THREADS))
-            gpu = ("--resources", f"GPU={THREADS}")
-            workers = [
-                cluster.add_worker(*threads, *gpu, CUDA_VISIBLE_DEVICES=str(nth)) for nth in range(max(count, 2))
-            ]
-            cluster.add_worker(*threads, CUDA_VISIBLE_DEVICES="")  # a job that came here would fail
-            run = self._run(name, f"--gpulab-scheduler={cluster.address}", f"--gpulab-device={self._device}")
-            if is_one_killed:
-                wait(lambda: kept(self._folder / name / STORE) >= self._submissions // 8, run)
-                workers[0].kill()
-                was_over = run.is_over(0)
-                self._proof.figure("a worker is killed in mid-run", "no" if was_over else "yes", "yes", not was_over)
-            ended = run.ended()
-        of_cluster.kill()
         title = "by a cluster, one of its workers killed" if is_one_killed else "by a cluster"
-        self._proof.figure(f"{title}: exit status", f"{ended.status}, {ended.took_s:.0f} s", "1", ended.status == 1)
-        self._compare(title, name)
+        of_cluster, is_alike = Processes(), False
+        try:
+            with closing(DaskCluster(place, **of_cluster.environment)) as cluster:
+                ended = self._run_by(cluster, count, name, is_one_killed)
+            told = f"{ended.status}, {ended.took_s:.0f} s"
+            self._proof.figure(f"{title}: exit status", told, "1", ended.status == 1)
+            is_alike = self._compare(title, name)
+            if ended.status != 1 or not is_alike:
+                _show(f"{name}: exit status {ended.status}, and the end of its output", ended.output, OUTPUT_END)
+        finally:
+            of_cluster.kill()
+            if not is_alike:
+                for process, said in logs_in(place).items():
+                    _show(f"{name}: the end of what {process} said", said, LOG_END)
+
+    def _run_by(self, cluster: DaskCluster, count: int, name: str, is_one_killed: bool) -> Ended:
+        threads = ("--no-nanny", "--nthreads", str(THREADS))
+        gpu = ("--resources", f"GPU={THREADS}")
+        workers = [cluster.add_worker(*threads, *gpu, CUDA_VISIBLE_DEVICES=str(nth)) for nth in range(max(count, 2))]
+        cluster.add_worker(*threads, CUDA_VISIBLE_DEVICES="")  # a job that came here would fail
+        run = self._run(name, f"--gpulab-scheduler={cluster.address}", f"--gpulab-device={self._device}")
+        if is_one_killed:
+            wait(lambda: kept(self._folder / name / STORE) >= max(1, self._submissions // 8), run)
+            workers[0].kill()
+            was_over = run.is_over(0)
+            self._proof.figure("a worker is killed in mid-run", "no" if was_over else "yes", "yes", not was_over)
+        return run.ended()
 
     def _run(self, name: str, *options: str) -> Run:
         out = self._folder / name
@@ -154,16 +173,29 @@ class _Proofs:
         """Grade the class with worker processes of this machine, and return what pytest says."""
         ended = self._run(name, f"--gpulab-workers={self._workers}", *options).ended()
         print(f"{name}: exit status {ended.status} after {ended.took_s:.0f} s", flush=True)
+        if not self._verdicts(name):
+            _show(f"{name}: no gradebook, and the end of its output", ended.output, OUTPUT_END)
         return ended.output
 
     def _verdicts(self, name: str) -> Verdicts:
-        return {label: verdicts(grade) for label, grade in grades(self._folder / name).items()}
+        """Return what the gradebook says; nothing if there is none."""
+        out = self._folder / name
+        found = grades(out) if (out / "grades.json").exists() else {}
+        return {label: verdicts(grade) for label, grade in found.items()}
 
-    def _compare(self, title: str, name: str) -> None:
+    def _compare(self, title: str, name: str) -> bool:
         found = self._verdicts(name)
         unlike = [label for label in self._expected if found.get(label) != self._expected[label]]
+        is_alike = bool(found and self._expected) and not unlike
         value = ", ".join(unlike) or f"none of {len(self._expected)}"
-        self._proof.figure(f"{title}: other verdicts than on all GPUs", value, "none", bool(found) and not unlike)
+        value = value if found else "no gradebook"
+        self._proof.figure(f"{title}: other verdicts than on all GPUs", value, "none", is_alike)
+        return is_alike
+
+
+def _show(title: str, said: str, characters: int) -> None:
+    """Print the end of what a process said that something went wrong with."""
+    print(f"{title}:\n{said[-characters:].rstrip()}\n", flush=True)
 
 
 def gpus_now() -> list[tuple[int, int]]:
@@ -188,9 +220,11 @@ def used() -> Iterator[list[tuple[int, int]]]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    yield most
-    over.set()
-    watcher.join()
+    try:
+        yield most
+    finally:
+        over.set()
+        watcher.join()
 
 
 def wait(condition: Callable[[], bool], run: Run) -> None:
