@@ -169,11 +169,11 @@ def graded_apart(job: Job) -> Grade:
     settings = job.settings
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         path, loaded = _written(job, Path(folder)), _loaded(job)
-        info = _info(settings.device, settings.architecture, settings.gpu)
         profiler = _profiler() if settings.count else None
         more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu)
-        grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
+        grader = RemoteGrader(loaded, path, settings.device, None, settings.seed, job.label, settings.timeout_s, *more)
         with closing(grader):
+            grader.begin()
             checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
         return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
 
@@ -230,15 +230,6 @@ def _catalogue(exercises: Path) -> Catalogue:
 @cache
 def _device(spec: str, architecture: str | None, gpu: str | None) -> Device:
     return open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)[0]
-
-
-@cache
-def _info(spec: str, architecture: str | None, gpu: str | None) -> DeviceInfo:
-    """Look at a device without keeping it open: whoever holds a GPU's memory takes it from the others."""
-    device, _ = open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)
-    info = device.info
-    device.close()
-    return info
 
 
 @cache

@@ -307,3 +307,19 @@ class BreakableDevice(Protocol):
     @property
     def usable(self) -> bool:
         """Whether that has not happened yet."""
+
+
+@runtime_checkable
+class ForesightedDevice(Protocol):
+    """A device whose compiler can work on several variants of a source at once."""
+
+    def compile_ahead(
+        self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
+    ) -> None:
+        """Compile a source with several sets of macros side by side, so that `Device.compile` need not.
+
+        What does not compile is said there.
+
+        Raises:
+            DeviceUnavailable: the compiler cannot be run.
+        """

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_gpulab.devices.protocol import Device, DeviceError, Module
+from pytest_gpulab.devices.protocol import Device, DeviceError, ForesightedDevice, Module
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
@@ -81,6 +81,28 @@ class Builds:
         if isinstance(made, Blocked):
             raise Blocked(made.verdict, made.finding)
         return made
+
+    def of_all(self, variants: Sequence[Variant]) -> None:
+        """Compile all of them, side by side where the device can.
+
+        The first one is compiled alone: what does not compile as one variant mostly does as none.
+
+        Raises:
+            Blocked: one of them cannot be launched; as `of`.
+        """
+        for number, variant in enumerate(variants):
+            self.of(variant)
+            if number == 0:
+                self._look_ahead(variants[1:])
+
+    def _look_ahead(self, variants: Sequence[Variant]) -> None:
+        missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}
+        unmade = [defines for key, defines in missing.items() if key not in self._compiled]
+        if unmade and isinstance(self._source, str) and isinstance(self._device, ForesightedDevice):
+            try:
+                self._device.compile_ahead(self._source, self._path.name, unmade, _headers(self._loaded))
+            except DeviceError as error:
+                raise Blocked(*of_error(error)) from error
 
     def _make(self, variant: Variant) -> Build:
         if isinstance(self._source, Blocked):

@@ -119,8 +119,7 @@ class Grader:
 
     def _compile(self, check: Check) -> CheckResult:
         try:
-            for variant in variants_of(self._loaded.exercise):
-                self._builds.of(variant)
+            self._builds.of_all(variants_of(self._loaded.exercise))
         except Blocked as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
         return check.result("passed")

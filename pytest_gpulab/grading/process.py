@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pytest_gpulab.devices import processes
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
 from pytest_gpulab.threads import with_one_thread
@@ -105,7 +105,7 @@ class Worker:
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._is_ready = False
+        self._info: DeviceInfo | None = None
         self.send(task)
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -127,18 +127,27 @@ class Worker:
             DeviceUnavailable: the process cannot open its device, or did not start in time.
             Hung, Crashed, WorkerError: see there.
         """
-        if not self._is_ready:
-            self._await_start()
+        self.info()
         return self._next_answer(limit_s)
 
-    def _await_start(self) -> None:
+    def info(self) -> DeviceInfo:
+        """Return what its device says about itself, once that is open.
+
+        Raises:
+            DeviceUnavailable, Crashed, WorkerError: as `answer`.
+        """
+        if self._info is None:
+            self._info = DeviceInfo(**self._first_answer()["ready"])
+        return self._info
+
+    def _first_answer(self) -> dict[str, Any]:
         try:
             answer = self._next_answer(START_LIMIT_S)
         except Hung:
             raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
         if "unavailable" in answer:
             raise DeviceUnavailable(answer["unavailable"])
-        self._is_ready = True
+        return answer
 
     def _next_answer(self, limit_s: float) -> dict[str, Any]:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
+import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import finding, of_error
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion
@@ -34,13 +35,13 @@ COMPILER_HINT = "The compiler did not come to an end: look for templates and mac
 
 
 class RemoteGrader:
-    """A `Grader` in another process, which starts with the first check: the same interface, and `close`.
+    """A `Grader` in another process, which starts with the first check or before: the same interface, and `close`.
 
     Args:
         exercise: what to grade it for; the worker loads it again from its folder.
         path: the submission.
-        device: as `open_device` takes it.
-        info: what that device says about itself.
+        device: as `open_device` takes it, but never `auto`.
+        info: what that device says about itself; if None it must be asked, with `begin`.
         seed: of all input data.
         label: what the grade calls the submission; its path if None.
         timeout_s: the longest that a check may take, its wait for other processes' timing left out.
@@ -49,9 +50,6 @@ class RemoteGrader:
         profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
         annotate: whether to list what each source line does and costs.
         gpu: as `open_device` takes it.
-
-    Attributes:
-        provenance: what the grade depends on.
     """
 
     def __init__(
@@ -59,7 +57,7 @@ class RemoteGrader:
         exercise: LoadedExercise,
         path: Path,
         device: str,
-        info: DeviceInfo,
+        info: DeviceInfo | None,
         seed: int,
         label: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -69,9 +67,10 @@ class RemoteGrader:
         annotate: bool = False,
         gpu: str | None = None,
     ) -> None:
-        self._loaded, self._timeout_s = exercise, timeout_s
+        self._loaded, self._timeout_s, self._seed = exercise, timeout_s, seed
         self._label = str(path) if label is None else label
         self._info, self._sanitize, self._profiler = info, sanitize, profiler
+        self._on_gpu = device != "sim"
         self._profiles: dict[tuple[Size, str], ncu.Profile] = {}
         self._task = {
             "exercises": str(exercise.folder.parent),
@@ -86,9 +85,30 @@ class RemoteGrader:
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
-        self._second = SecondOpinion(exercise.exercise, self._task) if info.kind == "cuda" else None
+        self._second = SecondOpinion(exercise.exercise, self._task) if self._on_gpu else None
         self._is_built = True
-        self.provenance = provenance_of(exercise, info, seed, _sha256(path))
+        self._sha256 = _sha256(path)
+
+    def begin(self) -> None:
+        """Start the processes, and ask the device what it says about itself.
+
+        Raises:
+            DeviceUnavailable: it cannot be opened.
+            WorkerError: a mistake of this package.
+        """
+        if self._second is not None:  # the GPU takes longer
+            self._second.look_ahead(checks_of(self._loaded.exercise)[0])
+        self._worker = Worker(self._task | self._lessons())
+        try:
+            self._info = self._worker.info()
+        except Crashed as crash:
+            raise DeviceUnavailable(f"the process that grades {crash}") from None
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the grade depends on."""
+        assert self._info is not None, "`begin` asks for it"
+        return provenance_of(self._loaded, self._info, self._seed, self._sha256)
 
     def grade(self) -> Grade:
         """Grade all checks of the exercise, and end the process."""
@@ -119,8 +139,10 @@ class RemoteGrader:
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:
-        """End the process, if there is one."""
-        self._stop()
+        """Have the processes ended; nobody waits while the driver takes the GPU back, which can be half a second."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            threading.Thread(target=worker.stop).start()
         if self._second is not None:
             self._second.close()
 
@@ -237,7 +259,7 @@ class RemoteGrader:
 
     def _limit_s(self, check: Check) -> float:
         """Processes that time on a GPU wait for each other, which is nobody's fault."""
-        if check.kind != "speedup" or self._info.kind != "cuda":
+        if check.kind != "speedup" or not self._on_gpu:
             return self._timeout_s
         from pytest_gpulab.devices.cuda.timing import LOCK_WAIT_S
 

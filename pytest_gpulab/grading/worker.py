@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import traceback
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,7 +59,7 @@ def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
     except Exception:
         _send(answers, {"error": traceback.format_exc()})
         return
-    _send(answers, {"ready": True})
+    _send(answers, {"ready": asdict(bench.device.info)})
     for line in requests:
         request = json.loads(line)
         if request == STOP:

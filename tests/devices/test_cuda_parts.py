@@ -1,11 +1,13 @@
 """The parts of the CUDA device that need no GPU: source, names in a cubin, guard zones, what faults mean."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
-from pytest_gpulab.devices.cuda.memory import _GUARD, GUARD_BYTES, describe_damage
+from pytest_gpulab.devices.cuda.memory import _GUARD, GUARD_BYTES, KEEP_BYTES, MAX_KEPT_BYTES, Blocks, describe_damage
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.timing import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
@@ -139,3 +141,62 @@ def test_a_gpu_is_given_back_after_an_error(tmp_path):
         raise KeyboardInterrupt
     with gpu_lock("GPU-1", wait_s=0, folder=tmp_path):
         pass
+
+
+class Driver:
+    """Counts pieces of memory that were taken from it and not given back."""
+
+    def __init__(self):
+        self.taken = 0
+
+    def mem_alloc(self, nbytes):
+        self.taken += 1
+        return self
+
+    def to_device(self, values):
+        return self.mem_alloc(values.nbytes)
+
+    def free(self):
+        self.taken -= 1
+
+
+class Context:
+    """Has a driver, and is always current."""
+
+    def __init__(self):
+        self.driver, self.users, self.usable = Driver(), set(), True
+
+    def current(self):
+        return nullcontext()
+
+
+def test_a_piece_of_memory_is_used_again_for_the_same_size_alone():
+    context = Context()
+    blocks, driver = Blocks(context), context.driver
+    blocks.give(blocks.take(100), 100)
+    assert driver.taken == 2  # with the guard
+    blocks.take(100)
+    assert driver.taken == 2
+    blocks.take(100), blocks.take(99)
+    assert driver.taken == 4
+
+
+def test_little_memory_is_kept_and_all_of_it_given_back():
+    context = Context()
+    blocks, driver = Blocks(context), context.driver
+    blocks.give(blocks.take(MAX_KEPT_BYTES + 1), MAX_KEPT_BYTES + 1)
+    assert driver.taken == 1
+    pieces = [blocks.take(MAX_KEPT_BYTES) for _ in range(100)]
+    for piece in pieces:
+        blocks.give(piece, MAX_KEPT_BYTES)
+    assert driver.taken == 1 + KEEP_BYTES // MAX_KEPT_BYTES
+    blocks.close()
+    assert driver.taken == 0
+
+
+def test_a_broken_context_keeps_its_memory():
+    context = Context()
+    blocks = Blocks(context)
+    context.usable = False
+    blocks.close()
+    assert context.driver.taken == 1 and blocks in context.users

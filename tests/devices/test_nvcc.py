@@ -137,3 +137,43 @@ def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) ->
     assert compiler.said("bomb").startswith(NO_MEMORY)
     compiler.nvcc = Nvcc(cache=CubinCache(compiler.folder.parent / "cache"))  # which knows nothing of it
     assert compiler.cubin("bomb") == b"code\n"
+
+
+MEETING = """
+[ $1 = --dryrun ] && exit
+touch "$PWD.was-here"
+for try in $(seq 200); do
+    [ $(ls "$(dirname "$PWD")"/*.was-here | wc -l) -ge 2 ] && break
+    sleep 0.05
+done
+ls "$(dirname "$PWD")"/*.was-here | wc -l
+grep -h define kernel.cu >kernel.cubin
+"""
+
+
+def test_variants_are_compiled_side_by_side_and_no_more_when_they_are_asked_for(compiler: Compiler) -> None:
+    compiler.says(MEETING)
+    compiler.nvcc.ahead("text", "k.cu", "sm_90", [{"T": "int"}, {"T": "float"}], {})
+    assert compiler.runs == 2
+    compiler.says("exit 1")
+    assert compiler.nvcc.cubin("text", "k.cu", "sm_90", {"T": "int"}, {}) == (b"#define T int\n", "2")
+    assert compiler.nvcc.cubin("text", "k.cu", "sm_90", {"T": "float"}, {}) == (b"#define T float\n", "2")
+    assert compiler.runs == 2
+
+
+def test_a_variant_that_does_not_compile_says_so_when_it_is_asked_for_and_costs_the_others_nothing(
+    compiler: Compiler,
+) -> None:
+    compiler.says("grep -q float kernel.cu && { echo 'k.cu(1): error: no' >&2; exit 1; }; echo code >kernel.cubin")
+    compiler.nvcc.ahead("text", "k.cu", "sm_90", [{"T": "int"}, {"T": "float"}], {})
+    assert compiler.cubin("text", T="int") == b"code\n"
+    assert compiler.said("text", T="float") == "k.cu(1): error: no"
+    assert compiler.runs == 2
+
+
+def test_what_the_compiler_says_of_a_text_that_compiles_is_kept_with_it_up_to_a_length(compiler: Compiler) -> None:
+    compiler.says("echo note; echo 'k.cu(1): warning #177-D: unused' >&2; echo code >kernel.cubin")
+    for _ in "compiled", "known":
+        assert compiler.nvcc.cubin("text", "k.cu", "sm_90", {}, {})[1] == "note\nk.cu(1): warning #177-D: unused"
+    compiler.says("yes | head -c 1000000 >&2; echo code >kernel.cubin")
+    assert len(compiler.nvcc.cubin("another", "k.cu", "sm_90", {}, {})[1]) == 64 * 1024 - 1

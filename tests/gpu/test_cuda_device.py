@@ -56,6 +56,16 @@ def test_an_array_comes_back_as_it_went(device, dtype, shape):
     assert memory.damage() is None
 
 
+def test_an_array_takes_the_place_of_one_that_was_freed_with_whole_guard_zones(device, module):
+    first = device.array(np.zeros(1000, np.float32))
+    module.launch("scale_one_too_many", (8,), (128,), [first, np.float32(1), np.uint32(1000)])
+    assert first.damage() is not None
+    first.free()
+    second = device.array(np.full(1000, 3, np.float32))
+    assert second.address == first.address
+    assert second.damage() is None and (second.get() == 3).all()
+
+
 def test_setting_an_array_replaces_its_contents(device):
     memory = device.empty(4, np.float32)
     memory.set([1, 2, 3, 4])

@@ -1,11 +1,13 @@
 """What can be wrong before anything is launched: each is said once, at `compile`, and fails what depends on it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from doubling import BLOCK_SIZE, EXERCISE, Bench, codes, kernel, plan, program, right, tunable
-from fake_device import Program
+from fake_device import FakeDevice, Program
 
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, SourceLine
 from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, Tunable, Variant
@@ -80,6 +82,53 @@ def test_different_macros_are_compiled_once_each_with_the_students_file_name_and
         ("submission", "student.cu", {"T": "float"}, headers),
         ("submission", "student.cu", {"T": "int"}, headers),
     ]
+
+
+class Foresighted(FakeDevice):
+    """Writes down what it is told to compile ahead, and fails if it is to."""
+
+    error: DeviceError | None = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.ahead: list[tuple[int, list[Mapping[str, str]]]] = []
+
+    def compile_ahead(self, source: str, filename: str, variants: Any, headers: Any) -> None:
+        self.ahead.append((len(self.compiled), variants))
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def foresighted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr("doubling.FakeDevice", Foresighted)
+    return Bench(tmp_path)
+
+
+VARIANTS = tuple(Variant(name, {"T": name}) for name in ("float", "int", "double"))
+OF_VARIANTS = tuple(Case(f"n={4 + n}", 4 + n, 20, variant=variant) for n, variant in enumerate(VARIANTS))
+AGAIN = Case("n=8", 8, 20, variant=Variant("positive", {"T": "int"}, facts={"low": 0}))
+
+
+def test_the_first_variant_is_compiled_alone_and_the_others_ahead_each_once(foresighted: Bench) -> None:
+    foresighted.results(right(), cases=(*OF_VARIANTS, AGAIN), speed=(), compile_points=10)
+    assert foresighted.device.ahead == [(1, [{"T": "int"}, {"T": "double"}])]
+    assert [defines for _, _, defines, _ in foresighted.device.compiled] == [{"T": v.name} for v in VARIANTS]
+
+
+def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(foresighted: Bench) -> None:
+    error = Program(error=CompileError(DIAGNOSTICS))
+    foresighted.result("compile", error, cases=OF_VARIANTS, speed=(), compile_points=30)
+    assert foresighted.device.ahead == [] and len(foresighted.device.compiled) == 1
+
+
+def test_a_compiler_that_cannot_be_run_ahead_is_not_the_students_fault(
+    foresighted: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Foresighted, "error", DeviceError("no program can be run from /tmp"))
+    results = foresighted.results(right(), cases=OF_VARIANTS, speed=(), compile_points=30)
+    assert results["compile"].verdict == "not gradable"
+    assert results["compile"].findings[0].what == "The device failed: no program can be run from /tmp"
 
 
 def test_a_header_that_is_missing_is_the_instructors_mistake(bench: Bench) -> None:

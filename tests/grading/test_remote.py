@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_device import LOG_VARIABLE
+from hostile_device import LINGER_S, LOG_VARIABLE
 
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
@@ -65,11 +66,13 @@ class Class:
         self.checks = {check.name: check for check in checks_of(self.exercise.exercise)}
         self.submission, self.log = folder / "twice.cu", folder / "deeds.txt"
         device, _ = open_device("sim")
-        self.device, self.info = "sim", device.info
+        self.device = "sim"
+        self.info: DeviceInfo | None = device.info
         device.close()
 
     def on_a_gpu(self) -> None:
         """Grade on what the worker takes for a GPU."""
+        assert self.info is not None
         self.device, self.info = "cuda", replace(self.info, kind="cuda")
 
     def grader(self, text: str = KERNEL, timeout_s: float = 60.0, **more: Any) -> RemoteGrader:
@@ -229,6 +232,45 @@ def test_a_mistake_of_ours_shows_where_it_was_made(bench: Class) -> None:
         grader.run(Check("unheard of", "correct", 1.0, True, None))
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     grader.close()
+
+
+def test_a_grader_that_is_told_nothing_of_the_device_asks_the_process_that_grades(hostile: Class) -> None:
+    told = hostile.grader().grade()
+    hostile.info = None
+    grader = hostile.grader()
+    grader.begin()
+    assert grader.provenance == told.provenance and told.provenance.device_kind == "cuda"
+    assert [check.verdict for check in grader.grade().checks] == [check.verdict for check in told.checks]
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("cuda:99", "PyCUDA is not installed|no GPU can be used|no CUDA device 99|driver is not"),
+        ("dies", "was ended by SIGKILL"),
+    ],
+)
+def test_a_device_that_cannot_be_opened_is_said_at_the_beginning(
+    bench: Class, device: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device == "dies":
+        program = "import os; os.kill(os.getpid(), 9)"
+        monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", program))
+    bench.device = device
+    grader = bench.grader()
+    with pytest.raises(DeviceUnavailable, match=why):
+        grader.begin()
+    grader.close()
+
+
+def test_nobody_waits_while_a_device_is_closed(hostile: Class) -> None:
+    grader = hostile.grader(KERNEL + "// close: linger\n")
+    assert grader.run(hostile.checks["compile"]).verdict == "passed"
+    begin_s = time.monotonic()
+    grader.close()
+    assert time.monotonic() - begin_s < LINGER_S / 2
+    wait_for_end(hostile.processes())
+    assert hostile.deeds() == ["linger"]
 
 
 def test_closing_is_possible_at_any_time(bench: Class) -> None:

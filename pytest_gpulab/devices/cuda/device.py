@@ -13,7 +13,7 @@ from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
 from .context import PrimaryContext
 from .driver import load_driver
-from .memory import CudaMemory, CudaPart
+from .memory import Blocks, CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
@@ -38,6 +38,7 @@ class CudaDevice:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self._nvcc = Nvcc()
         self._context = PrimaryContext(driver, ordinal, launch_limit_s)
+        self._blocks = Blocks(self._context)
         self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
         self._stopwatch: CudaStopwatch | None = None
         major, minor = self._context.gpu.compute_capability()
@@ -77,6 +78,16 @@ class CudaDevice:
         cubin, log = self._nvcc.cubin(source, filename, self._info.architecture, defines or {}, headers or {})
         return CudaModule(self._context, cubin, log)
 
+    def compile_ahead(
+        self,
+        source: str,
+        filename: str,
+        variants: Sequence[Mapping[str, str]],
+        headers: Mapping[str, str],
+    ) -> None:
+        """Compile variants side by side; see `ForesightedDevice.compile_ahead`."""
+        self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
+
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:
         """Allocate and fill an array."""
         contents = np.asarray(values, dtype)
@@ -87,7 +98,7 @@ class CudaDevice:
     def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> CudaMemory:
         """Allocate an array with undefined contents."""
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        return CudaMemory(self._context, extents, dtype)
+        return CudaMemory(self._blocks, extents, dtype)
 
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaPart:
         """Return an array inside another one; see `TimingDevice.part`."""
@@ -120,4 +131,5 @@ class CudaDevice:
             self._stopwatch.close()
             self._stopwatch = None
         self._conditions.close()
+        self._blocks.close()
         self._context.close()

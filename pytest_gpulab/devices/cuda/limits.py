@@ -75,6 +75,12 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
     return str(script)
 
 
+def said(folder: Path, limits: Limits) -> tuple[bytes, bytes]:
+    """Return what the program of a folder wrote to stdout and stderr in its latest run, as far as anybody listens."""
+    with (folder / "stdout").open("rb") as stdout, (folder / "stderr").open("rb") as stderr:
+        return stdout.read(limits.said_bytes), stderr.read(limits.said_bytes)
+
+
 def _prefix(within: Sandbox, folder: Path) -> str:
     """Return what to put before a command line, in the shell's words: the working folder is known only when it runs."""
     shown = ["--ro-bind", str(folder), str(folder), "--bind", _HERE, _HERE, "--chdir", _HERE, "--setenv", "TMPDIR"]

@@ -12,27 +12,69 @@ from .context import PrimaryContext
 from .driver import driver_words
 
 GUARD_BYTES = 4096
+MAX_KEPT_BYTES = 1 << 20  # of a block
+KEEP_BYTES = 32 << 20  # altogether
 # Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
+
+
+class Blocks:
+    """Pieces of a GPU's memory that are used again, for arrays of exactly the same size.
+
+    The driver serves one process at a time, so what takes it microseconds takes milliseconds while many submissions are
+    graded. Large pieces are not kept: others may need the room.
+    """
+
+    def __init__(self, context: PrimaryContext) -> None:
+        self.context = context
+        self._kept: dict[int, list[Any]] = {}
+        self._kept_bytes = 0
+        with context.current():
+            self.guard: Any = context.driver.to_device(_GUARD)
+            """What guard zones hold: a copy within the GPU need not be waited for."""
+        context.users.add(self)
+
+    def take(self, nbytes: int) -> Any:
+        """Return a piece of that size, with whatever is in it; the context must be current."""
+        if not self._kept.get(nbytes):
+            return self.context.driver.mem_alloc(nbytes)
+        self._kept_bytes -= nbytes
+        return self._kept[nbytes].pop()
+
+    def give(self, piece: Any, nbytes: int) -> None:
+        """Keep a piece or free it; the context must be current."""
+        if nbytes > MAX_KEPT_BYTES or self._kept_bytes + nbytes > KEEP_BYTES:
+            piece.free()
+            return
+        self._kept_bytes += nbytes
+        self._kept.setdefault(nbytes, []).append(piece)
+
+    def close(self) -> None:
+        """Free everything; in a broken context only the end of the process can."""
+        if self.context.usable:
+            with self.context.current():
+                for piece in (self.guard, *(piece for pieces in self._kept.values() for piece in pieces)):
+                    piece.free()
+            self._kept.clear()
 
 
 class CudaMemory:
     """The `Memory` protocol on a GPU."""
 
-    def __init__(self, context: PrimaryContext, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-        self._context = context
+    def __init__(self, blocks: Blocks, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
-        driver = context.driver
+        context, driver = blocks.context, blocks.context.driver
         with context.current():
             try:
-                self._allocation: Any = driver.mem_alloc(self.nbytes + 2 * GUARD_BYTES)
+                self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
             except driver.MemoryError as error:
                 words = driver_words(error)
                 raise DeviceUnavailable(f"the GPU has no room for {self.nbytes:,} bytes more: {words}") from None
             context.users.add(self)
             self.address = int(self._allocation) + GUARD_BYTES
             for zone in self._zones():
-                driver.memcpy_htod(zone, _GUARD)
+                driver.memcpy_dtod(zone, blocks.guard, GUARD_BYTES)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -88,7 +130,7 @@ class CudaMemory:
         """Give the memory back; in a broken context only the end of the process can."""
         if self._allocation is not None and self._context.usable:
             with self._context.current():
-                self._allocation.free()
+                self._blocks.give(self._allocation, self.nbytes + 2 * GUARD_BYTES)
             self._allocation = None
 
     def _zones(self) -> tuple[int, int]:

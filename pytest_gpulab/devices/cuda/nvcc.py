@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +18,11 @@ from ..limits import Limits
 from ..protocol import CompileError, DeviceUnavailable
 from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
-from .limits import limited
+from .limits import limited, said
 from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
+AT_ONCE = 4  # each may take as much memory as the limits say
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -35,6 +39,21 @@ _ENDED = "|".join(
 _MET_LIMIT = re.compile(rf"\A\Z|^(?:{_ENDED})", re.MULTILINE)
 
 
+@dataclass(frozen=True)
+class _Text:
+    """What to compile: the arguments of `Nvcc.cubin`."""
+
+    source: str
+    filename: str
+    architecture: str
+    defines: Mapping[str, str]
+    headers: Mapping[str, str]
+
+    @property
+    def with_prelude(self) -> str:
+        return with_prelude(self.source, self.filename, self.defines)
+
+
 class Nvcc:
     """NVIDIA's compiler.
 
@@ -49,6 +68,7 @@ class Nvcc:
     def __init__(self, limits: Limits | None = None, cache: CubinCache | None = None) -> None:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
         self._hopeless: dict[str, str] = {}
+        self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceUnavailable(
@@ -79,33 +99,63 @@ class Nvcc:
             CompileError: with nvcc's own message, which names `filename`; or it met a limit.
             DeviceUnavailable: no program can be run from the folder for temporary files.
         """
-        text = with_prelude(source, filename, defines)
-        key = key_of((self._path, self.version, *_OPTIONS, architecture, text, *_texts(headers), *_own_headers()))
-        known = self._cache.get(key)
-        if known is None:
-            if source in self._hopeless:  # other variants of it would take as long
-                raise CompileError(self._hopeless[source])
-            try:
-                known = self._compiled(text, filename, architecture, headers)
-            except CompileError as error:
-                if not met_limit(error.diagnostics):
-                    raise
-                self._hopeless[source] = explained(error.diagnostics, self._limits)
-                raise CompileError(self._hopeless[source]) from None
-            self._cache.put(key, *known)
-        return known
+        text = _Text(source, filename, architecture, defines, headers)
+        key = self._key(text)
+        with _unwarned():
+            made = self._ahead.pop(key, None) or self._made(key, text)
+        if isinstance(made, CompileError):
+            raise made
+        return made
 
-    def _compiled(self, source: str, filename: str, architecture: str, headers: Mapping[str, str]) -> tuple[bytes, str]:
-        with TemporaryDirectory(prefix="gpulab-") as name, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+    def ahead(
+        self,
+        source: str,
+        filename: str,
+        architecture: str,
+        variants: Sequence[Mapping[str, str]],
+        headers: Mapping[str, str],
+    ) -> None:
+        """Compile a source with several sets of macros side by side; `cubin` returns what comes of it.
+
+        Raises:
+            DeviceUnavailable: see `cubin`.
+        """
+        texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
+        keys = [self._key(text) for text in texts]
+        with _unwarned(), ThreadPoolExecutor(AT_ONCE) as pool:
+            self._ahead = dict(zip(keys, pool.map(self._made, keys, texts), strict=True))
+
+    def _key(self, text: _Text) -> str:
+        headers = (*_texts(text.headers), *_own_headers())
+        return key_of((self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers))
+
+    def _made(self, key: str, text: _Text) -> tuple[bytes, str] | CompileError:
+        """Return what was compiled before, or is now, or why it does not compile."""
+        known = self._cache.get(key)
+        if known is not None:
+            return known
+        if text.source in self._hopeless:  # other variants of it would take as long
+            return CompileError(self._hopeless[text.source])
+        try:
+            made = self._compiled(text)
+        except CompileError as error:
+            if not met_limit(error.diagnostics):
+                return error
+            self._hopeless[text.source] = explained(error.diagnostics, self._limits)
+            return CompileError(self._hopeless[text.source])
+        self._cache.put(key, *made)
+        return made
+
+    def _compiled(self, text: _Text) -> tuple[bytes, str]:
+        with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name)
             included = folder / "include"
             included.mkdir()
-            for header, text in headers.items():
-                (included / header).write_text(text)
+            for header, contents in text.headers.items():
+                (included / header).write_text(contents)
             nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
-            cubin = self._compile(nvcc, source, filename, architecture, included)
-        return cubin, diagnostics(*(str(warning.message).partition(":\n")[2] for warning in caught))
+            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, included)
+            return cubin, diagnostics(*said(folder, self._limits))
 
     def _compile(self, nvcc: str, source: str, filename: str, architecture: str, included: Path) -> bytes:
         from pycuda import compiler, driver
@@ -126,6 +176,17 @@ class Nvcc:
             message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{filename}"')
             raise CompileError(message) from None
         return cubin
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """PyCUDA passes on as a warning what nvcc says of a text that compiles; it is read from nvcc's files instead.
+
+    Warnings are the whole process's: this is for one thread, on behalf of those that it starts.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _texts(headers: Mapping[str, str]) -> list[str]:

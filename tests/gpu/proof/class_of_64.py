@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from figures import ROOT, Proof, arguments
@@ -102,8 +101,7 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
         RuntimeError: pytest did not come to its end.
     """
     report = folder.with_suffix(".json")
-    installed = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
-    command = [sys.executable, "-m", "pytest", *([] if installed else ["-p", PLUGIN]), "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider"]
     command += ["-q", "--tb=no", *([f"--gpulab-workers={workers}"] if workers else [])]
     command += [
         "--gpulab",
@@ -115,7 +113,7 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
     ]
     temporary = folder.with_suffix(".tmp")  # a new one, or the second run would find all compiled
     temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # none but ours
     begin_s = time.perf_counter()
     ended = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
