@@ -204,7 +204,7 @@ class _Worker:
 
     def _new_pool(self) -> Any:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that pytest's threads hold
-        arguments = (self._folder, self._device == "sim")
+        arguments = (self._folder, self._device != "sim")
         return _pebble().ProcessPool(1, JOBS_A_PROCESS, worker.prepare, arguments, context)
 
 

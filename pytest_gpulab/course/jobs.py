@@ -160,6 +160,10 @@ def graded(job: Job) -> Grade:
         return replace(grade, student=job.student)
 
 
+_infos: dict[tuple[str | None, ...], DeviceInfo] = {}
+"""What devices said of themselves when this process first graded on them."""
+
+
 def graded_apart(job: Job) -> Grade:
     """Grade a submission in a process of its own, with a time limit for every check.
 
@@ -171,9 +175,11 @@ def graded_apart(job: Job) -> Grade:
         path, loaded = _written(job, Path(folder)), _loaded(job)
         profiler = _profiler() if settings.count else None
         more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu)
-        grader = RemoteGrader(loaded, path, settings.device, None, settings.seed, job.label, settings.timeout_s, *more)
+        looked_at = (settings.device, settings.architecture, settings.gpu)
+        info = _infos.get(looked_at)
+        grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
         with closing(grader):
-            grader.begin()
+            _infos[looked_at] = grader.begin()
             checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
         return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
 

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 
+from pytest_gpulab.grading import forked
 from pytest_gpulab.threads import with_one_thread
 
 MEMORY_BYTES = 4 * 2**30
@@ -19,19 +20,22 @@ LOCKS = "GPULAB_LOCKS"
 """As in `devices.processes`, with which NumPy is loaded."""
 
 
-def prepare(folder: str, limit_memory: bool) -> None:
+def prepare(folder: str, on_gpu: bool) -> None:
     """Make this process one of many: one thread, little memory, no word on the terminal, no life after its parent.
 
     Args:
         folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
-        limit_memory: not where CUDA runs below this process, which reserves far more addresses than it uses.
+        on_gpu: whether each submission has processes of its own below this one, which are to be forked; CUDA in them
+            reserves far more addresses than it uses.
     """
     os.environ.update(with_one_thread(os.environ))
     os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     _fall_silent()
     _end_with_parent(folder)
-    if limit_memory:
+    if on_gpu:
+        forked.get_ready()
+    else:
         _limit_memory()
 
 

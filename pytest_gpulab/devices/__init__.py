@@ -17,6 +17,8 @@ def open_device(
     occupancy_architecture: str | None = None,
     gpu: str | None = None,
     isolated: bool = False,
+    foresighted: bool = False,
+    described: bool = True,
 ) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
@@ -29,34 +31,37 @@ def open_device(
         gpu: which GPU the simulated one describes, such as `t4`; the H200 if None.
         isolated: whether the simulated one's compiler runs in a process of its own under limits, in a sandbox where
             there is one, as strangers' kernels need; nvcc always does.
+        foresighted: whether an isolated compiler may use several processor cores; nvcc always may.
+        described: whether to ask a GPU for all that a report says of it.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
     """
     if spec == "sim":
-        return _open_simulated(gpu, occupancy_architecture, isolated), "it was asked for"
+        return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), "it was asked for"
     if spec == "auto":
         try:
-            return _open_cuda(0, launch_limit_s), "PyCUDA and an NVIDIA GPU are there"
+            return _open_cuda(0, launch_limit_s, described), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
-            return _open_simulated(gpu, occupancy_architecture, isolated), f"no CUDA device: {missing}"
+            return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
-    return _open_cuda(int(cuda[1] or 0), launch_limit_s), "it was asked for"
+    return _open_cuda(int(cuda[1] or 0), launch_limit_s, described), "it was asked for"
 
 
-def _open_cuda(ordinal: int, launch_limit_s: float) -> Device:
+def _open_cuda(ordinal: int, launch_limit_s: float, described: bool) -> Device:
     from .cuda.device import CudaDevice
 
-    return CudaDevice(ordinal, launch_limit_s)
+    return CudaDevice(ordinal, launch_limit_s, described)
 
 
-def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool) -> Device:
+def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, foresighted: bool) -> Device:
     from .compiler_process import CompilerProcess
     from .simulated import SimulatedDevice
     from .simulated.gpus import DEFAULT_GPU, described_gpu
 
     described = described_gpu(gpu or DEFAULT_GPU)
     compiler = CompilerProcess() if isolated else None
-    return SimulatedDevice(described, occupancy_architecture=occupancy_architecture, compiler=compiler)
+    architecture = occupancy_architecture
+    return SimulatedDevice(described, occupancy_architecture=architecture, compiler=compiler, foresighted=foresighted)

@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -30,12 +32,16 @@ from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at once
 BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
+AT_ONCE = 4  # each may take as much memory as the limits say
 ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
 _ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
 _PTXAS_ERROR = re.compile(r"\berror +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
+
+
+_Key = tuple[str, str, str]
 
 
 class CompilerProcess:
@@ -59,6 +65,7 @@ class CompilerProcess:
         self._limits = limits or Limits()
         self._within = sandbox(_needed()) if within is None else within
         self._hopeless: dict[str, str] = {}
+        self._ahead: dict[_Key, Answer | CompileError] = {}
         self._process: _Process | None
         try:
             self._process, self.version = self._started()
@@ -77,6 +84,33 @@ class CompilerProcess:
             CompileError: the compiler met a limit or crashed.
             DeviceUnavailable: it has to be started anew, and that fails.
         """
+        known = self._ahead.pop(_key(request), None)
+        if isinstance(known, CompileError):
+            raise known
+        return known or self._compiled(request)
+
+    def ahead(self, requests: Sequence[Request]) -> None:
+        """Work on several requests at once, in further processes; `compiled` returns what comes of each.
+
+        Raises:
+            DeviceUnavailable: they do not start.
+        """
+        shares = [requests[number::AT_ONCE] for number in range(min(AT_ONCE, len(requests)))]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for outcomes in pool.map(self._worked_on, shares):
+                self._ahead.update(outcomes)
+
+    def _worked_on(self, requests: Sequence[Request]) -> dict[_Key, Answer | CompileError]:
+        outcomes: dict[_Key, Answer | CompileError] = {}
+        with contextlib.closing(CompilerProcess(self._limits, self._within)) as another:
+            for request in requests:
+                try:
+                    outcomes[_key(request)] = another._compiled(request)
+                except CompileError as error:
+                    outcomes[_key(request)] = error
+        return outcomes
+
+    def _compiled(self, request: Request) -> Answer:
         if request.text in self._hopeless:  # other variants of it would take as long
             raise CompileError(self._hopeless[request.text])
         answer = self._asked(request)
@@ -121,6 +155,11 @@ class CompilerProcess:
             said = process.end()
             raise DeviceUnavailable(ready["unavailable"] if ready else said or "it says nothing")
         return process, ready["version"]
+
+
+def _key(request: Request) -> _Key:
+    """Return what tells apart requests of one device."""
+    return request.text, request.macros, request.output
 
 
 class _Process:

@@ -119,9 +119,20 @@ def compile_ptx(
     Raises:
         CompileError: with the compiler's messages.
     """
-    options = [f"--gpu-architecture={architecture}", "--generate-line-info"]
-    ptx, log = _compile(run, _request(source, filename, options, defines, headers, "ptx"))
+    ptx, log = _compile(run, ptx_request(source, filename, architecture, defines, headers))
     return ptx.decode(errors="replace").strip(), log
+
+
+def ptx_request(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """Return what `compile_ptx` asks of NVRTC."""
+    options = [f"--gpu-architecture={architecture}", "--generate-line-info"]
+    return _request(source, filename, options, defines, headers, "ptx")
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,14 @@ def forked(
     """
     if not has_one_thread(environment):
         return None
-    with _starting:
-        nursery = _nursery()
+    nursery = get_ready()
     return nursery.fork([program, arguments, dict(environment)], errors, lifeline) if nursery else None
+
+
+def get_ready() -> _Nursery | None:
+    """Start the nursery, without waiting until it has loaded everything; None where there cannot be one."""
+    with _starting:
+        return _nursery()
 
 
 @lru_cache(maxsize=1)

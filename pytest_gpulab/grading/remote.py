@@ -82,6 +82,7 @@ class RemoteGrader:
             "seed": int(seed),
             "thresholds": asdict(exercise.thresholds),
             "annotate": annotate,
+            "is_known": info is not None,
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
@@ -89,8 +90,8 @@ class RemoteGrader:
         self._is_built = True
         self._sha256 = _sha256(path)
 
-    def begin(self) -> None:
-        """Start the processes, and ask the device what it says about itself.
+    def begin(self) -> DeviceInfo:
+        """Start the processes, and return what the device says about itself.
 
         Raises:
             DeviceUnavailable: it cannot be opened.
@@ -100,9 +101,11 @@ class RemoteGrader:
             self._second.look_ahead(checks_of(self._loaded.exercise)[0])
         self._worker = Worker(self._task | self._lessons())
         try:
-            self._info = self._worker.info()
+            opened = self._worker.info()
         except Crashed as crash:
             raise DeviceUnavailable(f"the process that grades {crash}") from None
+        self._info = self._info or opened
+        return self._info
 
     @property
     def provenance(self) -> Provenance:
@@ -139,10 +142,13 @@ class RemoteGrader:
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:
-        """Have the processes ended; nobody waits while the driver takes the GPU back, which can be half a second."""
+        """Have the processes ended, while others go on: the driver takes its time to clear up after one.
+
+        They are killed: to give back one thing after the other first would take the driver longer.
+        """
         worker, self._worker = self._worker, None
         if worker is not None:
-            threading.Thread(target=worker.stop).start()
+            threading.Thread(target=worker.kill).start()
         if self._second is not None:
             self._second.close()
 

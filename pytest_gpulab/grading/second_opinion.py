@@ -66,7 +66,7 @@ class SecondOpinion:
         first = names.index(check.name)
         for name in (*names[first:], *names[:first]):
             kind = self._checks[name].kind
-            if kind in ("correct", "safe"):
+            if kind in ("compile", "correct", "safe"):
                 self._ask("check", name)
             elif kind == "uses" and self._counts:
                 self._ask("count", name)

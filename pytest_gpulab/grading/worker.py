@@ -77,7 +77,14 @@ class _Bench:
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
         described = (task["occupancy_architecture"], task["gpu"])
-        self.device, _ = open_device(task["device"], task["launch_limit_s"], *described, isolated=True)
+        self.device, _ = open_device(
+            task["device"],
+            task["launch_limit_s"],
+            *described,
+            isolated=True,
+            foresighted=bool(task.get("beside_a_gpu")),
+            described=not task.get("is_known"),
+        )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]

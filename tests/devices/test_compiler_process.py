@@ -17,7 +17,8 @@ import pytest
 from pytest_gpulab.devices import compiler_process, nvrtc, open_device
 from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.nvrtc_program import Request
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, ForesightedDevice
 from pytest_gpulab.devices.sandbox import PROTECTION, Sandbox, none, refusal
 
 KERNEL = (
@@ -125,6 +126,47 @@ def test_what_took_all_memory_is_not_tried_again(within: Sandbox | None) -> None
         said.append(caught.value.diagnostics)
     assert said[0] == said[1]
     compiler.close()
+
+
+def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for(
+    compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [("__global__ void f(T *p) { *p = 1; }", {"T": f"{name}"}) for name in ("int", "long", "nobody", "float")]
+    texts.append((TREE, {"T": "double"}))
+    requests = [nvrtc.ptx_request(text, "a.cu", "compute_90", defines) for text, defines in texts]
+    started: list[int] = []
+    original = CompilerProcess._worked_on
+    monkeypatch.setattr(
+        CompilerProcess, "_worked_on", lambda self, share: (started.append(len(share)), original(self, share))[1]
+    )
+    compiler.ahead(requests)
+    assert sorted(started) == [1, 1, 1, 2]
+    compiler.close()
+    monkeypatch.setattr(CompilerProcess, "_started", None)  # nothing is compiled any more
+    for number, mangled in ((0, "_Z1fPi"), (1, "_Z1fPl"), (3, "_Z1fPf")):
+        assert f".entry {mangled}(".encode() in (compiler.compiled(requests[number]).output or b"")
+    assert 'identifier "nobody" is undefined' in compiler.compiled(requests[2]).log
+    with pytest.raises(CompileError, match="SIGXCPU"):
+        compiler.compiled(requests[4])
+
+
+@pytest.mark.parametrize("foresighted", [False, True])
+def test_a_device_compiles_ahead_if_it_may(foresighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = open_device("sim", isolated=True, foresighted=foresighted)
+    assert isinstance(device, ForesightedDevice)
+    variants = [{"WHAT": str(what)} for what in range(3)]
+    device.compile_ahead(KERNEL, "a.cu", variants, HEADERS)
+    asked: list[Request] = []
+    original = CompilerProcess._compiled
+    monkeypatch.setattr(
+        CompilerProcess, "_compiled", lambda self, request: (asked.append(request), original(self, request))[1]
+    )
+    for what, variant in enumerate(variants):
+        array = device.array([0], "int32")
+        device.compile(KERNEL, "a.cu", variant, HEADERS).launch("f", (1,), (1,), (array,))
+        assert array.get()[0] == 7 + what
+    assert len(asked) == (0 if foresighted else 3)
+    device.close()
 
 
 def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:

@@ -1,7 +1,7 @@
 """A simulated GPU that brings its process down where the submission's comments say so, as a real one can.
 
-`// launch 31: hang` does it at launches whose last argument is 31, `// compile: hang` at every compilation, `// close:
-linger` at its end. What it did is in `deeds.txt` beside the submission's folder, a line each: the process, the deed.
+`// launch 31: hang` does it at launches whose last argument is 31, `// compile: hang` at every compilation. What it did
+is in `deeds.txt` beside the submission's folder, a line each: the process, the deed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading import worker
 
 LOG_VARIABLE = "HOSTILE_DEEDS"
-LINGER_S = 1.0
 
 
 class HostileDevice(SimulatedDevice):
     usable = True
-    lingers = False
 
     @property
     def info(self) -> Any:
@@ -35,13 +33,7 @@ class HostileDevice(SimulatedDevice):
     def compile(self, source: str, *args: Any, **kwargs: Any) -> Any:
         for deed in re.findall(r"// compile: (\w+)", source):
             self.do(deed)
-        self.lingers |= "// close: linger" in source
         return HostileModule(self, super().compile(source, *args, **kwargs), source)
-
-    def close(self) -> None:
-        if self.lingers:
-            self.do("linger")
-        super().close()
 
     def do(self, deed: str) -> None:
         log = Path(os.environ[LOG_VARIABLE])
@@ -83,12 +75,8 @@ def say(device: HostileDevice, is_first: bool) -> None:
     os.write(1, b"said by a kernel\n")
 
 
-def linger(device: HostileDevice, is_first: bool) -> None:
-    time.sleep(LINGER_S)
-
-
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
-    deed.__name__: deed for deed in (hang, crash, crash_once, fault, claim, say, linger)
+    deed.__name__: deed for deed in (hang, crash, crash_once, fault, claim, say)
 }
 
 
@@ -108,7 +96,7 @@ class HostileModule:
         return self.module.launch(kernel, grid, block, args, *rest)
 
 
-def opened(spec: str, launch_limit_s: float, *described: str | None, isolated: bool) -> tuple[SimulatedDevice, str]:
+def opened(spec: str, launch_limit_s: float, *described: str | None, **options: bool) -> tuple[SimulatedDevice, str]:
     return SimulatedDevice() if spec == "sim" else HostileDevice(), "a test wants it"
 
 

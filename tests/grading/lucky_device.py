@@ -88,7 +88,7 @@ class LuckyDevice(SimulatedDevice):
         return LuckyMemory(values, super().array(padded))
 
 
-def opened(spec: str, launch_limit_s: float, *described: str | None, isolated: bool) -> tuple[SimulatedDevice, str]:
+def opened(spec: str, launch_limit_s: float, *described: str | None, **options: bool) -> tuple[SimulatedDevice, str]:
     if spec == "sim" and ALONE_VARIABLE in os.environ:
         raise DeviceUnavailable("NVRTC is not installed")
     return SimulatedDevice() if spec == "sim" else LuckyDevice(), "a test wants it"

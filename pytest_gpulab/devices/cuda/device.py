@@ -26,12 +26,13 @@ class CudaDevice:
     Args:
         ordinal: the device's number in CUDA's order.
         launch_limit_s: a kernel that runs longer is reported as one that never ends.
+        described: whether `info` says all that CUDA and NVML know; asking takes a while beside other processes that do.
 
     Raises:
         DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing; says which and how to get it.
     """
 
-    def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0) -> None:
+    def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, described: bool = True) -> None:
         driver = load_driver()
         count = driver.Device.count()
         if not 0 <= ordinal < count:
@@ -42,7 +43,7 @@ class CudaDevice:
         self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
         self._stopwatch: CudaStopwatch | None = None
         major, minor = self._context.gpu.compute_capability()
-        summary, details = describe(driver, self._context.gpu)
+        summary, details = describe(driver, self._context.gpu) if described else ("", {})
         self._info = DeviceInfo(
             kind="cuda",
             name=self._context.gpu.name(),

@@ -277,6 +277,7 @@ class SimulatedDevice:
         step_budget: see `LaunchOptions`.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
         compiler: NVRTC in a process of its own, which the device ends; in this process if None.
+        foresighted: whether that may use several processor cores, for variants of one source.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed, or nothing is known of the architecture.
@@ -288,12 +289,14 @@ class SimulatedDevice:
         step_budget: int = STEP_BUDGET,
         occupancy_architecture: str | None = None,
         compiler: CompilerProcess | None = None,
+        foresighted: bool = False,
     ) -> None:
         self.gpu, self.step_budget = gpu or described_gpu(), step_budget
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []
         self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
+        self._foresighted = foresighted
         # glibc gives every array of 128 KB and more fresh pages from the kernel, until a larger one was freed once
         np.empty(16 << 20, np.uint8)
 
@@ -325,6 +328,14 @@ class SimulatedDevice:
         rest = (defines, headers, self._compiler.compiled if self._compiler else nvrtc_program.compiled)
         ptx, log = nvrtc.compile_ptx(source, filename, f"compute_{self.gpu.target}", *rest)
         return SimulatedModule(self, ptx, log, (source, filename, *rest))
+
+    def compile_ahead(
+        self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
+    ) -> None:
+        """Compile variants side by side if that was asked for; see `ForesightedDevice.compile_ahead`."""
+        if self._compiler is not None and self._foresighted:
+            texts = (source, filename, f"compute_{self.gpu.target}")
+            self._compiler.ahead([nvrtc.ptx_request(*texts, defines, headers) for defines in variants])
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
         """Allocate and fill an array."""
