@@ -102,6 +102,13 @@ class Stopwatch(Protocol):
         Args and raises: as for `cold_ms`.
         """
 
+    def calibrate(self, anew: bool = True) -> None:
+        """Learn what samples show too much, which is taken off from now on.
+
+        Args:
+            anew: forget what was learned before, when the clock was not up; otherwise learn on.
+        """
+
     def conditions(self) -> Conditions:
         """Look at the GPU's state; may take a millisecond."""
 

@@ -133,6 +133,7 @@ class _Race:
             copy, mix = len(own_ms) % REPLICAS, self._checked.another(0, self._rng)
             baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
             own_ms.append(self._own.cold_ms(self._watch, copy, mix))
+        self._watch.calibrate()
         if min(np.median(baseline_ms), np.median(own_ms)) < BATCHED_BELOW_MS:
             size = min(side.batch_size(self._watch.l2_bytes) for side in (self._baseline, self._own))
             if size >= REPLICAS:
@@ -154,6 +155,7 @@ class _Race:
                     self._move()
                 self._round(self.rounds, keeps_outputs=self.rounds in checked)
             after = self._watch.conditions()
+            self._watch.calibrate(anew=False)
             self._suspect += [before.held_down or after.held_down] * some
             before = after
         self._others |= dict.fromkeys(self._watch.others())

@@ -9,6 +9,7 @@ from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.memory import _GUARD, GUARD_BYTES, KEEP_BYTES, MAX_KEPT_BYTES, Blocks, describe_damage
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
+from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
 from pytest_gpulab.devices.cuda.timing import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
@@ -200,3 +201,30 @@ def test_a_broken_context_keeps_its_memory():
     context.usable = False
     blocks.close()
     assert context.driver.taken == 1 and blocks in context.users
+
+
+KERNEL_MS, OVERHEAD_MS = 0.0021, 0.0043
+
+
+def learned(alone, among=5, disturbed=0, by_ms=0.0045):
+    """Learn from so many samples with noise, some of which something made longer."""
+    rng, overhead = np.random.default_rng(3), Overhead()
+    for _ in range(among):
+        overhead.learn(among_ms=OVERHEAD_MS + AMONG * KERNEL_MS + 0.0002 * rng.random())
+    for number in range(alone):
+        overhead.learn(alone_ms=OVERHEAD_MS + KERNEL_MS + 0.0002 * rng.random() + by_ms * (number < disturbed))
+    return overhead.ms
+
+
+@pytest.mark.parametrize("disturbed", [0, 4, 6])
+def test_the_overhead_of_a_sample_is_found_though_most_samples_are_disturbed(disturbed):
+    assert learned(9, disturbed=disturbed) == pytest.approx(OVERHEAD_MS, abs=0.0003)
+
+
+def test_an_overhead_that_was_learned_at_a_bad_moment_is_mended_by_few_samples_more():
+    assert learned(9, disturbed=9) > OVERHEAD_MS + 0.004
+    assert learned(9 + 6, disturbed=9) == pytest.approx(OVERHEAD_MS, abs=0.0003)
+
+
+def test_nothing_is_taken_off_before_anything_is_known():
+    assert Overhead().ms == learned(0) == learned(9, among=0) == 0

@@ -86,6 +86,15 @@ def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
     assert nothing_ms < 0.003
 
 
+def test_calibrating_again_changes_no_time(device, module):
+    times = []
+    with device.stopwatch() as watch:
+        for _ in range(40):
+            watch.calibrate()
+            times.append(median_ms(lambda: watch.cold_ms(module, [waiting(20_000)])))
+    assert max(times) - min(times) < 0.0006
+
+
 def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, module):
     call, copy = chase(device, 2**12)
     with device.stopwatch() as watch:

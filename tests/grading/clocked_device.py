@@ -25,6 +25,7 @@ class FakeStopwatch:
         self.cold: list[tuple[Any, ...]] = []
         self.batches: list[int] = []
         self.looks = 0
+        self.events: list[str] = []
         self.rng = np.random.default_rng(8)
 
     def noise(self, sample: int) -> float:
@@ -34,10 +35,14 @@ class FakeStopwatch:
         self.looks += 1
         return QUIET
 
+    def calibrate(self, anew: bool = True) -> None:
+        self.events.append("calibrates" if anew else "learns on")
+
     def others(self) -> tuple[str, ...]:
         return ()
 
     def cold_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
+        self.events.append("sample")
         self.cold.append((module.program, *(id(arg) for arg in calls[0].args[:-1])))
         return self.run(module, calls, copies)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Pool
-from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
 
 SIZE = 2**10
@@ -172,6 +173,12 @@ def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
     clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
     tier(clocked, right(1.0))
     assert len(clocked.watch.cold) == 2 * (5 + FIRST_ROUNDS)
+
+
+def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_look(clocked: ClockedBench) -> None:
+    tier(clocked, right(1.0))
+    events = [event for event, _ in groupby(clocked.watch.events)]
+    assert events == ["sample", "calibrates", *["sample", "learns on"] * (FIRST_ROUNDS // ROUNDS_PER_LOOK)]
 
 
 def test_where_the_clock_is_not_known_the_race_starts_once_times_fall_no_more(clocked: ClockedBench) -> None:

@@ -116,7 +116,7 @@ class CudaDevice:
         if self._stopwatch is None:
             self._stopwatch = CudaStopwatch(self._context, self._conditions)
         with self.alone():
-            self._stopwatch.calibrate()
+            self._stopwatch.begin()
             yield self._stopwatch
 
     def reset(self) -> None:

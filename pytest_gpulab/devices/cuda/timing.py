@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import ceil
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from ..stopwatch import Call, Conditions, Copies, Copy
 from .context import PrimaryContext
 from .memory import CudaMemory
 from .module import CudaModule
+from .overhead import AMONG, Overhead
 
 LOCK_WAIT_S = 600.0
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
@@ -36,8 +36,9 @@ FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single 
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
-CALIBRATION_SAMPLES = 9
-CALIBRATION_BATCH = 32
+FIRST_SAMPLES, MORE_SAMPLES = 9, 3  # of an empty kernel
+AMONG_SAMPLES = 5  # of many of them, which take longer
+FLUSHES = 32  # that are timed together
 MIN_MS = 1e-5  # no sample is zero
 
 _Start = Callable[[], None]
@@ -134,7 +135,7 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        self._lead_ms, self._overhead_ms = LEAD_MS, 0.0
+        self._lead_ms, self._overhead = LEAD_MS, Overhead()
         self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
         self._touch_grid = (self._attribute("MULTIPROCESSOR_COUNT"), 1)
         self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
@@ -160,11 +161,11 @@ class CudaStopwatch:
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
+        return self._without_overhead(self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies))
 
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
+        return self._without_overhead(self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies))
 
     def conditions(self) -> Conditions:
         """Look at the GPU's state."""
@@ -187,11 +188,8 @@ class CudaStopwatch:
             return [module.prepared(call) for call in calls]
 
     def _sample(self, launches: Sequence[_Start], kernel: str, before: Copies = (), after: Copies = ()) -> float:
-        """Time launches between two events; copy before the caches are flushed or after.
-
-        What two events around a single empty kernel measure too much is taken off.
-        """
-        assert self._flush_ms is not None, "calibrated before it is used"
+        """Time launches between two events; copy before the caches are flushed or after."""
+        assert self._flush_ms is not None, "`begin` comes first"
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
                 self._copy(before)
@@ -204,7 +202,10 @@ class CudaStopwatch:
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
-        return max(elapsed_ms - self._overhead_ms, MIN_MS)
+        return elapsed_ms
+
+    def _without_overhead(self, elapsed_ms: float) -> float:
+        return max(elapsed_ms - self._overhead.ms, MIN_MS)
 
     def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
         """Return the time, and whether everything was enqueued before the first launch could start."""
@@ -218,17 +219,21 @@ class CudaStopwatch:
         self._context.wait(kernel)
         return float(self._start.time_till(self._end)), not is_late
 
-    def calibrate(self) -> None:
-        """Measure how long a flush takes, and what one sample of an empty kernel takes longer than one among others."""
-        if self._flush_ms is not None:
-            return
-        with self._context.current():
-            self._flush_ms = self._timed([self._flush] * CALIBRATION_BATCH, "read_all")[0] / CALIBRATION_BATCH
-        alone, among = [
-            median(self._sample([self._launch_nothing] * count, "nothing") for _ in range(CALIBRATION_SAMPLES))
-            for count in (1, CALIBRATION_BATCH)
-        ]
-        self._overhead_ms = alone - (among - alone) / (CALIBRATION_BATCH - 1)
+    def begin(self) -> None:
+        """Measure how long a flush takes, once, and calibrate."""
+        if self._flush_ms is None:
+            with self._context.current():
+                self._flush_ms = self._timed([self._flush] * FLUSHES, "read_all")[0] / FLUSHES
+        self.calibrate()
+
+    def calibrate(self, anew: bool = True) -> None:
+        """Learn what a sample takes too long; see `Stopwatch.calibrate`."""
+        if anew:
+            self._overhead = Overhead()
+            for _ in range(AMONG_SAMPLES):
+                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
+        for _ in range(FIRST_SAMPLES if anew else MORE_SAMPLES):
+            self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=(1, 1), block=(32, 1, 1))

@@ -1,0 +1,36 @@
+"""What two events around launches measure too much, learned from a kernel that does nothing."""
+
+from __future__ import annotations
+
+AMONG = 32  # empty kernels that follow each other without a gap
+
+
+class Overhead:
+    """What a sample takes longer than the launches in it; 0 before anything is known.
+
+    An empty kernel by itself takes its own time and the overhead, each further one after it no more than its own time.
+    Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
+    counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
+    overhead itself, and then every time that is measured with it is too short by as much.
+    """
+
+    def __init__(self) -> None:
+        self._alone_ms: list[float] = []
+        self._among_ms: list[float] = []
+
+    def learn(self, alone_ms: float | None = None, among_ms: float | None = None) -> None:
+        """Take note of samples: of one empty kernel, of `AMONG` of them."""
+        self._alone_ms += [] if alone_ms is None else [alone_ms]
+        self._among_ms += [] if among_ms is None else [among_ms]
+
+    @property
+    def ms(self) -> float:
+        """What to take off a sample."""
+        if not self._alone_ms or not self._among_ms:
+            return 0.0
+        alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)
+        return alone_ms - (among_ms - alone_ms) / (AMONG - 1)
+
+
+def _lower_quartile(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 4]
