@@ -89,7 +89,9 @@ def figure_rows(figures: Iterable[dict[str, Any]]) -> list[tuple[str, str, str, 
 def machine() -> dict[str, str]:
     """Return the device and what drives it, as nvidia-smi and nvcc say."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    name, _, driver = _said(query).partition(", ")
+    first, *others = _said(query).splitlines()
+    name, _, driver = first.partition(", ")
+    name = f"{1 + len(others)} x {name}" if others else name
     release = next((line for line in _said(["nvcc", "--version"]).splitlines() if "release" in line), "")
     return {"device": name, "driver": driver, "nvcc": release.rpartition(", ")[2], "python": sys.version.split()[0]}
 
