@@ -17,6 +17,7 @@ import pytest
 
 from pytest_gpulab.collect import CudaFile
 from pytest_gpulab.settings import ClassSettings, SettingsError, shown
+from pytest_gpulab.told_once import REPORTCHARS
 
 if TYPE_CHECKING:
     from pytest_gpulab.collect import AnyGrader
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.submissions import Collection, HandedIn, Problem
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
     from pytest_gpulab.reports.gradebook import Gradebook, Likeness
-
-PYTESTS_REPORTCHARS = "fE"
-"""What `-r` stands at where nobody gives it: a line in the short summary for every failed check."""
 
 
 class ClassHooks:
@@ -122,7 +120,7 @@ class ClassHooks:
             option: Any = self.config.option
             option.tbstyle = "no" if option.tbstyle == "auto" else option.tbstyle
             reporter.showfspath = False
-            reporter.reportchars = "" if option.reportchars == PYTESTS_REPORTCHARS else reporter.reportchars
+            reporter.reportchars = "" if option.reportchars == REPORTCHARS else reporter.reportchars
 
     @property
     def is_quiet(self) -> bool:

@@ -35,10 +35,10 @@ WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
 class CheckFailed(Exception):
     """A check that did not pass: the student's mistake, which `repr_failure` explains without a traceback."""
 
-    def __init__(self, findings: tuple[Finding, ...], note: str = "") -> None:
+    def __init__(self, findings: tuple[Finding, ...], note: str = "", is_told: bool = True) -> None:
+        """Keep what `repr_failure` says; `is_told` if the report's findings say no less."""
         super().__init__("; ".join(finding.what for finding in findings))
-        self.findings = findings
-        self.note = note
+        self.findings, self.note, self.is_told = findings, note, is_told
 
 
 class ExpectedFailure(CheckFailed):
@@ -217,7 +217,8 @@ class CheckItem(GradingItem):
         if result.verdict in ("failed", "missed") and self.expected_code:
             if self.expected_code in {finding.code for finding in result.findings}:
                 raise ExpectedFailure(result.findings)
-            raise CheckFailed(result.findings, f"the instructor expects another finding: {self.expected_code}")
+            note = f"the instructor expects another finding: {self.expected_code}"
+            raise CheckFailed(result.findings, note, is_told=False)
         if result.verdict == "failed":
             raise CheckFailed(result.findings, threshold_note(result))
 

@@ -28,11 +28,13 @@ class Reason:
         checks: their names by verdict, in the order of the grade; the verdict `expected` is that of failures which
             the instructor expects, `note on` that of checks which passed all the same.
         ungraded: how many further checks need one of these and could not be graded for it.
+        printed: what kernels printed in the first of the checks, as far as it was kept.
     """
 
     finding: Finding
     checks: dict[str, list[str]] = field(default_factory=dict)
     ungraded: int = 0
+    printed: str = ""
 
     @property
     def is_minor(self) -> bool:
@@ -79,7 +81,8 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
         for finding in check.findings:
             cause = _cause(finding, verdict, found.values())
             if cause is None:
-                found.setdefault(finding, Reason(finding)).checks.setdefault(verdict, []).append(_label(check))
+                reason = found.setdefault(finding, Reason(finding, printed=check.printed))
+                reason.checks.setdefault(verdict, []).append(_label(check))
             else:
                 cause.ungraded += 1
     return list(found.values())

@@ -15,10 +15,13 @@ from pytest_gpulab.reports.bandwidth import bandwidth_lines
 from pytest_gpulab.reports.class_summary import class_sections
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.hardware import counter_lines, counter_notes, device_tables, occupancy_lines
-from pytest_gpulab.reports.reasons import MAX_NAMED, condensed, reasons
+from pytest_gpulab.reports.reasons import MAX_NAMED, Reason, condensed, reasons
 from pytest_gpulab.reports.table import WIDTH, table_lines, timings
 
 Section = tuple[str, list[str]]
+
+MAX_PRINTED = 10
+"""Lines of what a kernel printed that are shown, of one check; `-v` shows all that was kept, of each reason's first."""
 
 
 def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
@@ -137,7 +140,7 @@ def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
 
 def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
     hints: set[str] = set()
-    is_verbose = verbosity > 0
+    is_verbose, has_printed = verbosity > 0, False
     found = reasons(grade, expected)
     for reason in found if is_verbose else condensed(found):
         heading, finding = reason.heading(named=None if is_verbose else MAX_NAMED), reason.finding
@@ -146,11 +149,23 @@ def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity
         else:
             yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
             hints.add(finding.hint)
+        if reason.printed and (is_verbose or not has_printed):
+            has_printed = True
+            yield from _printed(reason, None if is_verbose else MAX_PRINTED)
 
 
 def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
     yield from _headline(heading, finding)
     yield from _details(finding, indent="      ")
+
+
+def _printed(reason: Reason, most: int | None) -> Iterator[str]:
+    """Yield what kernels printed, in their own layout."""
+    lines = reason.printed.splitlines()
+    yield f"      printed in {next(iter(reason.checks.values()))[0]}:"
+    yield from (f"        {line}" for line in lines[:most])
+    if most is not None and len(lines) > most:
+        yield f"        ... and {len(lines) - most} more lines; -v shows all"
 
 
 def _headline(heading: str, finding: Finding) -> Iterator[str]:

@@ -58,6 +58,9 @@ class Watch:
     def __init__(self, gpu: ClockedGpu) -> None:
         self.gpu, self.rng = gpu, np.random.default_rng(5)
 
+    def calibrate(self, anew: bool = True) -> None:
+        """Its samples show nothing too much."""
+
     def conditions(self) -> Conditions:
         return Conditions(1000, 1000)
 

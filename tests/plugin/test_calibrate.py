@@ -82,7 +82,7 @@ def test_a_ladder_is_measured_and_written(ladder: Course) -> None:
 def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
     grade(ladder, "--gpulab-calibrate", "solutions", "-k", "speedup")
     ladder.write("twice/alice.cu", takes(3.7))
-    result = grade(ladder, "twice", "--gpulab-report=json:grades.json")
+    result = grade(ladder, "twice", "--gpulab-report=json:grades.json", "--tb=short")
     result.stdout.fnmatch_lines(
         [
             f"gpulab: thresholds: calibrated for {NAME} ({FILE})",

@@ -64,7 +64,7 @@ def test_a_check_that_takes_too_long_fails(course: Course, key: str) -> None:
     course.write("twice.cu", RIGHT)
     result = course.grade("twice.cu", "-k", "compile", key)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["endless-loop: This check had not ended after 0.01 s; it was stopped."])
+    result.stdout.fnmatch_lines(["*endless-loop: This check had not ended after 0.01 s; it was stopped."])
 
 
 @pytest.mark.parametrize("architecture", ["90", "sm_", "sm_90a", "compute_90", "SM_90", "sm_²"])
@@ -126,7 +126,7 @@ def test_what_the_chosen_gpu_lacks_is_a_compile_error(course: Course, instead: s
     course.grade("twice.cu", "-k", "compile").assert_outcomes(passed=1)
     result = course.grade("twice.cu", "-k", "compile", "--gpulab-gpu=t4")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["compile-error: The file does not compile*", said])
+    result.stdout.fnmatch_lines(["*compile-error: The file does not compile*", said])
 
 
 def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
