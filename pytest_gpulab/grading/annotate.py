@@ -29,6 +29,7 @@ COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
 COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
 CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
 RATIOS = ".ratio"
+UNLISTED = ("empty-source", "not-utf8", "not-started")
 
 Figures = Mapping[str, float]
 
@@ -41,10 +42,16 @@ class Annotator:
         self._todo = subjects(loaded.exercise)
 
     def added_to(self, result: CheckResult, check: Check) -> CheckResult:
-        """Return a check's result, with a listing if it is the first check of a size and variant."""
+        """Return a check's result, with a listing if it is the first check of a size and variant.
+
+        What cannot be launched is listed once, without figures; what nobody has written, or can read, is not.
+        """
         subject = self._todo.pop(check.name, None)
-        if subject is None or any(found.because == "compile" for found in result.findings):
+        if subject is None:
             return result
+        if any(found.because == "compile" for found in result.findings):
+            self._todo.clear()
+            return result if result.findings[0].code in UNLISTED else replace(result, listing=self._unlaunched(subject))
         simulated = self._device.info.kind == "simulated"
         try:
             device = self._device if simulated else counting_device()
@@ -52,6 +59,11 @@ class Annotator:
         except (Blocked, InstructorsMistake):  # a check says so, too
             return result
         return replace(result, listing=listing)
+
+    def _unlaunched(self, subject: tuple[Size, Variant]) -> Listing:
+        size, variant = subject
+        note = "Nothing was run: see the findings."
+        return _empty(size, variant, self._device.info.name, _files(self._path, self._loaded, {}), note)
 
 
 def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
@@ -75,12 +87,11 @@ def listing_of(
     Raises:
         InstructorsMistake: the exercise's own code is wrong.
     """
-    name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
-    listing = Listing(size_text(size), name, simulated.info.name, None, ())
+    listing = _empty(size, variant, simulated.info.name, _files(path, loaded, {}))
     try:
         build = Builds(path, loaded, simulated).of(variant)
     except Blocked as blocked:
-        return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
+        return replace(listing, note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
@@ -96,6 +107,11 @@ def listing_of(
         hazards=tuple(hazards)[:MAX_HAZARDS],
         note=note,
     )
+
+
+def _empty(size: Size, variant: Variant, device: str, files: tuple[ListedFile, ...], note: str = "") -> Listing:
+    name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
+    return Listing(size_text(size), name, device, None, files, note=note)
 
 
 def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem, how: Repetition) -> Run:

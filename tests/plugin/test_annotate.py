@@ -109,8 +109,18 @@ def test_a_line_directive_shows_no_file_that_students_may_not_see(course: Course
     assert others[1].split()[:1] == ["2"] and not any(told in line for line in others)
 
 
-def test_what_does_not_compile_is_not_listed(course: Course) -> None:
-    assert "gpulab: listings" not in "\n".join(listed(course, BROKEN))
+def test_what_does_not_compile_is_listed_with_the_compilers_first_message(course: Course) -> None:
+    lines = listed(course, BROKEN)
+    assert lines[2] == "  ! Nothing was run: see the findings."
+    line, below = row(lines, BROKEN.splitlines()[4])
+    assert line.split()[0] == "5" and below[0].startswith("! compile-error: The file does not compile: ")
+    assert not any("%" in line for line in lines if line.startswith("   "))
+
+
+@pytest.mark.parametrize("source", ["", "// GPULAB\n#include <gpulab.cuh>\nGPULAB_TODO(twice)\n"])
+def test_what_nobody_has_written_is_not_listed(course: Course, source: str) -> None:
+    course.write("twice.cu", source)
+    assert "gpulab: listings" not in course.grade("--gpulab-annotate", "twice.cu").stdout.str()
 
 
 def test_a_process_with_a_time_limit_lists_the_same(course: Course) -> None:
