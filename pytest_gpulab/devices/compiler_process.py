@@ -32,15 +32,12 @@ from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at once
 BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
-AT_ONCE = 4  # each may take as much memory as the limits say
 ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
 _ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
 _PTXAS_ERROR = re.compile(r"\berror +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
-
-
 _Key = tuple[str, str, str]
 
 
@@ -95,8 +92,9 @@ class CompilerProcess:
         Raises:
             DeviceUnavailable: they do not start.
         """
-        shares = [requests[number::AT_ONCE] for number in range(min(AT_ONCE, len(requests)))]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        processes = min(self._limits.at_once, len(requests))
+        shares = [requests[number::processes] for number in range(processes)]
+        with ThreadPoolExecutor(processes) as pool:
             for outcomes in pool.map(self._worked_on, shares):
                 self._ahead.update(outcomes)
 

@@ -18,6 +18,7 @@ class Limits:
         compile_s: of processor time for one translation by NVRTC in a process of its own. nvcc's
             time is that of the check that asks for it.
         output_bytes: of what NVRTC hands over, PTX or machine code; a course's kernels have some ten KiB.
+        at_once: how many variants of one text are translated side by side, each with the memory that there is for one.
     """
 
     memory_bytes: int = 2 << 30
@@ -25,6 +26,7 @@ class Limits:
     said_bytes: int = 64 * KIB
     compile_s: int = 60
     output_bytes: int = 32 << 20
+    at_once: int = 4
 
     @property
     def words(self) -> str:

@@ -12,7 +12,7 @@ from .context import PrimaryContext
 from .driver import driver_words
 
 GUARD_BYTES = 4096
-MAX_KEPT_BYTES = 1 << 20  # of a block
+MAX_KEPT_BYTES = 1 << 20  # of a piece
 KEEP_BYTES = 32 << 20  # altogether
 # Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)

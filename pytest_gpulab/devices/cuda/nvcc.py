@@ -22,7 +22,6 @@ from .limits import limited, said
 from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
-AT_ONCE = 4  # each may take as much memory as the limits say
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -122,7 +121,7 @@ class Nvcc:
         """
         texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
         keys = [self._key(text) for text in texts]
-        with _unwarned(), ThreadPoolExecutor(AT_ONCE) as pool:
+        with _unwarned(), ThreadPoolExecutor(self._limits.at_once) as pool:
             self._ahead = dict(zip(keys, pool.map(self._made, keys, texts), strict=True))
 
     def _key(self, text: _Text) -> str:
