@@ -200,6 +200,30 @@ def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyP
         assert forked.forked("", [], process.environment(beside_others=True), 2, 0) is None
 
 
+READY = """
+import os, sys, tempfile
+sys.modules.setdefault("numpy", None)  # importing it fails: it must be loaded after `prepare`
+from multiprocessing import get_context
+from pytest_gpulab.course.worker import prepare
+
+def one_of_many(told, on_gpu):
+    out = os.dup(1)
+    prepare(tempfile.mkdtemp(), on_gpu)
+    from pytest_gpulab.grading import forked
+    os.write(out, b"%d" % forked._nursery.cache_info().currsize)
+
+for on_gpu in (True, False):
+    child = get_context("fork").Process(target=one_of_many, args=(None, on_gpu))
+    child.start()
+    child.join()
+"""
+
+
+def test_a_process_that_grades_on_a_gpu_starts_its_nursery_at_once() -> None:
+    said = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, check=True)
+    assert (said.stdout, said.stderr) == ("10", "")
+
+
 @pytest.mark.usefixtures("own_nursery", "one_thread")
 def test_a_lost_nursery_costs_nothing(tmp_path: Path) -> None:
     bench = Class(tmp_path)
