@@ -17,7 +17,7 @@ import pytest
 
 from pytest_gpulab.collect import CudaFile
 from pytest_gpulab.settings import ClassSettings, SettingsError, shown
-from pytest_gpulab.told_once import REPORTCHARS
+from pytest_gpulab.summary_hooks import REPORTCHARS
 
 if TYPE_CHECKING:
     from pytest_gpulab.collect import AnyGrader

@@ -19,7 +19,6 @@ from pytest_gpulab import options
 from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, usage_errors
 from pytest_gpulab.settings import ClassSettings, ReportFile, Settings, SettingsError, shown
 from pytest_gpulab.threads import with_one_thread
-from pytest_gpulab.told_once import ToldOnce
 from pytest_gpulab.workbench import Workbench
 
 if TYPE_CHECKING:
@@ -97,7 +96,9 @@ class GradingHooks:
         return self.bench.settings
 
     def _further(self, course: ClassSettings) -> Iterator[object]:
-        yield ToldOnce(self.config)
+        from pytest_gpulab.summary_hooks import SummaryHooks
+
+        yield SummaryHooks(self.config)
         if course.is_asked_for:
             from pytest_gpulab.job_hooks import JobHooks
 

@@ -16,10 +16,21 @@ PACKAGE = Path(pytest_gpulab.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 MAY_KNOW: dict[str, set[str]] = {
-    "plugin": {"options", "settings", "workbench", "collect", "job_hooks", "class_hooks", "reports", "threads"},
+    "plugin": {
+        "options",
+        "settings",
+        "workbench",
+        "collect",
+        "job_hooks",
+        "class_hooks",
+        "summary_hooks",
+        "reports",
+        "threads",
+    },
     "collect": {"settings", "workbench", "course", "grading", "reports"},
     "job_hooks": {"settings", "workbench", "collect", "course", "devices", "grading", "reports"},
-    "class_hooks": {"settings", "collect", "course", "grading", "reports"},
+    "class_hooks": {"settings", "collect", "summary_hooks", "course", "grading", "reports"},
+    "summary_hooks": {"collect"},
     "options": {"settings"},
     "settings": set(),
     "workbench": {"settings", "course", "devices", "grading"},
@@ -34,7 +45,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "__init__": {"devices", "exercise"},
 }
 
-KNOW_PYTEST = ("plugin.py", "options.py", "collect.py", "job_hooks.py", "class_hooks.py")
+KNOW_PYTEST = ("plugin.py", "options.py", "collect.py", "job_hooks.py", "class_hooks.py", "summary_hooks.py")
 
 SIMULATED = "devices/simulated"
 SIMULATED_MAY_KNOW: dict[str, set[str]] = {

@@ -18,8 +18,8 @@ REPORTCHARS = "fE"
 _IS_TOLD = "gpulab_is_told"
 
 
-class ToldOnce:
-    """Hooks that are there under `--gpulab`; `--tb` or `-r` on the command line brings pytest's lists back."""
+class SummaryHooks:
+    """The hooks; one instance a session. `--tb` or `-r` on the command line brings pytest's lists back."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
