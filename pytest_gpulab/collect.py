@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     AnyGrader = Grader | RemoteGrader | AwaitedGrader | RefusedGrader
 
 MARKER = "gpulab"
+PRINTF = "printf"
+"""What pytest calls what kernels printed."""
 
 
 WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
@@ -206,7 +208,7 @@ class CheckItem(GradingItem):
         grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
         self.user_properties += result_properties(grade, self.position)
         if result.printed:
-            self.add_report_section("call", "printf", result.printed)
+            self.add_report_section("call", PRINTF, result.printed)
         self._raise_unless_passed(result)
 
     def _raise_unless_passed(self, result: CheckResult) -> None:

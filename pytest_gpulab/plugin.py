@@ -98,7 +98,8 @@ class GradingHooks:
     def _further(self, course: ClassSettings) -> Iterator[object]:
         from pytest_gpulab.summary_hooks import SummaryHooks
 
-        yield SummaryHooks(self.config)
+        summary = SummaryHooks(self.config)
+        yield from (summary, summary.inside)
         if course.is_asked_for:
             from pytest_gpulab.job_hooks import JobHooks
 

@@ -61,7 +61,6 @@ def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolate
     from .simulated import SimulatedDevice
     from .simulated.gpus import DEFAULT_GPU, described_gpu
 
-    described = described_gpu(gpu or DEFAULT_GPU)
     compiler = CompilerProcess() if isolated else None
-    architecture = occupancy_architecture
-    return SimulatedDevice(described, occupancy_architecture=architecture, compiler=compiler, foresighted=foresighted)
+    model, architecture = described_gpu(gpu or DEFAULT_GPU), occupancy_architecture
+    return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, foresighted=foresighted)

@@ -87,26 +87,29 @@ class CompilerProcess:
         return known or self._compiled(request)
 
     def ahead(self, requests: Sequence[Request]) -> None:
-        """Work on several requests at once, in further processes; `compiled` returns what comes of each.
+        """Work on several requests at once, in further processes, too; `compiled` returns what comes of each.
 
-        Raises:
-            DeviceUnavailable: they do not start.
+        Where those do not start it will have to work on the rest itself.
         """
         processes = min(self._limits.at_once, len(requests))
-        shares = [requests[number::processes] for number in range(processes)]
+        own, *others = [requests[number::processes] for number in range(processes)]
         with ThreadPoolExecutor(processes) as pool:
-            for outcomes in pool.map(self._worked_on, shares):
-                self._ahead.update(outcomes)
+            working = [pool.submit(self._work_on, own), *(pool.submit(self._have_worked_on, share) for share in others)]
+        for work in working:
+            with contextlib.suppress(DeviceUnavailable):
+                work.result()
 
-    def _worked_on(self, requests: Sequence[Request]) -> dict[_Key, Answer | CompileError]:
-        outcomes: dict[_Key, Answer | CompileError] = {}
+    def _have_worked_on(self, requests: Sequence[Request]) -> None:
         with contextlib.closing(CompilerProcess(self._limits, self._within)) as another:
-            for request in requests:
-                try:
-                    outcomes[_key(request)] = another._compiled(request)
-                except CompileError as error:
-                    outcomes[_key(request)] = error
-        return outcomes
+            another._hopeless, another._ahead = self._hopeless, self._ahead
+            another._work_on(requests)
+
+    def _work_on(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            try:
+                self._ahead[_key(request)] = self._compiled(request)
+            except CompileError as error:
+                self._ahead[_key(request)] = error
 
     def _compiled(self, request: Request) -> Answer:
         if request.text in self._hopeless:  # other variants of it would take as long

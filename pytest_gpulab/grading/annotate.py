@@ -40,18 +40,21 @@ class Annotator:
     def __init__(self, loaded: LoadedExercise, path: Path, device: Device, seed: int) -> None:
         self._loaded, self._path, self._device, self._seed = loaded, path, device, seed
         self._todo = subjects(loaded.exercise)
+        self._has_unlaunched = False
 
     def added_to(self, result: CheckResult, check: Check) -> CheckResult:
         """Return a check's result, with a listing if it is the first check of a size and variant.
 
-        What cannot be launched is listed once, without figures; what nobody has written, or can read, is not.
+        Variants that cannot be launched are listed once, without figures; what nobody has written, or can read, is not.
         """
         subject = self._todo.pop(check.name, None)
         if subject is None:
             return result
         if any(found.because == "compile" for found in result.findings):
-            self._todo.clear()
-            return result if result.findings[0].code in UNLISTED else replace(result, listing=self._unlaunched(subject))
+            if self._has_unlaunched or result.findings[0].code in UNLISTED:
+                return result
+            self._has_unlaunched = True
+            return replace(result, listing=self._unlaunched())
         simulated = self._device.info.kind == "simulated"
         try:
             device = self._device if simulated else counting_device()
@@ -60,10 +63,9 @@ class Annotator:
             return result
         return replace(result, listing=listing)
 
-    def _unlaunched(self, subject: tuple[Size, Variant]) -> Listing:
-        size, variant = subject
-        note = "Nothing was run: see the findings."
-        return _empty(size, variant, self._device.info.name, _files(self._path, self._loaded, {}), note)
+    def _unlaunched(self) -> Listing:
+        files = _files(self._path, self._loaded, {})
+        return Listing("", "", "", None, files, note="This was not run: see the findings.")
 
 
 def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
@@ -87,7 +89,8 @@ def listing_of(
     Raises:
         InstructorsMistake: the exercise's own code is wrong.
     """
-    listing = _empty(size, variant, simulated.info.name, _files(path, loaded, {}))
+    name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
+    listing = Listing(size_text(size), name, simulated.info.name, None, _files(path, loaded, {}))
     try:
         build = Builds(path, loaded, simulated).of(variant)
     except Blocked as blocked:
@@ -107,11 +110,6 @@ def listing_of(
         hazards=tuple(hazards)[:MAX_HAZARDS],
         note=note,
     )
-
-
-def _empty(size: Size, variant: Variant, device: str, files: tuple[ListedFile, ...], note: str = "") -> Listing:
-    name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
-    return Listing(size_text(size), name, device, None, files, note=note)
 
 
 def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, problem: Problem, how: Repetition) -> Run:

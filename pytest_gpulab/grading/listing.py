@@ -50,12 +50,12 @@ class ListedHazard:
 
 @dataclass(frozen=True)
 class Listing:
-    """One run of a submission, line by line.
+    """One run of a submission, line by line; or its source, if it cannot be run.
 
     Attributes:
-        size: at which it ran, in words.
+        size: at which it ran, in words; empty if it did not.
         variant: how it was compiled; empty for the exercise's only one.
-        device: the simulated GPU, whatever graded the rest.
+        device: the simulated GPU, whatever graded the rest; empty if it was not run.
         estimated_ms: all launches together; None where the run did not come to its end.
         files: the submission first.
         hazards: in the order in which they were found.

@@ -99,13 +99,18 @@ class RemoteGrader:
         """
         if self._second is not None:  # the GPU takes longer
             self._second.look_ahead(checks_of(self._loaded.exercise)[0])
-        self._worker = Worker(self._task | self._lessons())
-        try:
-            opened = self._worker.info()
-        except Crashed as crash:
-            raise DeviceUnavailable(f"the process that grades {crash}") from None
-        self._info = self._info or opened
-        return self._info
+        ending = ""
+        for _ in range(ATTEMPTS):
+            self._worker = Worker(self._task | self._lessons())
+            try:
+                opened = self._worker.info()
+            except Crashed as crash:
+                self._kill()
+                ending = str(crash)
+            else:
+                self._info = self._info or opened
+                return self._info
+        raise DeviceUnavailable(f"the process that grades {ending}, {ATTEMPTS} times in a row")
 
     @property
     def provenance(self) -> Provenance:

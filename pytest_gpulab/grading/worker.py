@@ -76,11 +76,11 @@ class _Bench:
     """A device and the grader of one submission on it."""
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
-        described = (task["occupancy_architecture"], task["gpu"])
+        model = (task["occupancy_architecture"], task["gpu"])
         self.device, _ = open_device(
             task["device"],
             task["launch_limit_s"],
-            *described,
+            *model,
             isolated=True,
             foresighted=bool(task.get("beside_a_gpu")),
             described=not task.get("is_known"),

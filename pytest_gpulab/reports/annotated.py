@@ -55,6 +55,8 @@ def listings(grade: Grade) -> tuple[Listing, ...]:
 
 def title(listing: Listing) -> str:
     """Return what was run: the size, the variant, the device, the whole time."""
+    if not listing.device:
+        return "as it was handed in"
     variant = f"{listing.variant}, " if listing.variant else ""
     time = f", estimated {listing.estimated_ms:.3g} ms" if listing.estimated_ms is not None else ""
     return f"{variant}size {listing.size} on the {listing.device}{time}"

@@ -134,13 +134,13 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
     texts = [("__global__ void f(T *p) { *p = 1; }", {"T": f"{name}"}) for name in ("int", "long", "nobody", "float")]
     texts.append((TREE, {"T": "double"}))
     requests = [nvrtc.ptx_request(text, "a.cu", "compute_90", defines) for text, defines in texts]
-    started: list[int] = []
-    original = CompilerProcess._worked_on
+    shares: list[int] = []
+    original = CompilerProcess._work_on
     monkeypatch.setattr(
-        CompilerProcess, "_worked_on", lambda self, share: (started.append(len(share)), original(self, share))[1]
+        CompilerProcess, "_work_on", lambda self, share: (shares.append(len(share)), original(self, share))[1]
     )
     compiler.ahead(requests)
-    assert sorted(started) == [1, 1, 1, 2]
+    assert sorted(shares) == [1, 1, 1, 2]
     compiler.close()
     monkeypatch.setattr(CompilerProcess, "_started", None)  # nothing is compiled any more
     for number, mangled in ((0, "_Z1fPi"), (1, "_Z1fPl"), (3, "_Z1fPf")):
@@ -148,6 +148,26 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
     assert 'identifier "nobody" is undefined' in compiler.compiled(requests[2]).log
     with pytest.raises(CompileError, match="SIGXCPU"):
         compiler.compiled(requests[4])
+
+
+def test_what_was_hopeless_ahead_is_not_tried_again(compiler: CompilerProcess) -> None:
+    request = nvrtc.ptx_request(TREE, "a.cu", "compute_90", {"T": "int"})
+    compiler.ahead([nvrtc.ptx_request(SMALL, "a.cu", "compute_90"), request])
+    for _ in range(2):
+        begin_s = time.monotonic()
+        with pytest.raises(CompileError, match="SIGXCPU"):
+            compiler.compiled(request)
+        assert time.monotonic() - begin_s < 0.5
+
+
+def test_where_no_further_process_starts_all_is_compiled_in_turn(
+    compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
+    monkeypatch.setattr(compiler_process, "_command", lambda limits: ["false"])
+    compiler.ahead(requests)
+    assert len(compiler._ahead) == 1
+    assert all(compiler.compiled(request).output for request in requests)
 
 
 @pytest.mark.parametrize("foresighted", [False, True])

@@ -171,6 +171,20 @@ def test_a_variant_that_does_not_compile_says_so_when_it_is_asked_for_and_costs_
     assert compiler.runs == 2
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+        "gcc: fatal error: Killed signal terminated program cc1plus",
+    ],
+)
+def test_a_variant_that_others_hunger_for_memory_ended_is_compiled_again_alone(compiler: Compiler, words: str) -> None:
+    compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
+    compiler.nvcc.ahead("text", "k.cu", "sm_90", [{"T": "int"}, {"T": "float"}], {})
+    compiler.says("echo code >kernel.cubin")
+    assert compiler.cubin("text", T="int") == compiler.cubin("text", T="float") == b"code\n"
+
+
 def test_what_the_compiler_says_of_a_text_that_compiles_is_kept_with_it_up_to_a_length(compiler: Compiler) -> None:
     compiler.says("echo note; echo 'k.cu(1): warning #177-D: unused' >&2; echo code >kernel.cubin")
     for _ in "compiled", "known":

@@ -263,6 +263,26 @@ def test_a_device_that_cannot_be_opened_is_said_at_the_beginning(
     grader.close()
 
 
+DIES_ONCE = """
+import os, sys
+from pathlib import Path
+if not Path(os.environ["DIED"]).exists():
+    Path(os.environ["DIED"]).touch()
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_process_that_others_ended_before_it_had_begun_is_started_again(
+    bench: Class, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DIED", str(tmp_path / "died"))
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", DIES_ONCE + process.PROGRAM))
+    grader = bench.grader()
+    assert grader.begin().kind == "simulated" and (tmp_path / "died").exists()
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    grader.close()
+
+
 def test_closing_is_possible_at_any_time(bench: Class) -> None:
     grader = bench.grader()
     grader.close()

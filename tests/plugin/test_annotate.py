@@ -111,10 +111,21 @@ def test_a_line_directive_shows_no_file_that_students_may_not_see(course: Course
 
 def test_what_does_not_compile_is_listed_with_the_compilers_first_message(course: Course) -> None:
     lines = listed(course, BROKEN)
-    assert lines[2] == "  ! Nothing was run: see the findings."
+    assert lines[1:3] == ["  as it was handed in", "  ! This was not run: see the findings."]
     line, below = row(lines, BROKEN.splitlines()[4])
     assert line.split()[0] == "5" and below[0].startswith("! compile-error: The file does not compile: ")
     assert not any("%" in line for line in lines if line.startswith("   "))
+
+
+def test_variants_that_can_be_launched_are_listed_with_figures_beside_one_that_cannot(course: Course) -> None:
+    exercises = Path(__file__).parents[2] / "exercises"
+    naive = (exercises / "divergence" / "naive.cu").read_text()
+    course.write("divergence.cu", naive.replace("transform2", "transformed"))
+    options = ("--gpulab-annotate", f"--gpulab-exercises={exercises}", "-k", "speedup")
+    result = course.grade("divergence.cu", *options)
+    listings = result.stdout.str().split(" gpulab: listings ")[-1]
+    assert listings.count("  as it was handed in\n") == 1
+    assert re.search(r"^  \S.* on the simulated GPU \(.*estimated [\d.]+ ms$", listings, re.MULTILINE)
 
 
 @pytest.mark.parametrize("source", ["", "// GPULAB\n#include <gpulab.cuh>\nGPULAB_TODO(twice)\n"])

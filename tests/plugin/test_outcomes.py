@@ -101,6 +101,30 @@ def test_pytests_own_lists_hold_what_no_finding_says(course: Course, more: list[
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
+def test_other_hooks_find_all_failures_in_the_summary(course: Course) -> None:
+    course.write("twice.cu", WRONG)
+    course.write(
+        "conftest.py",
+        "def pytest_terminal_summary(terminalreporter):\n"
+        "    print('found', len(terminalreporter.stats.get('failed', [])))\n",
+    )
+    result = course.grade("twice.cu::correct[n=31]", "twice.cu::correct[n=100]")
+    result.stdout.fnmatch_lines(["*found 2", "*2 failed in *"])
+    result.stdout.no_fnmatch_line("*short test summary*")
+
+
+def test_what_an_exercise_prints_is_shown_where_a_check_fails(course: Course) -> None:
+    course.write("twice.cu", WRONG)
+    course.write("exercises/twice/exercise.py", EXERCISE + "\nprint('loaded: look here')\n")
+    result = course.grade("twice.cu::correct[n=31]")
+    assert "look here" not in result.stdout.str()
+    told = EXERCISE.replace("def plan(problem):", "def plan(problem):\n    print('planned: look here')", 1)
+    assert told != EXERCISE
+    course.write("exercises/twice/exercise.py", told)
+    result = course.grade("twice.cu::correct[n=31]")
+    result.stdout.fnmatch_lines(["_* twice.cu: correct[[]n=31[]] _*", "*Captured stdout call*", "planned: look here"])
+
+
 def test_out_of_bounds_names_the_students_line(course: Course) -> None:
     course.write("twice.cu", BEYOND)
     result = course.grade("twice.cu::safe[memory]")

@@ -31,7 +31,7 @@ class PrimaryContext:
         self.driver = driver
         self._launch_limit_s = launch_limit_s
         self.users: WeakSet[Any] = WeakSet()
-        """The arrays and modules that live in this context."""
+        """What holds memory or modules in this context."""
         self.gpu = driver.Device(ordinal)
         self._context: Any = self.gpu.retain_primary_context()
         self._unusable = ""

@@ -12,7 +12,7 @@ from .. import nvml
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
 from .context import PrimaryContext
-from .driver import load_driver
+from .driver import driver_words, load_driver
 from .memory import Blocks, CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
@@ -38,8 +38,11 @@ class CudaDevice:
         if not 0 <= ordinal < count:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self._nvcc = Nvcc()
-        self._context = PrimaryContext(driver, ordinal, launch_limit_s)
-        self._blocks = Blocks(self._context)
+        try:
+            self._context = PrimaryContext(driver, ordinal, launch_limit_s)
+            self._blocks = Blocks(self._context)
+        except driver.MemoryError as error:
+            raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
         self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
         self._stopwatch: CudaStopwatch | None = None
         major, minor = self._context.gpu.compute_capability()

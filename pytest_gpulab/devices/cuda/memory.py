@@ -14,6 +14,7 @@ from .driver import driver_words
 GUARD_BYTES = 4096
 MAX_KEPT_BYTES = 1 << 20  # of a piece
 KEEP_BYTES = 32 << 20  # altogether
+APART_BYTES = 2 << 20  # from arrays, with which the driver shares pages of so many: who writes beside one hits another
 # Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
 
@@ -30,8 +31,10 @@ class Blocks:
         self._kept: dict[int, list[Any]] = {}
         self._kept_bytes = 0
         with context.current():
-            self.guard: Any = context.driver.to_device(_GUARD)
-            """What guard zones hold: a copy within the GPU need not be waited for."""
+            self._apart: Any = context.driver.mem_alloc(2 * APART_BYTES)
+            self.guard = int(self._apart) + APART_BYTES
+            """Where what guard zones hold lies: a copy within the GPU need not be waited for."""
+            context.driver.memcpy_htod(self.guard, _GUARD)
         context.users.add(self)
 
     def take(self, nbytes: int) -> Any:
@@ -53,7 +56,7 @@ class Blocks:
         """Free everything; in a broken context only the end of the process can."""
         if self.context.usable:
             with self.context.current():
-                for piece in (self.guard, *(piece for pieces in self._kept.values() for piece in pieces)):
+                for piece in (self._apart, *(piece for pieces in self._kept.values() for piece in pieces)):
                     piece.free()
             self._kept.clear()
 

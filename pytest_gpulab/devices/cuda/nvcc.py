@@ -36,6 +36,10 @@ _ENDED = "|".join(
     )
 )
 _MET_LIMIT = re.compile(rf"\A\Z|^(?:{_ENDED})", re.MULTILINE)
+_KILLED = re.compile(
+    r"^(?:nvcc error +: '[^']*' died due to signal 9\b|\S+: fatal error: Killed signal terminated program)",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class Nvcc:
         texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
         keys = [self._key(text) for text in texts]
         with _unwarned(), ThreadPoolExecutor(self._limits.at_once) as pool:
-            self._ahead = dict(zip(keys, pool.map(self._made, keys, texts), strict=True))
+            made = zip(keys, pool.map(self._made, keys, texts), strict=True)
+            self._ahead = {key: outcome for key, outcome in made if not _was_killed(outcome)}
 
     def _key(self, text: _Text) -> str:
         headers = (*_texts(text.headers), *_own_headers())
@@ -211,6 +216,11 @@ def diagnostics(*outputs: str | bytes | None) -> str:
     """Join what the compiler said; PyCUDA hands it over as text, bytes or None, depending on what failed."""
     texts = [output.decode("utf-8", "replace") if isinstance(output, bytes) else output or "" for output in outputs]
     return "\n".join(text.strip() for text in texts if text.strip())
+
+
+def _was_killed(outcome: object) -> bool:
+    """Say whether one of nvcc's programs was, when memory ran out: then it is to be tried again, alone."""
+    return isinstance(outcome, CompileError) and _KILLED.search(outcome.diagnostics) is not None
 
 
 def met_limit(message: str) -> bool:
