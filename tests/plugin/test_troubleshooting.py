@@ -223,6 +223,19 @@ def gpu_full(machine: Machine) -> str:
     return str(caught.value)
 
 
+def gpu_full_of_processes(machine: Machine) -> str:
+    machine.gpus(1)
+    driver = sys.modules["pycuda.driver"]
+    driver.MemoryError = MemoryError  # type: ignore[attr-defined]
+
+    def refuse(*asked: object) -> None:
+        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
+
+    machine.patch.setattr("pytest_gpulab.devices.cuda.device.Nvcc", lambda: None)
+    machine.patch.setattr("pytest_gpulab.devices.cuda.device.PrimaryContext", refuse)
+    return unavailable()
+
+
 def no_calibration(machine: Machine) -> str:
     machine.gpu_to_look_at()
     return machine.graded("--gpulab-device=cuda", "-k", "nothing")
@@ -262,12 +275,13 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "the kernel had not ended": slow_kernel,
     "The process that ran": crash,
     "The compiler did not": compiler_limit,
-    "the GPU has no room": gpu_full,
+    "the GPU has no room for another process": gpu_full_of_processes,
+    "the GPU has no room for ...": gpu_full,
     "thresholds: the exercises": no_calibration,
     "--gpulab-calibrate measures": calibrated_simulated,
     "too close to": too_close,
 }
-ON_A_GPU = {"the GPU has no room"}
+ON_A_GPU = {"the GPU has no room for ..."}
 
 
 @pytest.mark.parametrize("begin", [pytest.param(b, marks=[pytest.mark.gpu] if b in ON_A_GPU else []) for b in PROVOKED])
