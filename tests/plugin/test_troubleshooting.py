@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -231,8 +232,9 @@ def gpu_full_of_processes(machine: Machine) -> str:
     def refuse(*asked: object) -> None:
         raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
 
-    machine.patch.setattr("pytest_gpulab.devices.cuda.device.Nvcc", lambda: None)
-    machine.patch.setattr("pytest_gpulab.devices.cuda.device.PrimaryContext", refuse)
+    module = import_module("pytest_gpulab.devices.cuda.device")
+    machine.patch.setattr(module, "Nvcc", lambda: None)
+    machine.patch.setattr(module, "PrimaryContext", refuse)
     return unavailable()
 
 
