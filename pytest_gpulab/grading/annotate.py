@@ -90,11 +90,11 @@ def listing_of(
         InstructorsMistake: the exercise's own code is wrong.
     """
     name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
-    listing = Listing(size_text(size), name, simulated.info.name, None, _files(path, loaded, {}))
+    listing = Listing(size_text(size), name, simulated.info.name, None, ())
     try:
         build = Builds(path, loaded, simulated).of(variant)
     except Blocked as blocked:
-        return replace(listing, note=blocked.finding.what)
+        return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
