@@ -207,7 +207,9 @@ class ConditionsReader:
         if self._initialised:
             self._gpu = self._answer(lambda: pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id))
         if self._gpu is not None:
-            self.identity = str(self._answer(lambda: pynvml.nvmlDeviceGetUUID(self._gpu)) or pci_bus_id)
+            self._queries = _queries(pynvml, self._gpu)
+            self.identity = str(self._answer(self._queries["uuid"]) or pci_bus_id)
+            self._max_sm_clock_mhz = self._answer(self._queries["max_sm_clock_mhz"])
 
     def close(self) -> None:
         """Let NVML go."""
@@ -219,11 +221,10 @@ class ConditionsReader:
         """Return how things are now."""
         if self._gpu is None:
             return Conditions()
-        queries = _queries(self._nvml, self._gpu)
-        mask = self._answer(queries["reasons_mask"]) or 0
+        mask = self._answer(self._queries["reasons_mask"]) or 0
         return Conditions(
-            sm_clock_mhz=self._answer(queries["sm_clock_mhz"]),
-            max_sm_clock_mhz=self._answer(queries["max_sm_clock_mhz"]),
+            sm_clock_mhz=self._answer(self._queries["sm_clock_mhz"]),
+            max_sm_clock_mhz=self._max_sm_clock_mhz,
             slowdowns=tuple(words for bit, words in _SLOWDOWNS.items() if mask & bit),
         )
 

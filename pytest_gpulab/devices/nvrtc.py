@@ -50,6 +50,8 @@ _STUBS["cstdint"] += (
     "namespace std { using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t;"
     "using ::uint32_t; using ::int64_t; using ::uint64_t; using ::uintptr_t; using ::intptr_t; using ::size_t; }\n"
 )
+# To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
+_NO_CACHE = "--no-cache"
 # nvcc includes <math.h> by itself
 _MATH_MACROS = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
@@ -191,7 +193,7 @@ def _request(
     output: Output,
 ) -> Request:
     macros = _macros(filename, defines or {})
-    options = [*options, "--std=c++17"]
+    options = [*options, "--std=c++17", _NO_CACHE]
     options += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
     options += [f"--include-path={folder}" for folder in include_folders()]
     files = _STUBS | _shipped_headers() | dict(headers or {})

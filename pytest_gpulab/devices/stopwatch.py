@@ -113,7 +113,7 @@ class Stopwatch(Protocol):
         """Look at the GPU's state; may take a millisecond."""
 
     def others(self) -> tuple[str, ...]:
-        """Return the other processes that use the GPU, in words; may take ten milliseconds."""
+        """Return the other processes that use the GPU, in words; can also be asked afterwards, and takes a while."""
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_gpulab.devices.stopwatch import Stopwatch
+from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians, settled
@@ -44,7 +44,6 @@ class RaceResult:
         rounds: taken.
         dropped: of those, because they were disturbed.
         caches: what the runs found in the level-2 cache.
-        others: other processes seen on the GPU.
         outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: what a run may leave in the cache instead of moving it.
@@ -56,7 +55,6 @@ class RaceResult:
     rounds: int
     dropped: int
     caches: Caches
-    others: tuple[str, ...]
     outputs: tuple[Outputs, ...]
     peak_bandwidth_gb_s: float
     l2_bytes: int
@@ -121,7 +119,7 @@ class _Race:
         self.baseline_ms: list[float] = []
         self.own_ms: list[float] = []
         self._suspect: list[bool] = []
-        self._others: dict[str, None] = {}
+        self._seen: Conditions | None = None
         self._outputs: list[Outputs] = []
 
     def warm_up(self) -> None:
@@ -146,7 +144,7 @@ class _Race:
 
     def add(self, rounds: int) -> None:
         """Take so many rounds, with a look at the GPU every few."""
-        before = self._watch.conditions()
+        before = self._seen or self._look()
         checked = self._choose_checked(rounds)
         for first in range(0, rounds, ROUNDS_PER_LOOK):
             some = min(ROUNDS_PER_LOOK, rounds - first)
@@ -154,11 +152,10 @@ class _Race:
                 if nth % ROUNDS_PER_PLACE == 0:
                     self._move()
                 self._round(self.rounds, keeps_outputs=self.rounds in checked)
-            after = self._watch.conditions()
+            after = self._look()
             self._watch.calibrate(anew=False)
             self._suspect += [before.held_down or after.held_down] * some
             before = after
-        self._others |= dict.fromkeys(self._watch.others())
 
     def result(self, seed: int) -> RaceResult:
         """Judge the rounds taken so far."""
@@ -171,7 +168,6 @@ class _Race:
             rounds=len(kept),
             dropped=int((~kept).sum()),
             caches="warm" if self._batched else "cold",
-            others=tuple(self._others),
             outputs=tuple(self._outputs),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
@@ -223,10 +219,14 @@ class _Race:
         copy = turn % REPLICAS
         return side.cold_ms(self._watch, copy, mixes[copy])
 
+    def _look(self) -> Conditions:
+        self._seen = conditions = self._watch.conditions()
+        return conditions
+
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
         if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:
             return elapsed_s < WARM_UP_S
-        conditions = self._watch.conditions()
+        conditions = self._look()
         if conditions.sm_clock_mhz is None:
             return not settled(np.array(own_ms))
         return conditions.clock_share < FULL_CLOCK_SHARE

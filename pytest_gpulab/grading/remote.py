@@ -272,7 +272,7 @@ class RemoteGrader:
         """Processes that time on a GPU wait for each other, which is nobody's fault."""
         if check.kind != "speedup" or not self._on_gpu:
             return self._timeout_s
-        from pytest_gpulab.devices.cuda.timing import LOCK_WAIT_S
+        from pytest_gpulab.devices.cuda.turns import LOCK_WAIT_S
 
         return self._timeout_s + LOCK_WAIT_S
 

@@ -26,7 +26,7 @@ from trouble import SOURCE, exercises_in, job
 from pytest_gpulab.course import executor as executor_module
 from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
-from pytest_gpulab.devices.cuda.timing import gpu_lock
+from pytest_gpulab.devices.cuda.turns import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.grade import Grade
 

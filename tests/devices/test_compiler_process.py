@@ -373,3 +373,17 @@ def test_where_processes_cannot_be_forked_it_says_so(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(os, "fork")
     with pytest.raises(DeviceUnavailable, match=r"^to compile strangers' kernels under limits, Linux is needed$"):
         CompilerProcess()
+
+
+LINKER_TELLS = {**os.environ, "LD_DEBUG": "libs"}  # glibc's, of every library that is looked for, on stderr
+COMPILES = "from pytest_gpulab.devices.nvrtc import {how}; print({how}('__global__ void k() {{}}', 'k.cu', '{of}'))"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+@pytest.mark.parametrize(("how", "of"), [("compile_ptx", "compute_90"), ("compile_machine_code", "sm_90")])
+def test_no_translation_calls_the_gpus_driver(how: str, of: str) -> None:
+    """Where NVRTC keeps what it compiled it does, each time, and the driver serves one process at a time."""
+    program = [sys.executable, "-c", COMPILES.format(how=how, of=of)]
+    done = subprocess.run(program, env=LINKER_TELLS, capture_output=True, text=True, check=True)
+    assert "find library=libnvrtc" in done.stderr
+    assert "libcuda.so" not in done.stderr

@@ -18,8 +18,6 @@ from pytest_gpulab.devices.cuda.memory import (
 )
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
-from pytest_gpulab.devices.cuda.timing import gpu_lock
-from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -132,24 +130,6 @@ def test_no_constant_word_passes_for_the_guard(value):
     overwritten = zone()
     overwritten[:4] = word
     assert describe_damage(zone(), overwritten, itemsize=4, nbytes=4) is not None
-
-
-def test_a_gpu_is_held_by_one_at_a_time(tmp_path):
-    with gpu_lock("GPU-1/2:3", folder=tmp_path):
-        once_more = gpu_lock("GPU-1/2:3", wait_s=0, folder=tmp_path)
-        with pytest.raises(DeviceUnavailable, match="another process has been timing on the GPU for 0 s"), once_more:
-            pass
-        with gpu_lock("GPU-4", wait_s=0, folder=tmp_path):
-            pass
-    with gpu_lock("GPU-1/2:3", wait_s=0, folder=tmp_path):
-        assert (tmp_path / "pytest-gpulab-GPU-1-2-3.lock").exists()
-
-
-def test_a_gpu_is_given_back_after_an_error(tmp_path):
-    with pytest.raises(KeyboardInterrupt), gpu_lock("GPU-1", folder=tmp_path):
-        raise KeyboardInterrupt
-    with gpu_lock("GPU-1", wait_s=0, folder=tmp_path):
-        pass
 
 
 class Driver:

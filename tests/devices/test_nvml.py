@@ -167,6 +167,26 @@ def test_without_a_driver_nothing_is_known_of_what_disturbs():
     reader.close()
 
 
+def test_what_is_asked_while_others_wait_is_what_changes(nvml_that_starts, monkeypatch):
+    asked = []
+
+    def answering(name, answer):
+        monkeypatch.setattr(nvml_that_starts, name, lambda *_: asked.append(name) or answer)
+
+    answering("nvmlDeviceGetHandleByPciBusId", object())
+    answering("nvmlDeviceGetUUID", "GPU-1")
+    answering("nvmlDeviceGetMaxClockInfo", 1980)
+    answering("nvmlDeviceGetClockInfo", 1500)
+    answering("nvmlDeviceGetCurrentClocksEventReasons", 0x08)
+    reader = nvml.ConditionsReader("0000:65:00.0")
+    assert reader.identity == "GPU-1"
+    asked.clear()
+    conditions = reader.read()
+    assert asked == ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetClockInfo"]
+    assert (conditions.sm_clock_mhz, conditions.max_sm_clock_mhz) == (1500, 1980)
+    assert conditions.slowdowns == ("hardware slowdown",)
+
+
 @pytest.mark.parametrize(
     ("running", "words"),
     [

@@ -79,6 +79,7 @@ class ClockedDevice(FakeDevice):
     def stopwatch(self) -> Iterator[FakeStopwatch]:
         self.held_at_start.append(len(self.held))
         yield self.watch
+        self.watch.events.append("given back")
 
 
 class ClockedBench(Bench):

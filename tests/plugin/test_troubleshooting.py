@@ -19,7 +19,7 @@ from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
-from pytest_gpulab.devices.cuda.timing import gpu_lock
+from pytest_gpulab.devices.cuda.turns import gpu_lock
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import ncu, process

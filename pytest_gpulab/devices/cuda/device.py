@@ -17,7 +17,8 @@ from .memory import Blocks, CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
-from .timing import CudaStopwatch, gpu_lock
+from .timing import CudaStopwatch
+from .turns import gpu_lock
 
 
 class CudaDevice:
@@ -43,13 +44,14 @@ class CudaDevice:
             self._blocks = Blocks(self._context)
         except driver.MemoryError as error:
             raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
-        self._conditions = nvml.ConditionsReader(self._context.gpu.pci_bus_id())
+        gpu = self._context.gpu
+        self._conditions = nvml.ConditionsReader(gpu.pci_bus_id())
+        summary, details = describe(driver, gpu) if described else ("", {})
         self._stopwatch: CudaStopwatch | None = None
-        major, minor = self._context.gpu.compute_capability()
-        summary, details = describe(driver, self._context.gpu) if described else ("", {})
+        major, minor = gpu.compute_capability()
         self._info = DeviceInfo(
             kind="cuda",
-            name=self._context.gpu.name(),
+            name=gpu.name(),
             compiler=self._nvcc.version,
             architecture=f"sm_{major}{minor}",
             estimates=False,

@@ -28,7 +28,7 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
         "PCI address": pci_address,
         "driver": f"n/a, for CUDA up to {cuda_version(driver.get_driver_version())}",
         "memory": f"{gpu.total_memory() / 2**30:.0f} GiB",
-        "peak bandwidth": f"{_peak_bandwidth_gb_s(driver, gpu):.0f} GB/s",
+        "peak bandwidth": f"{peak_bandwidth_gb_s(driver, gpu):.0f} GB/s",
     }
     return f"{family}, {sms} SMs, {line}", rows | known_to_nvml | {"PyCUDA": version("pycuda")}
 
@@ -38,7 +38,8 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
+def peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
+    """Return what a PyCUDA device's memory transfers at most, in 1e9 bytes a second: twice a clock, the whole bus."""
     clock_khz = gpu.get_attribute(driver.device_attribute.MEMORY_CLOCK_RATE)
     bus_bits = gpu.get_attribute(driver.device_attribute.GLOBAL_MEMORY_BUS_WIDTH)
     return float(2 * clock_khz * 1e3 * bus_bits / 8 / 1e9)

@@ -8,27 +8,22 @@ events and launches, so that they follow each other without a gap, however slow 
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..nvml import ConditionsReader
-from ..processes import LOCKS
-from ..protocol import DeviceUnavailable, Module
+from ..protocol import Module
 from ..stopwatch import Call, Conditions, Copies, Copy
 from .context import PrimaryContext
 from .memory import CudaMemory
 from .module import CudaModule
 from .overhead import AMONG, Overhead
+from .report import peak_bandwidth_gb_s
 
-LOCK_WAIT_S = 600.0
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
 MAX_ATTEMPTS = 5
@@ -99,36 +94,6 @@ END:
 \0"""
 
 
-@contextmanager
-def gpu_lock(identity: str, wait_s: float = LOCK_WAIT_S, folder: Path | None = None) -> Iterator[None]:
-    """Hold a GPU for oneself among all processes of the machine that ask for it here.
-
-    Args:
-        identity: the GPU's UUID, or its PCI address.
-        wait_s: the longest wait.
-        folder: of the lock files; if None what the environment says in `LOCKS`, else the temporary folder.
-
-    Raises:
-        DeviceUnavailable: the wait was too long.
-    """
-    from filelock import FileLock, Timeout
-
-    folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-    name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
-    path = folder / f"{name}.lock"
-    if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
-        path = folder / f"{name}-{os.getuid()}.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=wait_s)
-    except Timeout:
-        raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used under `gpu_lock`."""
 
@@ -136,6 +101,11 @@ class CudaStopwatch:
         self._context, self._nvml = context, nvml
         driver = context.driver
         self._lead_ms, self._overhead = LEAD_MS, Overhead()
+        # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
+        self.l2_bytes = self._attribute("L2_CACHE_SIZE")
+        """The size of the level-2 cache."""
+        self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
+        """What device memory transfers at most, in 1e9 bytes a second."""
         self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
         self._touch_grid = (self._attribute("MULTIPROCESSOR_COUNT"), 1)
         self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
@@ -148,16 +118,6 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
-
-    @property
-    def l2_bytes(self) -> int:
-        """The size of the level-2 cache."""
-        return self._attribute("L2_CACHE_SIZE")
-
-    @property
-    def peak_bandwidth_gb_s(self) -> float:
-        """Two transfers a clock over the whole bus, in 1e9 bytes a second."""
-        return 2 * self._attribute("MEMORY_CLOCK_RATE") * 1e3 * self._attribute("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
@@ -220,11 +180,11 @@ class CudaStopwatch:
         return float(self._start.time_till(self._end)), not is_late
 
     def begin(self) -> None:
-        """Measure how long a flush takes, once, and calibrate."""
+        """Measure how long a flush takes, and calibrate, the first time."""
         if self._flush_ms is None:
             with self._context.current():
                 self._flush_ms = self._timed([self._flush] * FLUSHES, "read_all")[0] / FLUSHES
-        self.calibrate()
+            self.calibrate()
 
     def calibrate(self, anew: bool = True) -> None:
         """Learn what a sample takes too long; see `Stopwatch.calibrate`."""
