@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.nvml import ConditionsReader
+from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading import race
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
@@ -33,6 +35,8 @@ class Task:
         size: of both.
         threshold: None to take rounds for `seconds`, whatever they say, and to print all samples.
         seed: of all inputs.
+        seconds: the longest race.
+        variant: its name; the first tier's if empty.
     """
 
     exercise: str
@@ -42,12 +46,13 @@ class Task:
     threshold: float | None
     seed: int
     seconds: float = race.BUDGET_S
+    variant: str = ""
 
 
 def cut_down(loaded: LoadedExercise, task: Task) -> LoadedExercise:
     """Return the exercise with its first case and the tier that is asked for."""
     exercise = loaded.exercise
-    variant = exercise.speed[0].variant
+    variant = next(tier.variant for tier in exercise.speed if task.variant in ("", tier.variant.name))
     case = next(case for case in exercise.cases if case.variant == variant)
     tier = SpeedTier(task.threshold or 1.0, 50, task.size, required=True, baseline=task.baseline, variant=variant)
     cut = replace(exercise, cases=(replace(case, points=50),), safe=(), uses=(), speed=(tier,), compile_points=0)
@@ -58,7 +63,7 @@ def grade(task: Task) -> dict[str, Any]:
     if task.threshold is None:
         race.decide = lambda ratio, threshold: "undecided"  # type: ignore[assignment]
     race.BUDGET_S = task.seconds
-    samples = _spied_samples()
+    samples, clocks_mhz = _spied_samples(), _spied_clocks()
     device, _ = open_device("cuda")
     loaded = cut_down(Catalogue(ROOT / "exercises").load(task.exercise), task)
     grader = Grader(loaded, Path(task.submission), device, task.seed)
@@ -74,7 +79,7 @@ def grade(task: Task) -> dict[str, Any]:
     if measured is not None:
         found |= {"ratio": measured.speedup, "low": measured.low, "high": measured.high, "own_ms": measured.elapsed_ms}
         found |= {"baseline_ms": measured.baseline_ms, "rounds": measured.rounds, "dropped": measured.dropped}
-        found |= {"caches": measured.caches, "shared_with": list(measured.shared_with)}
+        found |= {"caches": measured.caches, "shared_with": list(measured.shared_with), "clocks_mhz": clocks_mhz}
     if task.threshold is None and samples:
         found["samples_us"] = [[round(1000 * ms, 3) for ms in side] for side in samples[-1]]
     device.close()
@@ -91,6 +96,20 @@ def _spied_samples() -> list[tuple[Any, Any]]:
         return judged(baseline_ms, own_ms, seed)
 
     race.ratio_of_medians = spying
+    return seen
+
+
+def _spied_clocks() -> list[int | None]:
+    """Return a list to which the SM clock is added whenever a race looks at it."""
+    seen: list[int | None] = []
+    read = ConditionsReader.read
+
+    def spying(reader: ConditionsReader) -> Conditions:
+        conditions = read(reader)
+        seen.append(conditions.sm_clock_mhz)
+        return conditions
+
+    ConditionsReader.read = spying  # type: ignore[method-assign]
     return seen
 
 

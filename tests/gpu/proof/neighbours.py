@@ -1,0 +1,194 @@
+"""Speedups beside neighbours of many kinds, who check, come and go, copy, allocate, hang and fault on the same GPU.
+
+Whatever they do, no ratio may be off by more than thresholds leave room for. The submission is bound by memory and its
+baseline by arithmetic, so that what slows down either shows. Run it on a machine with a GPU, with PyCUDA importable
+(about five minutes):
+
+    python tests/gpu/proof/neighbours.py --json neighbours.json
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from statistics import median
+
+from class_of_64 import PLUGIN
+from figures import ROOT, Proof, arguments
+from gradings import Record, grade_all
+from one_grading import Task
+
+MOST_OFF = 0.05
+SUBMISSION = ROOT / "solutions/divergence/03_coalesced_by_tile.cu"
+TASK = Task("divergence", str(SUBMISSION), "naive.cu", 2**24, 5.5, 0, variant="eight-way")
+
+BEGIN = """
+import os, signal, subprocess, sys, time
+import numpy as np
+import pycuda.driver as cuda
+PTX = b'''
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry nothing() { ret; }
+.visible .entry spin() { LOOP: bra LOOP; }
+.visible .entry fault() { .reg .b64 %a; .reg .b32 %v; mov.u64 %a, 16; mov.u32 %v, 1; st.global.u32 [%a], %v; ret; }
+\\0'''
+cuda.init()
+context = cuda.Device(0).retain_primary_context()
+context.push()
+kernels = cuda.module_from_buffer(PTX)
+def launch(name):
+    kernels.get_function(name)(grid=(1, 1), block=(32, 1, 1))
+def end():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+PROFILER = ("ncu", "--clock-control=none", sys.executable, "-c")
+CLASS = (sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q", "--tb=no", "--gpulab")
+CLASS += ("--gpulab-device=cuda", "--gpulab-workers=8", "solutions")
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """What is done beside the gradings: a command or the text of a program after `BEGIN`, started again when it ends.
+
+    Attributes:
+        at_once: how many do it.
+    """
+
+    what: Sequence[str] | str
+    at_once: int = 1
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", BEGIN + self.what] if isinstance(self.what, str) else list(self.what)
+
+
+NEIGHBOURS = {
+    "nobody": None,
+    "a class that is graded": Neighbour(CLASS),
+    "processes that come and go": Neighbour(
+        "kept = [cuda.mem_alloc(1 << 28) for _ in range(8)]\ntime.sleep(0.05)\nend()", 6
+    ),
+    "large memory, taken and given back": Neighbour(
+        "while True:\n    kept = [cuda.mem_alloc(1 << 30) for _ in range(24)]\n"
+        "    for each in kept: cuda.memset_d8(each, 1, 1 << 30)\n"
+        "    context.synchronize()\n    for each in kept: each.free()"
+    ),
+    "copies": Neighbour(
+        "host = np.ones(1 << 28, np.uint8)\na, b = cuda.mem_alloc(1 << 30), cuda.mem_alloc(1 << 30)\n"
+        "while True:\n    cuda.memcpy_htod(a, host)\n"
+        "    for _ in range(20): cuda.memcpy_dtod(b, a, 1 << 30)\n    context.synchronize()"
+    ),
+    "small kernels": Neighbour("while True:\n    launch('nothing')\n    context.synchronize()", 6),
+    "kernels that never end": Neighbour("launch('spin')\ntime.sleep(1)\nend()", 2),
+    "faults": Neighbour("launch('fault')\ntry: context.synchronize()\nexcept cuda.Error: end()", 2),
+    "a profiler": Neighbour([*PROFILER, BEGIN + "for _ in range(50): launch('nothing')\ncontext.synchronize()\nend()"]),
+}
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--gradings", type=int, default=40, help="beside each")
+    parser.add_argument("--workers", type=int, default=12)
+    parser.add_argument("--only", nargs="*", help="words of the neighbours to take")
+    options = parser.parse_args()
+    proof = Proof(f"{options.gradings} gradings beside each of many neighbours")
+    truth, rows = 0.0, []
+    for name, neighbour in NEIGHBOURS.items():
+        if neighbour is not None and options.only and not any(word in name for word in options.only):
+            continue
+        begin_s = time.perf_counter()
+        with beside(neighbour) as started:
+            records = grade_all([replace(TASK, seed=nth) for nth in range(options.gradings)], options.workers)
+        proof.records[name] = records
+        truth = truth or median(record["ratio"] for record in records if "ratio" in record)
+        rows.append((name, len(started), *row(records, truth), f"{time.perf_counter() - begin_s:.0f}"))
+        print(*rows[-1], sep=" | ", flush=True)
+    headers = (
+        "beside",
+        "started",
+        "ratios",
+        "most off",
+        "own, us",
+        "baseline, us",
+        "dropped",
+        "SM clock",
+        "graded",
+        "s",
+    )
+    proof.table(f"Ratio beside nobody {truth:.4f}", headers, rows)
+    graded = [record for records in proof.records.values() for record in records]
+    bad = sum("ratio" not in record or abs(record["ratio"] / truth - 1) > MOST_OFF for record in graded)
+    proof.figure(f"ratios off by more than {MOST_OFF:.0%}, or none", f"{bad} of {len(graded)}", "none", bad == 0)
+    return proof.finish(options.json)
+
+
+@contextmanager
+def beside(neighbour: Neighbour | None) -> Iterator[list[int]]:
+    """Let neighbours be there meanwhile; give a list of the processes that were started, which grows."""
+    started: list[int] = []
+    if neighbour is None:
+        yield started
+        return
+    is_over = threading.Event()
+    threads = [
+        threading.Thread(target=_again_and_again, args=(neighbour.command, started, is_over))
+        for _ in range(neighbour.at_once)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(2)  # until they are at it
+    try:
+        yield started
+    finally:
+        is_over.set()
+        for process in list(started):
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+
+
+def _again_and_again(command: Sequence[str], started: list[int], is_over: threading.Event) -> None:
+    while not is_over.is_set():
+        process = subprocess.Popen(
+            command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        started.append(process.pid)
+        while process.poll() is None:
+            if is_over.wait(0.01):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def row(records: Sequence[Record], truth: float) -> tuple[str, ...]:
+    """Return what of a table's row comes from the records."""
+    graded = [record for record in records if "ratio" in record]
+    if not graded:
+        return ("none", "", "", "", "", "", "0")
+    ratios = [record["ratio"] for record in graded]
+    off = max(abs(ratio / truth - 1) for ratio in ratios)
+    dropped = sum(record["dropped"] for record in graded) / sum(record["rounds"] for record in graded)
+    clocks = [clock for record in graded for clock in record["clocks_mhz"] if clock is not None]
+    own, baseline = ([1e3 * record[side] for record in graded] for side in ("own_ms", "baseline_ms"))
+    return (
+        f"{min(ratios):.3f} to {max(ratios):.3f}",
+        f"{off:.1%}",
+        f"{min(own):.1f} to {max(own):.1f}",
+        f"{min(baseline):.1f} to {max(baseline):.1f}",
+        f"{dropped:.1%}",
+        f"{min(clocks)} to {max(clocks)}" if clocks else "n/a",
+        str(len(graded)),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
