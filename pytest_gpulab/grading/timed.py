@@ -42,10 +42,9 @@ class _Entrant:
 
 @dataclass(frozen=True)
 class _Raced:
-    """A race, who else used the GPU, and what it takes to check outputs of timed runs: what some wrote, on what."""
+    """A race, with what it takes to check the outputs of its timed runs: what some wrote, on which contents."""
 
     result: RaceResult
-    others: tuple[str, ...]
     own: _Entrant
     profiles: tuple[LaunchProfile, ...]
     checked: Mix
@@ -93,7 +92,7 @@ class TimedCosts:
             rounds=result.rounds,
             dropped=result.dropped,
             caches=result.caches,
-            shared_with=raced.others,
+            shared_with=result.others,
             kernels=kernels_of(raced.profiles),
             peak_bandwidth_gb_s=result.peak_bandwidth_gb_s,
         )
@@ -170,16 +169,14 @@ class TimedCosts:
             except Blocked as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
-                with self._device.stopwatch() as watch:
-                    aims = None if asked.measuring else thresholds
-                    result = race(watch, pool, baseline, contender, aims, checked, rng)
-                # Asked and read while others may time already: it takes longer than most races.
-                others = watch.others()
+                aims = None if asked.measuring else thresholds
+                result = race(self._device, pool, baseline, contender, aims, checked, rng)
+                # Read while others may time already: it takes longer than most races.
                 outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 
-        return _Raced(result, others, own, profiles, checked, outputs)
+        return _Raced(result, own, profiles, checked, outputs)
 
     def _checked_mix(self, tier: SpeedTier) -> Mix:
         """Return the contents of the runs that are checked, which no other run has, the same for all submissions."""

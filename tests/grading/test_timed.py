@@ -23,7 +23,7 @@ from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_LOOK, ROUNDS_PER_
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
 
 SIZE = 2**10
-TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(3.5, 20, SIZE))
+TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(5, 20, SIZE))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def tier(clocked: ClockedBench, submission: Program, threshold: float = 1.5, **c
 def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
     results = clocked.results(right(1.0, occupancy=0.5), speed=TIERS)
     assert (results["speedup[1.5x]"].verdict, results["speedup[1.5x]"].points) == ("passed", 20)
-    assert (results["speedup[3.5x]"].verdict, results["speedup[3.5x]"].points) == ("missed", 0)
+    assert (results["speedup[5x]"].verdict, results["speedup[5x]"].points) == ("missed", 0)
     measured = results["speedup[1.5x]"].measurement
     assert measured is not None and measured.low is not None and measured.high is not None
     assert measured.low <= measured.speedup <= measured.high < 1.02 * measured.low
@@ -118,8 +118,56 @@ def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked:
     assert (result.verdict, finding.code) == ("failed", "too-slow")
     assert finding.what == "A speedup of 1.20x over naive.cu."
     measured = result.measurement
-    interval = f"between {measured.low:.3f}x and {measured.high:.3f}x, from 16 rounds, with cold caches"
+    interval = f"between {measured.low:.3f}x and {measured.high:.3f}x, from 32 rounds, with cold caches"
     assert finding.evidence[1] == interval
+
+
+def disturb(clocked: ClockedBench, factor: float, sitting: int) -> None:
+    """Let something slow down the submission, and not its baseline, in one sitting."""
+    run = clocked.watch.run
+
+    def disturbed(module: Any, calls: Any, copies: Any) -> float:
+        is_now = module.program is clocked.programs["submission"] and len(clocked.device.held_at_start) == sitting
+        return run(module, calls, copies) * (factor if is_now else 1.0)
+
+    clocked.watch.run = disturbed  # type: ignore[method-assign]
+
+
+def sittings(clocked: ClockedBench) -> int:
+    return len(clocked.device.held_at_start)
+
+
+def test_a_disturbance_as_long_as_a_sitting_costs_nobody_a_point(clocked: ClockedBench) -> None:
+    disturb(clocked, 1.2, sitting=1)
+    result = tier(clocked, right(1.8))
+    assert (result.verdict, sittings(clocked)) == ("passed", 2)
+    assert result.measurement.speedup == pytest.approx(3 / 1.8, rel=0.005)
+
+
+def test_points_are_lost_by_little_only_in_two_sittings(clocked: ClockedBench) -> None:
+    result = tier(clocked, right(2.8))
+    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 2, 2 * FIRST_ROUNDS)
+    assert clocked.watch.events.count("calibrates") == 2
+
+
+def test_points_are_lost_by_far_in_one_sitting(clocked: ClockedBench) -> None:
+    result = tier(clocked, right(3.2))
+    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 1, FIRST_ROUNDS)
+
+
+def test_a_bonus_that_is_missed_by_little_takes_two_sittings_too(clocked: ClockedBench) -> None:
+    results = clocked.results(right(1.0), speed=(TIERS[0], SpeedTier(3.5, 20, SIZE)))
+    assert (results["speedup[1.5x]"].verdict, results["speedup[3.5x]"].verdict) == ("passed", "missed")
+    assert sittings(clocked) == 2
+
+
+def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    clocked.programs["naive"] = right(0.06)
+    disturb(clocked, 100.0, sitting=2)  # so long that it would be timed in another way
+    result = tier(clocked, right(0.045))
+    assert (sittings(clocked), result.measurement.caches) == (2, "warm")
+    assert clocked.watch.batches == [10] * len(clocked.watch.batches)
 
 
 def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: ClockedBench) -> None:
@@ -143,7 +191,7 @@ def test_rounds_end_when_the_time_is_up(clocked: ClockedBench, monkeypatch: pyte
 
 def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None:
     clocked.watch.noise = lambda sample: 3.0 if sample % 11 == 0 else 1.0  # type: ignore[method-assign]
-    result = tier(clocked, right(2.2), threshold=2)
+    result = tier(clocked, right(2.2), threshold=2.2)
     assert 1 <= result.measurement.dropped <= 4
     assert (
         f"from 16 rounds, {result.measurement.dropped} of them disturbed and left out" in result.findings[0].evidence[1]
