@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 from doubling import Bench
-from fake_device import FakeDevice, FakeMemory
+from fake_device import FakeDevice, FakeMemory, Program
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
+from pytest_gpulab.exercise import SpeedTier
 
 QUIET = Conditions(1980, 1980)
+SIZE = 2**10
+TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(5, 20, SIZE))
 
 
 class FakeStopwatch:
@@ -90,3 +93,9 @@ class ClockedBench(Bench):
     @property
     def watch(self) -> FakeStopwatch:
         return self.device.watch
+
+
+def tier(clocked: ClockedBench, submission: Program, threshold: float = 1.5, **changes: Any) -> Any:
+    """Grade a speed tier of a submission."""
+    tiers = (SpeedTier(threshold, 40, SIZE, required=True),)
+    return clocked.result(f"speedup[{threshold:g}x]", submission, speed=tiers, **changes)

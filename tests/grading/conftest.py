@@ -1,9 +1,17 @@
 from pathlib import Path
 
 import pytest
+from clocked_device import ClockedBench
 from doubling import Bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+@pytest.fixture
+def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
+    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
+    return ClockedBench(tmp_path)

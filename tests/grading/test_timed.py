@@ -1,41 +1,22 @@
-"""What grading makes of a device with a clock: rounds, verdicts, and the checks on what was timed."""
+"""What grading makes of a device with a clock: measurements, verdicts, and the checks on what was timed."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from clocked_device import QUIET, ClockedBench
+from clocked_device import SIZE, TIERS, ClockedBench, tier
 from doubling import kernel, plan, program, right
 from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
-from pytest_gpulab.devices.stopwatch import Conditions
-from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
-from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Pool
-from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
-
-SIZE = 2**10
-TIERS = (SpeedTier(1.5, 20, SIZE, required=True), SpeedTier(5, 20, SIZE))
-
-
-@pytest.fixture
-def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
-    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
-    return ClockedBench(tmp_path)
-
-
-def tier(clocked: ClockedBench, submission: Program, threshold: float = 1.5, **changes: Any) -> Any:
-    tiers = (SpeedTier(threshold, 40, SIZE, required=True),)
-    return clocked.result(f"speedup[{threshold:g}x]", submission, speed=tiers, **changes)
+from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem
+from pytest_gpulab.grading.contender import Pool
+from pytest_gpulab.grading.race import MAX_CHECKED
+from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 
 
 def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
@@ -71,47 +52,6 @@ def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clock
     assert clocked.device.held == []
 
 
-def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
-    tier(clocked, right(1.0))
-    samples = clocked.watch.cold[-2 * FIRST_ROUNDS :]
-    naive = clocked.programs["naive"]
-    firsts = [samples[index][0] is naive for index in range(0, len(samples), 2)]
-    assert firsts == [True, False] * (FIRST_ROUNDS // 2)
-    arrays = [samples[index][1:] for index in range(0, len(samples), 2)]
-    others = [samples[index][1:] for index in range(1, len(samples), 2)]
-    assert [inputs for inputs, _ in arrays] == [inputs for inputs, _ in others]
-    kept = sum(array != other for array, other in zip(arrays, others, strict=True))
-    assert kept <= MAX_CHECKED  # outputs that are set aside to be checked leave their place to another
-    for first in range(0, FIRST_ROUNDS, ROUNDS_PER_PLACE):
-        assert len({inputs for inputs, _ in arrays[first : first + ROUNDS_PER_PLACE]}) == REPLICAS
-
-
-def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait(
-    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places: list[int] = []
-    allocated: list[Any] = []
-    part, empty = clocked.device.part, clocked.device.empty
-
-    def spying(whole: Any, offset_bytes: int, *more: Any) -> Any:
-        places.append(offset_bytes)
-        return part(whole, offset_bytes, *more)
-
-    def allocating(shape: Any, dtype: Any) -> Any:
-        allocated.append(bool(clocked.device.held_at_start))
-        return empty(shape, dtype)
-
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**24)
-    clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
-    tier(clocked, right(1.0))
-    moved = [place for place in places if place]
-    assert len(moved) >= FIRST_ROUNDS // ROUNDS_PER_PLACE * REPLICAS * 2
-    assert len(set(moved)) > 0.9 * len(moved) and max(moved) > 2**23
-    assert all(place % STEP_BYTES == 0 for place in moved)
-    assert allocated and all(not begun for begun in allocated)
-    assert clocked.device.held == []
-
-
 def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked: ClockedBench) -> None:
     result = tier(clocked, right(2.5))
     (finding,) = result.findings
@@ -120,143 +60,6 @@ def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked:
     measured = result.measurement
     interval = f"between {measured.low:.3f}x and {measured.high:.3f}x, from 32 rounds, with cold caches"
     assert finding.evidence[1] == interval
-
-
-def disturb(clocked: ClockedBench, factor: float, sitting: int) -> None:
-    """Let something slow down the submission, and not its baseline, in one sitting."""
-    run = clocked.watch.run
-
-    def disturbed(module: Any, calls: Any, copies: Any) -> float:
-        is_now = module.program is clocked.programs["submission"] and len(clocked.device.held_at_start) == sitting
-        return run(module, calls, copies) * (factor if is_now else 1.0)
-
-    clocked.watch.run = disturbed  # type: ignore[method-assign]
-
-
-def sittings(clocked: ClockedBench) -> int:
-    return len(clocked.device.held_at_start)
-
-
-def test_a_disturbance_as_long_as_a_sitting_costs_nobody_a_point(clocked: ClockedBench) -> None:
-    disturb(clocked, 1.2, sitting=1)
-    result = tier(clocked, right(1.8))
-    assert (result.verdict, sittings(clocked)) == ("passed", 2)
-    assert result.measurement.speedup == pytest.approx(3 / 1.8, rel=0.005)
-
-
-def test_points_are_lost_by_little_only_in_two_sittings(clocked: ClockedBench) -> None:
-    result = tier(clocked, right(2.8))
-    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 2, 2 * FIRST_ROUNDS)
-    assert clocked.watch.events.count("calibrates") == 2
-
-
-def test_points_are_lost_by_far_in_one_sitting(clocked: ClockedBench) -> None:
-    result = tier(clocked, right(3.2))
-    assert (result.verdict, sittings(clocked), result.measurement.rounds) == ("failed", 1, FIRST_ROUNDS)
-
-
-def test_a_bonus_that_is_missed_by_little_takes_two_sittings_too(clocked: ClockedBench) -> None:
-    results = clocked.results(right(1.0), speed=(TIERS[0], SpeedTier(3.5, 20, SIZE)))
-    assert (results["speedup[1.5x]"].verdict, results["speedup[3.5x]"].verdict) == ("passed", "missed")
-    assert sittings(clocked) == 2
-
-
-def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
-    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
-    clocked.programs["naive"] = right(0.06)
-    disturb(clocked, 100.0, sitting=2)  # so long that it would be timed in another way
-    result = tier(clocked, right(0.045))
-    assert (sittings(clocked), result.measurement.caches) == (2, "warm")
-    assert clocked.watch.batches == [10] * len(clocked.watch.batches)
-
-
-def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: ClockedBench) -> None:
-    result = tier(clocked, right(2.0))
-    (finding,) = result.findings
-    assert (result.verdict, result.points, finding.code) == ("inconclusive", 40, "inconclusive")
-    assert result.measurement.rounds == MAX_ROUNDS
-    measured = result.measurement
-    assert finding.what == (
-        f"The speedup over naive.cu lies between {measured.low:.3f}x and {measured.high:.3f}x, too close to 1.5x to "
-        "tell. The points are given."
-    )
-    assert "on the safe side" in finding.hint
-
-
-def test_rounds_end_when_the_time_is_up(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
-    result = tier(clocked, right(2.0))
-    assert (result.verdict, result.measurement.rounds) == ("inconclusive", FIRST_ROUNDS)
-
-
-def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None:
-    clocked.watch.noise = lambda sample: 3.0 if sample % 11 == 0 else 1.0  # type: ignore[method-assign]
-    result = tier(clocked, right(2.2), threshold=2.2)
-    assert 1 <= result.measurement.dropped <= 4
-    assert (
-        f"from 16 rounds, {result.measurement.dropped} of them disturbed and left out" in result.findings[0].evidence[1]
-    )
-    assert result.measurement.speedup == pytest.approx(3 / 2.2)
-
-
-def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: ClockedBench) -> None:
-    looks = iter([QUIET, QUIET, replace(QUIET, slowdowns=("power cap",))])
-    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
-    clocked.watch.others = lambda: ("python (process 7)",)  # type: ignore[method-assign]
-    result = tier(clocked, right(2.5))
-    assert result.measurement.dropped == ROUNDS_PER_LOOK
-    assert result.measurement.shared_with == ("python (process 7)",)
-    assert result.findings[0].evidence[2] == "the GPU was shared with python (process 7)"
-
-
-def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named(clocked: ClockedBench) -> None:
-    clocked.watch.others = lambda: clocked.watch.events.append("others") or ("a",)  # type: ignore[method-assign,func-returns-value]
-    result = tier(clocked, right(1.0))
-    assert clocked.watch.events[-2:] == ["given back", "others"]
-    assert result.measurement.shared_with == ("a",)
-
-
-def test_a_slow_clock_makes_a_round_suspect() -> None:
-    assert replace(QUIET, sm_clock_mhz=1400).held_down
-    assert not replace(QUIET, sm_clock_mhz=1500).held_down
-    assert not replace(QUIET, max_sm_clock_mhz=None).held_down
-    assert replace(QUIET, slowdowns=("power cap",)).held_down
-
-
-def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
-    clocks = iter([400, 900, 1500])
-    clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
-    tier(clocked, right(1.0))
-    assert len(clocked.watch.cold) == 2 * (5 + FIRST_ROUNDS)
-
-
-def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_look(clocked: ClockedBench) -> None:
-    tier(clocked, right(1.0))
-    events = [event for event, _ in groupby(clocked.watch.events)]
-    looks = ["sample", "learns on"] * (FIRST_ROUNDS // ROUNDS_PER_LOOK)
-    assert events == ["sample", "calibrates", *looks, "given back"]
-
-
-def test_where_the_clock_is_not_known_the_race_starts_once_times_fall_no_more(clocked: ClockedBench) -> None:
-    clocked.watch.conditions = lambda: Conditions()  # type: ignore[method-assign]
-    clocked.watch.noise = lambda sample: 1 + 8 * 0.8**sample  # type: ignore[method-assign]
-    measured = tier(clocked, right(1.0)).measurement
-    assert 2 * (12 + FIRST_ROUNDS) <= len(clocked.watch.cold) <= 2 * (24 + FIRST_ROUNDS)
-    assert measured.speedup == pytest.approx(3.0, rel=0.02)
-
-
-def test_short_kernels_that_touch_little_are_timed_in_batches_with_warm_caches(clocked: ClockedBench) -> None:
-    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
-    result = tier(clocked, right(0.04))
-    assert (result.verdict, result.measurement.caches) == ("passed", "warm")
-    assert result.measurement.elapsed_ms == pytest.approx(0.04, rel=0.01)
-    assert set(clocked.watch.batches) == {10} and len(clocked.watch.batches) == 2 * FIRST_ROUNDS
-
-
-def test_short_kernels_that_touch_more_than_the_cache_holds_are_timed_cold(clocked: ClockedBench) -> None:
-    clocked.watch.l2_bytes = 4 * 2 * 8 * SIZE
-    assert tier(clocked, right(0.04)).measurement.caches == "cold"
-    assert clocked.watch.batches == []
 
 
 def test_a_time_that_the_memory_does_not_allow_is_impossible(clocked: ClockedBench) -> None:
@@ -382,24 +185,6 @@ def test_inputs_that_make_sense_as_a_whole_only_are_not_mixed(clocked: ClockedBe
     assert tier(clocked, program(twice), mixable=False).verdict == "passed"
     assert len(met) == 2
     assert tier(clocked, replaying(1.0), mixable=False).findings[0].code == "wrong-result"
-
-
-def test_few_outputs_are_kept_however_many_rounds(clocked: ClockedBench) -> None:
-    read = 0
-    held = type(clocked.device.array(np.zeros(1)))
-    get = held.get
-
-    def counting(memory: Any) -> Any:
-        nonlocal read
-        read += memory.shape == (SIZE,)
-        return get(memory)
-
-    held.get = counting  # type: ignore[method-assign]
-    try:
-        assert tier(clocked, right(2.0)).measurement.rounds == MAX_ROUNDS
-    finally:
-        held.get = get  # type: ignore[method-assign]
-    assert MAX_CHECKED <= read <= REPLICAS + 5  # one more for each doubling
 
 
 def test_constants_and_zeroed_scratch_are_set_before_each_run(clocked: ClockedBench) -> None:
