@@ -18,6 +18,7 @@ from pytest_gpulab.devices.cuda.memory import (
 )
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
+from pytest_gpulab.devices.cuda.timing import LEAST_FLUSHES, flushes
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -130,6 +131,11 @@ def test_no_constant_word_passes_for_the_guard(value):
     overwritten = zone()
     overwritten[:4] = word
     assert describe_damage(zone(), overwritten, itemsize=4, nbytes=4) is not None
+
+
+@pytest.mark.parametrize(("flush_ms", "expected"), [(0.01, 4), (0.034, 2), (0.5, LEAST_FLUSHES)])
+def test_a_flush_that_seems_to_take_long_is_repeated_all_the_same(flush_ms, expected):
+    assert flushes(0.04, flush_ms) == expected
 
 
 class Driver:

@@ -103,6 +103,22 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
 
 
+@pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])
+def test_cold_caches_are_as_cold_however_long_a_flush_seems_to_take(device, module, elements):
+    """Inputs of about the cache's size, which were copied just before: a good part of them may be left there."""
+    call = triad(device, elements)
+    a, b, _ = call.args[:3]
+    copies = [Copy(device.array(np.ones(elements, np.float32)), target) for target in (a, b)]
+    times = {}
+    with device.stopwatch() as watch:
+        true_ms = watch._flush_ms
+        for flush_ms in (true_ms / 4, true_ms, 20 * true_ms):
+            watch._flush_ms = flush_ms
+            times[flush_ms] = median_ms(lambda: watch.cold_ms(module, [call], copies), 25)
+        watch._flush_ms = true_ms
+    assert max(times.values()) < 1.02 * min(times.values()), times
+
+
 def test_a_stretch_is_copied_alone(device, module):
     zeros, ones = (device.array(np.full((4, 8), value, np.float32)) for value in (0, 1))
     nothing = Call("nothing", (1,), (32,), ())

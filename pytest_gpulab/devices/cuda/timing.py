@@ -28,12 +28,13 @@ LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU h
 MAX_LEAD_MS = 0.32
 MAX_ATTEMPTS = 5
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
+LEAST_FLUSHES = 2  # however long one seems to take: a run whose inputs fit into the cache finds what one left there
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
 FIRST_SAMPLES, MORE_SAMPLES = 16, 3  # of an empty kernel
 AMONG_SAMPLES = 5  # of many of them, which take longer
-FLUSHES = 32  # that are timed together
+FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
 MIN_MS = 1e-5  # no sample is zero
 
 _Start = Callable[[], None]
@@ -154,7 +155,7 @@ class CudaStopwatch:
             for attempt in range(MAX_ATTEMPTS):
                 self._copy(before)
                 enqueued = 2 * len(after) + len(launches) + 1  # touches included
-                for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
+                for _ in range(flushes(self._lead_ms * enqueued, self._flush_ms)):
                     self._flush()
                 self._copy(after)
                 self._touch_targets(after)
@@ -183,7 +184,8 @@ class CudaStopwatch:
         """Measure how long a flush takes, and calibrate, the first time."""
         if self._flush_ms is None:
             with self._context.current():
-                self._flush_ms = self._timed([self._flush] * FLUSHES, "read_all")[0] / FLUSHES
+                many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
+                self._flush_ms = min(many_ms) / FLUSHES
             self.calibrate()
 
     def calibrate(self, anew: bool = True) -> None:
@@ -219,6 +221,11 @@ class CudaStopwatch:
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
+
+
+def flushes(lead_ms: float, flush_ms: float) -> int:
+    """Return how many flushes take that long at least, and leave nothing in the cache."""
+    return max(LEAST_FLUSHES, ceil(lead_ms / flush_ms))
 
 
 def _stretch(copy: Copy) -> tuple[int, int]:
