@@ -39,7 +39,7 @@ class Pool:
         self._copies: dict[Hashable, Memory] = {}
         self._sources: dict[Hashable, Memory] = {}
         self._spare: list[Memory] = []
-        self._set_aside: list[Memory] = []
+        self._set_aside: dict[int, Memory] = {}
 
     def copy(self, index: int, buffer: Buffer) -> Memory:
         """Return the memory of a buffer in one of the copies, until they move."""
@@ -62,10 +62,15 @@ class Pool:
         self._spare.append(self._device.empty(buffer.nbytes + ROOM_BYTES, np.uint8))
 
     def set_aside(self, index: int, buffer: Buffer) -> Memory:
-        """Take an array out of the copies, as it is, until `close`; the copy gets another place."""
+        """Take an array out of the copies, as it is, until `take_back` or `close`; the copy gets another place."""
         key = _key(index, buffer)
-        self._set_aside.append(self._rooms.pop(key))
-        return self._copies.pop(key)
+        memory = self._copies.pop(key)
+        self._set_aside[id(memory)] = self._rooms.pop(key)
+        return memory
+
+    def take_back(self, memory: Memory) -> None:
+        """Use the room again of what was set aside."""
+        self._spare.append(self._set_aside.pop(id(memory)))
 
     def _room(self, buffer: Buffer) -> Memory:
         for spare in self._spare:
@@ -85,7 +90,7 @@ class Pool:
     def close(self) -> None:
         """Give all memory back."""
         with suppress(DeviceError):  # a device that a kernel brought down cannot free anything
-            for memory in (*self._rooms.values(), *self._spare, *self._set_aside, *self._sources.values()):
+            for memory in (*self._rooms.values(), *self._spare, *self._set_aside.values(), *self._sources.values()):
                 memory.free()
 
 
@@ -166,6 +171,11 @@ class Contender:
     def keep_outputs(self, index: int) -> Outputs:
         """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""
         return {buffer.name: self._pool.set_aside(index, buffer) for buffer in self._outputs}
+
+    def drop_outputs(self, outputs: Outputs) -> None:
+        """Use the room again of outputs that were kept."""
+        for memory in outputs.values():
+            self._pool.take_back(memory)
 
     @property
     def _outputs(self) -> list[Buffer]:

@@ -4,9 +4,10 @@ Rounds are added in doubling numbers; `statistics` says when it is enough. Both 
 nothing in the level-2 cache, or, where one of them is short and both touch little memory, in batches with warm caches,
 because what surrounds a single short launch would outweigh it.
 
-A sitting, for which the GPU is held, may take no more than 20 ms, and what disturbs one side all that time looks like
-the truth: another process may take memory bandwidth from one side and not hold up the other. So before a submission
-loses points by little, and for a calibration, the GPU is given back, and the race goes on when its turn comes again.
+A sitting, for which the GPU is held, may be over after less than a tenth of a second, and what disturbs one side all
+that time looks like the truth: another process may take memory bandwidth from one side and not hold up the other. So
+before a submission loses points by little, and for a calibration, the GPU is given back, and some time later there is a
+second sitting. It never takes what the first one gave.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ SETS = 2  # of contents, which runs mix
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
+PAUSE_S = 0.25  # between them
+LONG_S = 1.0  # a sitting that took so long needs no other
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
 
@@ -53,7 +56,7 @@ class RaceResult:
         outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: what a run may leave in the cache instead of moving it.
-        others: other processes seen on the GPU.
+        others: other processes seen on the GPU just after a sitting.
     """
 
     ratio: Ratio
@@ -99,21 +102,22 @@ def race(
         DeviceError: a launch ends abnormally, or others do not give the GPU back.
     """
     running = _Race(pool, baseline, own, thresholds, checked, rng)
-    for _ in range(SITTINGS):
+    with device.stopwatch() as watch:
+        result = running.sit(watch)
+    others = dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
+    if running.is_doubtful(result):
+        time.sleep(PAUSE_S)
         with device.stopwatch() as watch:
-            result = running.sit(watch)
-        if not _is_doubtful(result, thresholds):
-            break
-    return replace(result, others=watch.others())  # which takes a while: others may time meanwhile
+            result = _of_both(result, running.sit(watch), thresholds or ())
+        others |= dict.fromkeys(watch.others())
+    return replace(result, others=tuple(others))
 
 
-def _is_doubtful(result: RaceResult, thresholds: Sequence[float] | None) -> bool:
-    if thresholds is None:
-        return True
-    return any(
-        decide(result.ratio, threshold) == "failed" and result.ratio.high >= BY_LITTLE * threshold
-        for threshold in thresholds
-    )
+def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
+    """Return what both sittings show together, or the first alone if that reached what both do not."""
+    if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
+        return replace(first, outputs=both.outputs)
+    return both
 
 
 class _Race:
@@ -138,7 +142,10 @@ class _Race:
         self._outputs: list[Outputs] = []
 
     def sit(self, watch: Stopwatch) -> RaceResult:
-        """Take rounds until they are enough, or the time is up, and judge all that were taken until now."""
+        """Take rounds until they are enough, or the time is up, and judge all that were taken until now.
+
+        In a second sitting these are as many as in the first, at least.
+        """
         self._watch, self._sittings, self._seen = watch, self._sittings + 1, None
         self._warm_up()
         while True:
@@ -150,6 +157,17 @@ class _Race:
             out_of_time = 2 * self._spent_s > BUDGET_S
             if self._is_enough(result) or out_of_time or not more_rounds(self._rounds):
                 return result
+
+    def is_doubtful(self, result: RaceResult) -> bool:
+        """Say whether there should be another sitting."""
+        if self._thresholds is None:
+            return True
+        if self._spent_s >= LONG_S or not more_rounds(self._rounds):
+            return False
+        return any(
+            decide(result.ratio, threshold) == "failed" and result.ratio.high >= BY_LITTLE * threshold
+            for threshold in self._thresholds
+        )
 
     def _is_enough(self, result: RaceResult) -> bool:
         if self._thresholds is None:
@@ -241,7 +259,7 @@ class _Race:
 
     def _keep_outputs(self, copy: int) -> None:
         if len(self._outputs) == MAX_CHECKED:
-            del self._outputs[int(self._rng.integers(MAX_CHECKED))]
+            self._own.drop_outputs(self._outputs.pop(int(self._rng.integers(MAX_CHECKED))))
         self._outputs.append(self._own.keep_outputs(copy))
         self._take_copies()
 

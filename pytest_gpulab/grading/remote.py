@@ -273,8 +273,9 @@ class RemoteGrader:
         if check.kind != "speedup" or not self._on_gpu:
             return self._timeout_s
         from pytest_gpulab.devices.cuda.turns import LOCK_WAIT_S
+        from pytest_gpulab.grading.race import SITTINGS
 
-        return self._timeout_s + LOCK_WAIT_S
+        return self._timeout_s + SITTINGS * LOCK_WAIT_S
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:
         self._known[check.name] = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.ladder import exercise_table, ladders, proposals
-from pytest_gpulab.grading.race import CALIBRATING_ROUNDS
+from pytest_gpulab.grading.race import CALIBRATING_ROUNDS, ROUNDS_PER_LOOK
 from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.reports.calibration import lines, problems
 
@@ -238,13 +239,6 @@ class TestMakingOne:
         assert read(path).exercises["twice"]["tiers"]["1.4x"]["threshold"] == 1.35
 
 
-@pytest.fixture
-def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
-    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
-    return ClockedBench(tmp_path)
-
-
 def clocked_grade(clocked: ClockedBench, costs_ms: float, thresholds: Thresholds) -> Grade:
     """Grade a kernel; the baseline takes 3 ms."""
     clocked.programs["submission"] = right(costs_ms)
@@ -252,6 +246,12 @@ def clocked_grade(clocked: ClockedBench, costs_ms: float, thresholds: Thresholds
     path.write_text("submission")
     loaded = LoadedExercise("twice", clocked.folder, TWO, thresholds)
     return Grader(loaded, path, clocked.device, 1, "solutions/student.cu").grade()
+
+
+def test_a_run_that_measures_takes_half_of_the_rounds_later(clocked: ClockedBench) -> None:
+    clocked_grade(clocked, 1.0, Thresholds(measuring=True))
+    first, second = (list(run) for is_end, run in groupby(clocked.watch.events, "given back".__eq__) if not is_end)
+    assert first.count("learns on") == second.count("learns on") == CALIBRATING_ROUNDS // 2 // ROUNDS_PER_LOOK
 
 
 def test_a_run_that_measures_takes_many_rounds_and_fails_no_speed(clocked: ClockedBench) -> None:

@@ -33,8 +33,9 @@ def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: Clo
         assert len({inputs for inputs, _ in arrays[first : first + ROUNDS_PER_PLACE]}) == REPLICAS
 
 
+@pytest.mark.parametrize("costs_ms", [1.0, 2.8, 2.0])  # clear, in two sittings, in all rounds
 def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait(
-    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, costs_ms: float
 ) -> None:
     places: list[int] = []
     allocated: list[Any] = []
@@ -50,7 +51,7 @@ def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait
 
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**24)
     clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
-    tier(clocked, right(1.0))
+    tier(clocked, right(costs_ms))
     moved = [place for place in places if place]
     assert len(moved) >= FIRST_ROUNDS // ROUNDS_PER_PLACE * REPLICAS * 2
     assert len(set(moved)) > 0.9 * len(moved) and max(moved) > 2**23
@@ -98,13 +99,50 @@ def test_a_bonus_that_is_missed_by_little_takes_two_sittings_too(clocked: Clocke
     assert sittings(clocked) == 2
 
 
+def test_a_disturbed_second_sitting_takes_nothing_that_the_first_one_gave(clocked: ClockedBench) -> None:
+    disturb(clocked, 1.2, sitting=2)
+    results = clocked.results(right(1.8), speed=(TIERS[0], SpeedTier(1.75, 20, SIZE)))
+    assert (results["speedup[1.5x]"].verdict, results["speedup[1.75x]"].verdict) == ("passed", "missed")
+    measured = results["speedup[1.5x]"].measurement
+    assert measured is not None and measured.speedup == pytest.approx(3 / 1.8, rel=0.005)
+    assert (sittings(clocked), measured.rounds) == (2, FIRST_ROUNDS)
+    assert not results["speedup[1.5x]"].findings
+
+
+def test_between_two_sittings_others_have_their_turn(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    events, names = clocked.watch.events, iter(["a", "b"])
+    monkeypatch.setattr("pytest_gpulab.grading.race.PAUSE_S", 1.5)
+    monkeypatch.setattr("pytest_gpulab.grading.race.time.sleep", lambda s: events.append(f"sleeps {s}"))
+    clocked.watch.others = lambda: (next(names),)  # type: ignore[method-assign]
+    measured = tier(clocked, right(2.8)).measurement
+    assert events[events.index("given back") + 1] == "sleeps 1.5" and events[-1] == "given back"
+    assert measured.shared_with == ("a", "b")
+
+
+def test_a_sitting_that_took_long_needs_no_other(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.LONG_S", 0.0)
+    assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
+
+
+def test_there_is_no_other_sitting_without_rounds_to_take(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
+
+
 def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     clocked.programs["naive"] = right(0.06)
-    disturb(clocked, 100.0, sitting=2)  # so long that it would be timed in another way
+    disturb(clocked, 1.25, sitting=1)  # it seems to take 56 us then, too long to be timed in batches
     result = tier(clocked, right(0.045))
-    assert (sittings(clocked), result.measurement.caches) == (2, "warm")
-    assert clocked.watch.batches == [10] * len(clocked.watch.batches)
+    assert (sittings(clocked), result.measurement.caches, clocked.watch.batches) == (2, "cold", [])
+
+
+def test_each_sitting_looks_at_the_gpu_anew(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.MAX_WARM_UP_S", 0.0)  # so warming up takes no look
+    tier(clocked, right(2.8))
+    assert (sittings(clocked), clocked.watch.looks) == (2, 2 * (1 + FIRST_ROUNDS // ROUNDS_PER_LOOK))
 
 
 def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: ClockedBench) -> None:

@@ -25,12 +25,10 @@ TUNABLES = {"BLOCK_SIZE": 32, "ITEMS_PER_THREAD": 1, "TILE_X": 16, "TILE_Y": 8, 
 
 
 @pytest.fixture
-def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
-    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
+def clocked(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.sampling.SAMPLED_ABOVE", SIZE - 1)
     monkeypatch.setattr("pytest_gpulab.grading.sampling.PLACES", SIZE // 8)
-    return ClockedBench(tmp_path)
+    return clocked
 
 
 def reference_at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
