@@ -135,7 +135,7 @@ class TimingDevice(Device, Protocol):
         """
 
     def stopwatch(self) -> AbstractContextManager[Stopwatch]:
-        """Wait until nobody else times on this GPU, then time.
+        """Wait until nobody else times on this GPU, then time; `calibrate` first, once the clock is up.
 
         Raises:
             DeviceUnavailable: the wait was too long.

@@ -13,9 +13,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from statistics import median
@@ -53,6 +55,12 @@ def end():
 PROFILER = ("ncu", "--clock-control=none", sys.executable, "-c")
 CLASS = (sys.executable, "-m", "pytest", "-p", PLUGIN, "-p", "no:cacheprovider", "-q", "--tb=no", "--gpulab")
 CLASS += ("--gpulab-device=cuda", "--gpulab-workers=8", "solutions")
+PROFILED = """
+for _ in range(50): launch('nothing')
+context.synchronize()
+del kernels
+cuda.Context.pop()
+"""
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,12 @@ class Neighbour:
 
     Attributes:
         at_once: how many do it.
+        endings: exit statuses besides that of a process that was killed, as most kill themselves.
     """
 
     what: Sequence[str] | str
     at_once: int = 1
+    endings: tuple[int, ...] = ()
 
     @property
     def command(self) -> list[str]:
@@ -73,7 +83,7 @@ class Neighbour:
 
 NEIGHBOURS = {
     "nobody": None,
-    "a class that is graded": Neighbour(CLASS),
+    "a class that is graded": Neighbour(CLASS, endings=(0, 1)),
     "processes that come and go": Neighbour(
         "kept = [cuda.mem_alloc(1 << 28) for _ in range(8)]\ntime.sleep(0.05)\nend()", 6
     ),
@@ -90,7 +100,7 @@ NEIGHBOURS = {
     "small kernels": Neighbour("while True:\n    launch('nothing')\n    context.synchronize()", 6),
     "kernels that never end": Neighbour("launch('spin')\ntime.sleep(1)\nend()", 2),
     "faults": Neighbour("launch('fault')\ntry: context.synchronize()\nexcept cuda.Error: end()", 2),
-    "a profiler": Neighbour([*PROFILER, BEGIN + "for _ in range(50): launch('nothing')\ncontext.synchronize()\nend()"]),
+    "a profiler": Neighbour([*PROFILER, BEGIN + PROFILED], endings=(0,)),
 }
 
 
@@ -106,15 +116,15 @@ def main() -> int:
         if neighbour is not None and options.only and not any(word in name for word in options.only):
             continue
         begin_s = time.perf_counter()
-        with beside(neighbour) as started:
+        with beside(neighbour) as lived_s:
             records = grade_all([replace(TASK, seed=nth) for nth in range(options.gradings)], options.workers)
         proof.records[name] = records
         truth = truth or median(record["ratio"] for record in records if "ratio" in record)
-        rows.append((name, len(started), *row(records, truth), f"{time.perf_counter() - begin_s:.0f}"))
+        rows.append((name, str(len(lived_s)), *row(records, truth), f"{time.perf_counter() - begin_s:.0f}"))
         print(*rows[-1], sep=" | ", flush=True)
     headers = (
         "beside",
-        "started",
+        "processes",
         "ratios",
         "most off",
         "own, us",
@@ -133,40 +143,45 @@ def main() -> int:
 
 @contextmanager
 def beside(neighbour: Neighbour | None) -> Iterator[list[int]]:
-    """Let neighbours be there meanwhile; give a list of the processes that were started, which grows."""
-    started: list[int] = []
+    """Let neighbours be there meanwhile; give a list of the seconds that each process which ended had lived."""
+    lived_s: list[float] = []
     if neighbour is None:
-        yield started
+        yield lived_s
         return
     is_over = threading.Event()
-    threads = [
-        threading.Thread(target=_again_and_again, args=(neighbour.command, started, is_over))
-        for _ in range(neighbour.at_once)
-    ]
-    for thread in threads:
-        thread.start()
-    time.sleep(2)  # until they are at it
-    try:
-        yield started
-    finally:
-        is_over.set()
-        for process in list(started):
-            with suppress(ProcessLookupError):
-                os.killpg(process, signal.SIGKILL)
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(neighbour.at_once) as pool:
+        busy = [pool.submit(_again_and_again, neighbour, lived_s, is_over) for _ in range(neighbour.at_once)]
+        time.sleep(2)  # until they are at it
+        try:
+            yield lived_s
+        finally:
+            is_over.set()
+    for each in busy:
+        each.result()
 
 
-def _again_and_again(command: Sequence[str], started: list[int], is_over: threading.Event) -> None:
+def _again_and_again(neighbour: Neighbour, lived_s: list[float], is_over: threading.Event) -> None:
+    """Start a process as often as it ends.
+
+    Raises:
+        RuntimeError: it ended as none of them does.
+        OSError: it cannot be started.
+    """
+    command = neighbour.command
     while not is_over.is_set():
-        process = subprocess.Popen(
-            command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        started.append(process.pid)
-        while process.poll() is None:
-            if is_over.wait(0.01):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+        begin_s = time.perf_counter()
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=said
+            )
+            while process.poll() is None and not is_over.wait(0.01):
+                pass
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the class and the profiler start others
+            if process.wait() not in (-signal.SIGKILL, *neighbour.endings):
+                said.seek(0)
+                raise RuntimeError(f"{command[:3]} ended with {process.returncode}: {said.read()[-500:]!r}")
+        lived_s.append(time.perf_counter() - begin_s)
 
 
 def row(records: Sequence[Record], truth: float) -> tuple[str, ...]:
