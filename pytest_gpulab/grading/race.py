@@ -79,40 +79,6 @@ class RaceResult:
         return moved / (self.peak_bandwidth_gb_s * 1e9) * 1e3
 
 
-def race(
-    device: TimingDevice,
-    pool: Pool,
-    baseline: Contender,
-    own: Contender,
-    thresholds: Sequence[float] | None,
-    checked: Mix,
-    rng: np.random.Generator,
-) -> RaceResult:
-    """Time both sides in alternating order.
-
-    Args:
-        device: that holds both.
-        pool: of both.
-        baseline, own: the sides.
-        thresholds: rounds are added as long as one of them is undecided; None where the ratio itself is asked for.
-        checked: the contents on which the runs work whose outputs are kept, and no others.
-        rng: chooses the runs whose outputs are kept, moves the arrays, and draws for the interval.
-
-    Raises:
-        DeviceError: a launch ends abnormally, or others do not give the GPU back.
-    """
-    running = _Race(pool, baseline, own, thresholds, checked, rng)
-    with device.stopwatch() as watch:
-        result = running.sit(watch)
-    others = dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
-    if running.is_doubtful(result):
-        time.sleep(PAUSE_S)
-        with device.stopwatch() as watch:
-            result = _of_both(result, running.sit(watch), thresholds or ())
-        others |= dict.fromkeys(watch.others())
-    return replace(result, others=tuple(others))
-
-
 def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
     """Return what both sittings show together, or the first alone if that reached what both do not."""
     if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
@@ -120,7 +86,17 @@ def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -
     return both
 
 
-class _Race:
+class Race:
+    """A submission against its baseline.
+
+    Args:
+        pool: of both.
+        baseline, own: the sides.
+        thresholds: rounds are added as long as one of them is undecided; None where the ratio itself is asked for.
+        checked: the contents on which the runs work whose outputs are kept, and no others.
+        rng: chooses the runs whose outputs are kept, moves the arrays, and draws for the interval.
+    """
+
     def __init__(
         self,
         pool: Pool,
@@ -141,7 +117,23 @@ class _Race:
         self._seen: Conditions | None = None
         self._outputs: list[Outputs] = []
 
-    def sit(self, watch: Stopwatch) -> RaceResult:
+    def run(self, device: TimingDevice) -> RaceResult:
+        """Time both sides in alternating order on the device that holds them, once.
+
+        Raises:
+            DeviceError: a launch ends abnormally, or others do not give the GPU back.
+        """
+        with device.stopwatch() as watch:
+            result = self._sit(watch)
+        others = dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
+        if self._is_doubtful(result):
+            time.sleep(PAUSE_S)
+            with device.stopwatch() as watch:
+                result = _of_both(result, self._sit(watch), self._thresholds or ())
+            others |= dict.fromkeys(watch.others())
+        return replace(result, others=tuple(others))
+
+    def _sit(self, watch: Stopwatch) -> RaceResult:
         """Take rounds until they are enough, or the time is up, and judge all that were taken until now.
 
         In a second sitting these are as many as in the first, at least.
@@ -158,7 +150,7 @@ class _Race:
             if self._is_enough(result) or out_of_time or not more_rounds(self._rounds):
                 return result
 
-    def is_doubtful(self, result: RaceResult) -> bool:
+    def _is_doubtful(self, result: RaceResult) -> bool:
         """Say whether there should be another sitting."""
         if self._thresholds is None:
             return True

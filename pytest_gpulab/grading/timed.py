@@ -23,7 +23,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Array, Inputs, Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.race import MAX_CHECKED, SETS, RaceResult, race
+from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Race, RaceResult
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, pattern_of, size_text, unusable
@@ -170,7 +170,7 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                result = race(self._device, pool, baseline, contender, aims, checked, rng)
+                result = Race(pool, baseline, contender, aims, checked, rng).run(self._device)
                 # Read while others may time already: it takes longer than most races.
                 outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
             except DeviceError as error:
