@@ -54,11 +54,14 @@ class Conditions:
     Attributes:
         sm_clock_mhz, max_sm_clock_mhz: now and at most.
         slowdowns: what holds the clocks down, in words.
+        interrupted_ms: how long others hold the GPU when they interrupt what is timed; 0 where they do not, and where
+            what is timed is too short to be interrupted.
     """
 
     sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] = ()
+    interrupted_ms: float = 0.0
 
     @property
     def held_down(self) -> bool:
@@ -110,7 +113,7 @@ class Stopwatch(Protocol):
         """
 
     def conditions(self) -> Conditions:
-        """Look at the GPU's state; may take a millisecond."""
+        """Look at the GPU's state; may take some milliseconds."""
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU, in words; can also be asked afterwards, and takes a while."""
@@ -128,7 +131,7 @@ class TimingDevice(Device, Protocol):
         """
 
     def alone(self) -> AbstractContextManager[None]:
-        """Wait until nobody else times on this GPU, and let nobody.
+        """Wait until no other grader uses this GPU, and let none.
 
         Raises:
             DeviceUnavailable: the wait was too long.

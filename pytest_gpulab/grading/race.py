@@ -22,7 +22,15 @@ import numpy as np
 from pytest_gpulab.devices.stopwatch import Conditions, Stopwatch, TimingDevice
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.statistics import Ratio, decide, kept_rounds, more_rounds, ratio_of_medians, settled
+from pytest_gpulab.grading.statistics import (
+    Ratio,
+    allowing_for,
+    decide,
+    kept_rounds,
+    more_rounds,
+    ratio_of_medians,
+    settled,
+)
 
 Caches = Literal["cold", "warm"]
 
@@ -56,6 +64,7 @@ class RaceResult:
         outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: what a run may leave in the cache instead of moving it.
+        interruption_ms: how long others held the GPU at one time, in rounds that count because there are no better.
         others: other processes seen on the GPU just after a sitting.
     """
 
@@ -68,6 +77,7 @@ class RaceResult:
     outputs: tuple[Outputs, ...]
     peak_bandwidth_gb_s: float
     l2_bytes: int
+    interruption_ms: float = 0.0
     others: tuple[str, ...] = ()
 
     def floor_ms(self, least_bytes: float) -> float:
@@ -114,6 +124,7 @@ class Race:
         self._baseline_ms: list[float] = []
         self._own_ms: list[float] = []
         self._suspect: list[bool] = []
+        self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
         self._outputs: list[Outputs] = []
 
@@ -197,22 +208,28 @@ class Race:
                 self._round(self._rounds, keeps_outputs=self._rounds in checked)
             after = self._look()
             self._watch.calibrate(anew=False)
-            self._suspect += [before.held_down or after.held_down] * some
+            interruption_ms = max(before.interrupted_ms, after.interrupted_ms)
+            self._suspect += [before.held_down or after.held_down or interruption_ms > 0] * some
+            self._interruptions_ms += [interruption_ms] * some
             before = after
 
     def _result(self) -> RaceResult:
         baseline_ms, own_ms = np.array(self._baseline_ms), np.array(self._own_ms)
         kept = kept_rounds(baseline_ms, own_ms, np.array(self._suspect))
+        ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
+        medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
+        interruption_ms = float(np.array(self._interruptions_ms)[kept].max())
         return RaceResult(
-            ratio=ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed),
-            baseline_ms=float(np.median(baseline_ms[kept])),
-            own_ms=float(np.median(own_ms[kept])),
+            ratio=allowing_for(interruption_ms, ratio, *medians_ms),
+            baseline_ms=medians_ms[0],
+            own_ms=medians_ms[1],
             rounds=len(kept),
             dropped=int((~kept).sum()),
             caches="warm" if self._batched else "cold",
             outputs=tuple(self._outputs),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
+            interruption_ms=interruption_ms,
         )
 
     def _move(self) -> None:

@@ -92,7 +92,7 @@ class Costs:
             self._own[key] = self._time(self._builds, size, tier.variant)
         own, baseline = self._own[key], self._baseline(tier, size)
         if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
-            raise _not_timed("the estimated time is zero: the size is too small")
+            raise not_timed("the estimated time is zero: the size is too small")
         least = min_bytes(self._loaded, problem)
         return Measurement(
             size=size_text(size),
@@ -255,7 +255,7 @@ def time_plan(device: Device, module: Module, plan: Plan, inputs: Mapping[str, A
         DeviceError: a launch ends abnormally.
     """
     if not device.info.estimates:
-        raise _not_timed(f"{device.info.name} can neither time nor estimate")
+        raise not_timed(f"{device.info.name} can neither time nor estimate")
     run = replay(device, module, plan, inputs, SAMPLED, read_back=False)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
         run = replay(device, module, plan, inputs, FIRST, read_back=False)
@@ -268,7 +268,7 @@ def _estimated(run: Run) -> Timing:
     estimates = [profile.estimated_ms for profile in run.profiles]
     known = [estimate for estimate in estimates if estimate is not None]
     if not known or len(known) < len(estimates):
-        raise _not_timed("the device gives no estimate for one of the launches")
+        raise not_timed("the device gives no estimate for one of the launches")
     sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
     moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
     slowest = run.profiles[int(np.argmax(known))]
@@ -308,7 +308,8 @@ def unusable(baseline: str, blocked: Blocked) -> Blocked:
     return Blocked("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
 
 
-def _not_timed(why: str) -> Blocked:
+def not_timed(why: str) -> Blocked:
+    """Return why there is no figure, to follow a colon; a clause."""
     return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
 
 

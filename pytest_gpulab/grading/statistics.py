@@ -27,6 +27,10 @@ RESAMPLES = 1000
 # A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
 INTERRUPTED = 1.5
 MIN_KEPT = 8
+# A GPU turns to other processes that want something after it has worked for one through so long (2.1 ms, H200).
+SLICE_MS = 2.0
+NEVER_INTERRUPTED_MS = 1.0  # what begins with its process's turn, or little later, and takes no longer
+LEAST_SHARE = 0.01
 SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
 
 
@@ -105,11 +109,12 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
     """Return which rounds to judge: not those in which a sample was interrupted or the GPU was held down.
 
     Where that leaves fewer than `MIN_KEPT`, those that were held down are kept: a GPU that always is has no better
-    figure, and both kernels suffer alike. Where it still leaves fewer, the least disturbed rounds are.
+    figure, and both kernels suffer alike; for others' work see `allowing_for`. Where it still leaves fewer, the least
+    disturbed rounds are.
 
     Args:
         baseline_ms, own_ms: as in `ratio_of_medians`.
-        suspect: whether the GPU was held down during the round.
+        suspect: whether the GPU was held down, or others worked on it, during the round.
     """
     disturbance = np.maximum(_disturbance(baseline_ms), _disturbance(own_ms))
     whole = disturbance <= INTERRUPTED
@@ -119,6 +124,26 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
     least = np.zeros_like(whole)
     least[np.argsort(disturbance, kind="stable")[:MIN_KEPT]] = True
     return least
+
+
+def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
+    """Return the ratio with an interval that also holds what it would be if others had not interrupted the samples.
+
+    Args:
+        interruption_ms: the longest.
+        ratio: of the two times.
+        baseline_ms, own_ms: medians, with the interruptions in them.
+    """
+    low = ratio.low * _uninterrupted_share(baseline_ms, interruption_ms)
+    return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
+
+
+def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:
+    """Return which share of a time is left, at least, without the interruptions that it has room for."""
+    if elapsed_ms <= NEVER_INTERRUPTED_MS or not interruption_ms:
+        return 1.0
+    often = min(elapsed_ms // interruption_ms, elapsed_ms // (SLICE_MS + interruption_ms) + 1)
+    return max(1 - often * interruption_ms / elapsed_ms, LEAST_SHARE)
 
 
 def _disturbance(samples_ms: Samples) -> Samples:

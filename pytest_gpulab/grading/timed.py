@@ -26,7 +26,7 @@ from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, ma
 from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Race, RaceResult
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
-from pytest_gpulab.grading.speed import kernels_of, min_bytes, pattern_of, size_text, unusable
+from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
 
 _RaceKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
@@ -176,6 +176,11 @@ class TimedCosts:
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 
+        if asked.measuring and result.interruption_ms:
+            raise not_timed(
+                f"other programs worked on the GPU meanwhile, {result.interruption_ms:.2g} ms at a time, "
+                "and would be taken for the kernels"
+            )
         return _Raced(result, own, profiles, checked, outputs)
 
     def _checked_mix(self, tier: SpeedTier) -> Mix:

@@ -26,7 +26,7 @@ from trouble import SOURCE, exercises_in, job
 from pytest_gpulab.course import executor as executor_module
 from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
-from pytest_gpulab.devices.cuda.turns import gpu_lock
+from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.grade import Grade
 
@@ -297,14 +297,14 @@ def test_processes_of_different_runs_take_turns_on_a_gpu(tmp_path: Path, monkeyp
     arguments = (str(tmp_path / "of this run"), False)
     pool = pebble.ProcessPool(1, 0, executor_module.worker.prepare, arguments, multiprocessing.get_context("spawn"))
     with pool:
-        with gpu_lock("GPU-1"):
+        with Turns("GPU-1").timing():
             assert not pool.schedule(can_measure).result(LIMIT_S)
         assert pool.schedule(can_measure).result(LIMIT_S)
 
 
 def can_measure() -> bool:
     try:
-        with gpu_lock("GPU-1", wait_s=0):
+        with Turns("GPU-1").timing(wait_s=0):
             return True
     except DeviceUnavailable:
         return False

@@ -1,24 +1,166 @@
-"""Turns among processes: who times on a GPU."""
+"""Turns among processes: who times on a GPU, and who may give it work meanwhile."""
+
+import threading
+import time
+from contextlib import ExitStack
 
 import pytest
 
-from pytest_gpulab.devices.cuda.turns import gpu_lock
+from pytest_gpulab.devices.cuda import turns
+from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
+LIMIT_S = 20
 
-def test_a_gpu_is_held_by_one_at_a_time(tmp_path):
-    with gpu_lock("GPU-1/2:3", folder=tmp_path):
-        once_more = gpu_lock("GPU-1/2:3", wait_s=0, folder=tmp_path)
+
+@pytest.fixture
+def of_process(tmp_path):
+    """Return what makes the turns of one more process, here each with descriptors of its own."""
+    with ExitStack() as stack:
+
+        def make(identity="GPU-1"):
+            made = Turns(identity, tmp_path)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+class Worker(threading.Thread):
+    """Gives the GPU work in another process's turn, until it is told to end."""
+
+    def __init__(self, its):
+        super().__init__()
+        self.its, self.works, self.ends = its, threading.Event(), threading.Event()
+        self.start()
+
+    def run(self):
+        with self.its.working():
+            self.works.set()
+            assert self.ends.wait(LIMIT_S)
+
+    def end(self):
+        self.ends.set()
+        self.join(LIMIT_S)
+        assert not self.is_alive()
+
+
+def test_one_at_a_time_times_on_a_gpu(of_process, tmp_path):
+    one, other = of_process("GPU-1/2:3"), of_process("GPU-1/2:3")
+    with one.timing():
+        once_more = other.timing(wait_s=0)
         with pytest.raises(DeviceUnavailable, match="another process has been timing on the GPU for 0 s"), once_more:
             pass
-        with gpu_lock("GPU-4", wait_s=0, folder=tmp_path):
+        with of_process("GPU-4").timing(wait_s=0):
             pass
-    with gpu_lock("GPU-1/2:3", wait_s=0, folder=tmp_path):
+    with other.timing(wait_s=0):
         assert (tmp_path / "pytest-gpulab-GPU-1-2-3.lock").exists()
 
 
-def test_a_gpu_is_given_back_after_an_error(tmp_path):
-    with pytest.raises(KeyboardInterrupt), gpu_lock("GPU-1", folder=tmp_path):
+def interrupted_in_silence(its):
+    with its.timing():
+        its.silence()
         raise KeyboardInterrupt
-    with gpu_lock("GPU-1", wait_s=0, folder=tmp_path):
-        pass
+
+
+def test_a_turn_ends_with_an_error(of_process):
+    one = of_process()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_in_silence(one)
+    with of_process().timing(wait_s=0):
+        assert can_begin(of_process())
+
+
+def test_others_work_beside_who_times_and_beside_each_other(of_process):
+    with of_process().timing():
+        workers = [Worker(of_process()), Worker(of_process())]
+        assert all(worker.works.wait(LIMIT_S) for worker in workers)
+    for worker in workers:
+        worker.end()
+
+
+def test_who_wants_silence_waits_for_those_at_work_and_lets_nobody_begin(of_process):
+    timer, early, silent = of_process(), Worker(of_process()), threading.Event()
+
+    def time_in_silence():
+        with timer.timing():
+            timer.silence()
+            silent.set()
+            assert late_asked.wait(LIMIT_S) and not late.works.wait(0.1)
+
+    late_asked = threading.Event()
+    assert early.works.wait(LIMIT_S)
+    thread = threading.Thread(target=time_in_silence)
+    thread.start()
+    assert not silent.wait(0.1)
+    early.end()
+    assert silent.wait(LIMIT_S)
+    late = Worker(of_process())
+    late_asked.set()
+    thread.join(LIMIT_S)
+    assert late.works.wait(LIMIT_S)
+    late.end()
+
+
+def test_who_times_works_in_its_own_silence_and_asks_for_it_once(of_process):
+    timer = of_process()
+    with timer.timing():
+        timer.silence()
+        with timer.working(), timer.working():
+            timer.silence()
+        assert not can_begin(of_process())
+    assert can_begin(of_process())
+
+
+def can_begin(its):
+    worker = Worker(its)
+    began = worker.works.wait(0.1)
+    worker.ends.set()
+    return began
+
+
+def test_work_within_work_ends_with_the_outer_one(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0)
+    one, timer = of_process(), of_process()
+    with one.working():
+        with one.working():
+            pass
+        assert not timer._room.take_alone(0)
+    assert timer._room.take_alone(0)
+
+
+def test_who_works_too_long_gives_way_to_silence(of_process):
+    timer, slow = of_process(), of_process()
+    with slow.working(), timer.timing():
+        slow.give_way()
+        begin_s = time.monotonic()
+        timer.silence()
+        assert time.monotonic() - begin_s < turns.SILENCE_WAIT_S / 2
+
+
+def test_nobody_waits_for_ever_for_silence_or_for_its_end(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.05)
+    monkeypatch.setattr(turns, "PATIENCE_S", 0.05)
+    timer, busy = of_process(), Worker(of_process())
+    assert busy.works.wait(LIMIT_S)
+    with timer.timing():
+        begin_s = time.monotonic()
+        for _ in range(100):
+            timer.silence()
+        assert time.monotonic() - begin_s < 1
+        impatient = Worker(of_process())
+        assert impatient.works.wait(LIMIT_S)
+    for worker in (busy, impatient):
+        worker.end()
+
+
+def test_files_that_another_user_made_are_left_alone(of_process, tmp_path, monkeypatch):
+    for ending in ("lock", "door", "room"):
+        (tmp_path / f"pytest-gpulab-GPU-1.{ending}").touch()
+    monkeypatch.setattr(turns.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(turns.os, "getuid", lambda: 77)
+    timer = of_process()
+    with timer.timing():
+        timer.silence()
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in ("lock", "door", "room")}

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from pytest_gpulab.devices.stopwatch import Call, Copy, TimingDevice
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.statistics import Ratio, allowing_for
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).parents[2]
@@ -113,7 +115,7 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
 
 
 @pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])
-def test_cold_caches_are_as_cold_however_long_a_flush_seems_to_take(device, module, monkeypatch, elements):
+def test_one_flush_leaves_caches_as_cold_as_many(device, module, monkeypatch, elements):
     """Inputs of about the cache's size, which were copied just before: a good part of them may be left there."""
     call = triad(device, elements)
     copies = [Copy(device.array(np.ones(elements, np.float32)), target) for target in call.args[:2]]
@@ -123,8 +125,8 @@ def test_cold_caches_are_as_cold_however_long_a_flush_seems_to_take(device, modu
         monkeypatch.setattr(watch, "_lead_ms", watch._lead_ms)  # longer after a sample with a gap
         for flush_ms in (watch._flush_ms / 4, watch._flush_ms, 20 * watch._flush_ms):
             monkeypatch.setattr(watch, "_flush_ms", flush_ms)
-            times[flush_ms] = median_ms(lambda: watch.cold_ms(module, [call], copies), 25)
-    assert max(times.values()) < 1.02 * min(times.values()), times
+            times[flush_ms] = median_ms(lambda: watch.cold_ms(module, [call], copies), 50)
+    assert max(times.values()) < 1.04 * min(times.values()), times
 
 
 def test_a_stretch_is_copied_alone(device, module):
@@ -143,6 +145,69 @@ def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
         elapsed_ms = median_ms(lambda: watch.cold_ms(module, [call]))
         share = 3 * 4 * 2**25 / (elapsed_ms * 1e-3) / 1e9 / watch.peak_bandwidth_gb_s
     assert 0.5 < share < 1
+
+
+BESIDE = """
+import sys, pycuda.driver as cuda
+from pytest_gpulab.devices.cuda.device import CudaDevice
+device = CudaDevice()
+module = device.compile("__global__ void nothing() {}")
+context, nothing = device._context, module._function("nothing")
+print("begins", flush=True)
+while True:
+    if sys.argv[1] == "grader":
+        module.launch("nothing", (1,), (32,), ())
+    else:
+        with context.current():
+            nothing(grid=(1, 1), block=(32, 1, 1))
+            cuda.Context.synchronize()
+"""
+
+
+@contextmanager
+def busy(who):
+    """Let another process launch empty kernels one after the other."""
+    with subprocess.Popen([sys.executable, "-c", BESIDE, who], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "begins\n"
+            yield
+        finally:
+            process.kill()
+
+
+def long_ms(watch, module):
+    """What takes longer than two of a process's turns on the GPU."""
+    return median_ms(lambda: watch.cold_ms(module, [waiting(9_000_000)]))
+
+
+def test_graders_do_not_interrupt_what_is_timed(device, module):
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        alone_ms = long_ms(watch, module)
+        assert not watch.conditions().interrupted_ms
+    with busy("grader"), device.stopwatch() as watch:
+        assert long_ms(watch, module) == pytest.approx(alone_ms, rel=0.01)
+        assert not watch.conditions().interrupted_ms
+
+
+def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        alone_ms = long_ms(watch, module)
+    with busy("stranger"), device.stopwatch() as watch:
+        beside_ms = long_ms(watch, module)
+        seen_ms = watch.conditions().interrupted_ms
+    assert beside_ms > 1.05 * alone_ms
+    found = allowing_for(seen_ms, Ratio(beside_ms, beside_ms, beside_ms), beside_ms, 1.0)
+    assert found.low <= 1.01 * alone_ms
+
+
+def test_what_is_short_is_not_interrupted(device, module):
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        alone_ms = median_ms(lambda: watch.cold_ms(module, [waiting(1_000_000)]))
+    with busy("stranger"), device.stopwatch() as watch:
+        assert median_ms(lambda: watch.cold_ms(module, [waiting(1_000_000)])) == pytest.approx(alone_ms, rel=0.02)
 
 
 def test_a_call_that_does_not_fit_is_refused(device, module):

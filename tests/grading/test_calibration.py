@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clocked_device import ClockedBench
+from clocked_device import QUIET, ClockedBench
 from doubling import Bench, right
 from tiers import LADDER, TWO, expecting, graded, measured, speedup, with_tiers
 
@@ -252,6 +252,17 @@ def test_a_run_that_measures_takes_half_of_the_rounds_later(clocked: ClockedBenc
     clocked_grade(clocked, 1.0, Thresholds(measuring=True))
     first, second = (list(run) for is_end, run in groupby(clocked.watch.events, "given back".__eq__) if not is_end)
     assert first.count("learns on") == second.count("learns on") == CALIBRATING_ROUNDS // 2 // ROUNDS_PER_LOOK
+
+
+def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(clocked: ClockedBench) -> None:
+    clocked.watch.conditions = lambda: replace(QUIET, interrupted_ms=0.293)  # type: ignore[method-assign]
+    grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
+    (check,) = {check.verdict: check for check in grade.checks if check.kind == "speedup"}.values()
+    assert check.verdict == "not gradable"
+    assert check.findings[0].what == (
+        "The speed cannot be graded here: other programs worked on the GPU meanwhile, 0.29 ms at a time, and would be "
+        "taken for the kernels."
+    )
 
 
 def test_a_run_that_measures_takes_many_rounds_and_fails_no_speed(clocked: ClockedBench) -> None:

@@ -184,6 +184,31 @@ def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: 
     assert result.findings[0].evidence[2] == "the GPU was shared with python (process 7)"
 
 
+def interrupted(ms: float) -> Conditions:
+    return replace(QUIET, interrupted_ms=ms)
+
+
+def test_rounds_in_which_others_worked_on_the_gpu_are_dropped(clocked: ClockedBench) -> None:
+    looks = iter([QUIET, QUIET, interrupted(0.3)])
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    measured = tier(clocked, right(2.5)).measurement
+    assert measured.dropped == ROUNDS_PER_LOOK
+    assert measured.low > 0.95 * measured.speedup
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [(2.2, "passed"), (2.6, "inconclusive"), (3.2, "failed")])
+def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
+) -> None:
+    """Of 3 ms of the baseline, two interruptions may be others' work; what takes 1 ms is not interrupted."""
+    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
+    result = tier(clocked, right(1.0), threshold)
+    assert (result.verdict, result.measurement.dropped) == (verdict, 0)
+    assert result.measurement.low == pytest.approx(3.0 - 2 * 0.3, rel=0.01)
+    assert result.measurement.high == pytest.approx(3.0, rel=0.01)
+
+
 def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named(clocked: ClockedBench) -> None:
     clocked.watch.others = lambda: clocked.watch.events.append("others") or ("a",)  # type: ignore[method-assign,func-returns-value]
     result = tier(clocked, right(1.0))

@@ -17,6 +17,7 @@ from pytest_gpulab.grading.statistics import (
     MIN_KEPT,
     Ratio,
     Samples,
+    allowing_for,
     decide,
     kept_rounds,
     more_rounds,
@@ -194,6 +195,37 @@ def test_rounds_that_were_held_down_or_interrupted_are_dropped() -> None:
     baseline_ms, own_ms, suspect = np.full(16, 3.0), np.full(16, 1.0), np.zeros(16, bool)
     baseline_ms[3], own_ms[5], suspect[7] = 5.0, 1.6, True
     assert np.flatnonzero(~kept_rounds(baseline_ms, own_ms, suspect)).tolist() == [3, 5, 7]
+
+
+RATIO = Ratio(3.0, 2.9, 3.1)
+
+
+def test_without_interruptions_an_interval_stays_as_it_is() -> None:
+    assert allowing_for(0.0, RATIO, 30.0, 10.0) == RATIO
+    assert allowing_for(0.3, RATIO, 0.9, 0.3) == RATIO  # shorter than a process's turn on the GPU
+
+
+def test_interruptions_of_long_kernels_widen_an_interval() -> None:
+    """A process has the GPU for 2 ms at least, then others have it for a while."""
+    found = allowing_for(0.5, RATIO, 7.5, 2.5)  # at most 4 and 2 interruptions
+    assert (found.value, found.low, found.high) == pytest.approx((3.0, 2.9 * 5.5 / 7.5, 3.1 * 2.5 / 1.5))
+
+
+def test_what_takes_less_than_an_interruption_has_none_in_it() -> None:
+    assert allowing_for(2.4, RATIO, 2.0, 1.2) == RATIO
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(0, 2.1), st.floats(1, 100), st.floats(0.05, 20))
+def test_an_interval_that_allows_for_interruptions_holds_the_truth(
+    begun_ms: float, true_ms: float, away_ms: float
+) -> None:
+    """However much of a turn of 2.1 ms is over when a kernel begins, and however long the others have theirs."""
+    seen_ms = true_ms + (begun_ms + true_ms) // 2.1 * away_ms
+    assert allowing_for(away_ms, Ratio(seen_ms, seen_ms, seen_ms), seen_ms, 1.0).low <= true_ms * (1 + 1e-9)
+    assert allowing_for(away_ms, Ratio(1 / seen_ms, 1 / seen_ms, 1 / seen_ms), 1.0, seen_ms).high >= 1 / true_ms * (
+        1 - 1e-9
+    )
 
 
 def test_a_clock_state_is_no_interruption() -> None:

@@ -19,7 +19,7 @@ from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
-from pytest_gpulab.devices.cuda.turns import gpu_lock
+from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import ncu, process
@@ -179,8 +179,8 @@ def others(machine: Machine) -> str:
 
 
 def lock_held(machine: Machine) -> str:
-    with gpu_lock("GPU-1", folder=machine.folder):
-        again = gpu_lock("GPU-1", wait_s=0, folder=machine.folder)
+    with Turns("GPU-1", machine.folder).timing():
+        again = Turns("GPU-1", machine.folder).timing(wait_s=0)
         with pytest.raises(DeviceUnavailable) as caught, again:
             pass
     return str(caught.value)
@@ -224,10 +224,25 @@ def gpu_full(machine: Machine) -> str:
     return str(caught.value)
 
 
+class Gpu:
+    """As the driver shows one."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal = ordinal
+
+    @staticmethod
+    def count() -> int:
+        return 1
+
+    def pci_bus_id(self) -> str:
+        return "0000:65:00.0"
+
+
 def gpu_full_of_processes(machine: Machine) -> str:
     machine.gpus(1)
     driver = sys.modules["pycuda.driver"]
     driver.MemoryError = MemoryError  # type: ignore[attr-defined]
+    driver.Device = Gpu
 
     def refuse(*asked: object) -> None:
         raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")

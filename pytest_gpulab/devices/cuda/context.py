@@ -13,6 +13,7 @@ from weakref import WeakSet
 from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words
 from .faults import kernel_fault, overtime_fault
+from .turns import COURTESY_S, Turns
 
 _Cause = TypeVar("_Cause", KernelFault, KeyboardInterrupt)
 
@@ -27,13 +28,13 @@ class PrimaryContext:
     A kernel that runs longer than `launch_limit_s` is taken for one that never ends.
     """
 
-    def __init__(self, driver: ModuleType, ordinal: int, launch_limit_s: float) -> None:
-        self.driver = driver
-        self._launch_limit_s = launch_limit_s
+    def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, turns: Turns) -> None:
+        self.driver, self.gpu = driver, gpu
+        self._launch_limit_s, self._turns = launch_limit_s, turns
         self.users: WeakSet[Any] = WeakSet()
         """What holds memory or modules in this context."""
-        self.gpu = driver.Device(ordinal)
-        self._context: Any = self.gpu.retain_primary_context()
+        with turns.working():
+            self._context: Any = gpu.retain_primary_context()
         self._unusable = ""
 
     @contextmanager
@@ -50,6 +51,16 @@ class PrimaryContext:
             yield
         finally:
             self.driver.Context.pop()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Make the context current for what is not timed and may interrupt what others time; see `Turns`.
+
+        Raises:
+            DeviceUnavailable: as for `current`.
+        """
+        with self._turns.working(), self.current():
+            yield
 
     @property
     def usable(self) -> bool:
@@ -73,6 +84,8 @@ class PrimaryContext:
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
                     raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
+                if elapsed_s > COURTESY_S:
+                    self._turns.give_way()
                 if elapsed_s > _SPIN_S:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()

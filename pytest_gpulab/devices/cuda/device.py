@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
 from .timing import CudaStopwatch
-from .turns import gpu_lock
+from .turns import Turns
 
 
 class CudaDevice:
@@ -39,13 +39,14 @@ class CudaDevice:
         if not 0 <= ordinal < count:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self._nvcc = Nvcc()
+        gpu = driver.Device(ordinal)
+        self._conditions = nvml.ConditionsReader(gpu.pci_bus_id())
+        self._turns = Turns(self._conditions.identity)
         try:
-            self._context = PrimaryContext(driver, ordinal, launch_limit_s)
+            self._context = PrimaryContext(driver, gpu, launch_limit_s, self._turns)
             self._blocks = Blocks(self._context)
         except driver.MemoryError as error:
             raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
-        gpu = self._context.gpu
-        self._conditions = nvml.ConditionsReader(gpu.pci_bus_id())
         summary, details = describe(driver, gpu) if described else ("", {})
         self._stopwatch: CudaStopwatch | None = None
         major, minor = gpu.compute_capability()
@@ -111,16 +112,19 @@ class CudaDevice:
         assert isinstance(whole, CudaMemory)
         return CudaPart(whole, offset_bytes, shape, dtype)
 
-    def alone(self) -> AbstractContextManager[None]:
-        """Wait until nobody else times on this GPU, and let nobody; see `TimingDevice.alone`."""
-        return gpu_lock(self._conditions.identity)
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
+        with self._turns.timing():
+            self._turns.silence()
+            yield
 
     @contextmanager
     def stopwatch(self) -> Iterator[CudaStopwatch]:
         """Wait until nobody else times on this GPU, then time; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
-            self._stopwatch = CudaStopwatch(self._context, self._conditions)
-        with self.alone():
+            self._stopwatch = CudaStopwatch(self._context, self._conditions, self._turns)
+        with self._turns.timing():
             self._stopwatch.begin()
             yield self._stopwatch
 
@@ -139,3 +143,4 @@ class CudaDevice:
         self._conditions.close()
         self._blocks.close()
         self._context.close()
+        self._turns.close()

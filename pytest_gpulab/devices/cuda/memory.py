@@ -30,7 +30,7 @@ class Blocks:
         self.context = context
         self._kept: dict[int, list[Any]] = {}
         self._kept_bytes = 0
-        with context.current():
+        with context.at_work():
             self._apart: Any = context.driver.mem_alloc(2 * APART_BYTES)
             self.guard = int(self._apart) + APART_BYTES
             """Where what guard zones hold lies: a copy within the GPU need not be waited for."""
@@ -68,7 +68,7 @@ class CudaMemory:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
         context, driver = blocks.context, blocks.context.driver
-        with context.current():
+        with context.at_work():
             try:
                 self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
             except driver.MemoryError as error:
@@ -97,7 +97,8 @@ class CudaMemory:
     def get(self) -> Array:
         """Return a copy in host memory."""
         values = np.empty(self._shape, self._dtype)
-        with self._usable():
+        self._refuse_freed()
+        with self._context.current():
             if values.nbytes:
                 self._context.driver.memcpy_dtoh(values, self.address)
         return values
@@ -111,7 +112,8 @@ class CudaMemory:
         contents = np.ascontiguousarray(values, self._dtype)
         if np.shape(values) != self._shape:
             raise ValueError(f"the array has shape {self._shape}, the values have {np.shape(values)}")
-        with self._usable():
+        self._refuse_freed()
+        with self._context.at_work():
             if contents.nbytes:
                 self._context.driver.memcpy_htod(self.address, contents)
 
@@ -121,7 +123,8 @@ class CudaMemory:
     def damage(self) -> str | None:
         """Say in a sentence what was written into the guard zones, or None."""
         zones = []
-        with self._usable():
+        self._refuse_freed()
+        with self._context.current():
             for address in self._zones():
                 zone = np.empty_like(_GUARD)
                 self._context.driver.memcpy_dtoh(zone, address)
@@ -139,10 +142,9 @@ class CudaMemory:
     def _zones(self) -> tuple[int, int]:
         return self.address - GUARD_BYTES, self.address + self.nbytes
 
-    def _usable(self) -> Any:
+    def _refuse_freed(self) -> None:
         if self._is_freed():
             raise ValueError("this array was freed")
-        return self._context.current()
 
     def _is_freed(self) -> bool:
         return self._allocation is None

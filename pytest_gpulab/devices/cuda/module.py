@@ -36,7 +36,7 @@ class CudaModule:
         self._log = log
         self._names = read_names(cubin)
         self._functions: dict[str, Any] = {}
-        with context.current():
+        with context.at_work():
             try:
                 self._module = context.driver.module_from_buffer(cubin)
                 self._inspected = InspectedModule(cubin)
@@ -79,7 +79,7 @@ class CudaModule:
         Raises:
             LaunchError: no such variable, or it is smaller than the array.
         """
-        with self._context.current():
+        with self._context.at_work():
             address, nbytes = self._variable(name)
             if values.nbytes > nbytes:
                 raise LaunchError(f"variable {name!r} holds {nbytes} bytes, too few for {values.nbytes}")
@@ -154,7 +154,7 @@ class CudaModule:
         """
         call = _Call(kernel, _three(grid), _three(block), shared_bytes)
         self._check_arguments(call, args)
-        with self._context.current():
+        with self._context.at_work():
             self._starter(call, args)()
             self._context.wait(kernel)
         found = self.occupancy(kernel, prod(call.block), shared_bytes)

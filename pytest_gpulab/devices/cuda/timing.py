@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -19,16 +20,18 @@ from ..nvml import ConditionsReader
 from ..protocol import Module
 from ..stopwatch import Call, Conditions, Copies, Copy
 from .context import PrimaryContext
+from .interruptions import Interruptions
 from .memory import CudaMemory
 from .module import CudaModule
 from .overhead import AMONG, Overhead
 from .report import peak_bandwidth_gb_s
+from .turns import Turns
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
 MAX_ATTEMPTS = 5
+LONG_MS = 1.0  # what takes so long may be interrupted by other processes: an H200 turns to them every 2.1 ms
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
-LEAST_FLUSHES = 2  # however long one seems to take, so that caches are as cold in every process
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
@@ -96,10 +99,10 @@ END:
 
 
 class CudaStopwatch:
-    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used under `gpu_lock`."""
+    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn."""
 
-    def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
-        self._context, self._nvml = context, nvml
+    def __init__(self, context: PrimaryContext, nvml: ConditionsReader, turns: Turns) -> None:
+        self._context, self._nvml, self._turns = context, nvml, turns
         driver = context.driver
         self._lead_ms, self._overhead = LEAD_MS, Overhead()
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
@@ -110,15 +113,17 @@ class CudaStopwatch:
         self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
         self._touch_grid = (self._attribute("MULTIPROCESSOR_COUNT"), 1)
         self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
-        with context.current():
+        with context.at_work():
             self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
             self._kernels = driver.module_from_buffer(_KERNELS)
             self._read_all = self._kernels.get_function("read_all")
             self._nothing = self._kernels.get_function("nothing")
             self._touch = self._kernels.get_function("touch")
+            self._interruptions = Interruptions(context)
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
+        self._is_long = False
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
@@ -129,8 +134,12 @@ class CudaStopwatch:
         return self._without_overhead(self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies))
 
     def conditions(self) -> Conditions:
-        """Look at the GPU's state."""
-        return self._nvml.read()
+        """Look at the GPU's state, and after samples that others may have interrupted, whether others interrupt."""
+        conditions = self._nvml.read()
+        if not self._is_long:
+            return conditions
+        with self._context.current():
+            return replace(conditions, interrupted_ms=self._interruptions.longest_ms())
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU."""
@@ -141,6 +150,7 @@ class CudaStopwatch:
         if self._context.usable:
             with self._context.current():
                 self._flushed.free()
+                self._interruptions.close()
                 del self._kernels, self._read_all, self._nothing, self._touch, self._start, self._end
 
     def _prepared(self, module: Module, calls: Sequence[Call]) -> list[_Start]:
@@ -155,7 +165,7 @@ class CudaStopwatch:
             for attempt in range(MAX_ATTEMPTS):
                 self._copy(before)
                 enqueued = 2 * len(after) + len(launches) + 1  # touches included
-                for _ in range(flushes(self._lead_ms * enqueued, self._flush_ms)):
+                for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
                     self._flush()
                 self._copy(after)
                 self._touch_targets(after)
@@ -163,6 +173,9 @@ class CudaStopwatch:
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
+        if elapsed_ms > LONG_MS:
+            self._is_long = True
+            self._turns.silence()
         return elapsed_ms
 
     def _without_overhead(self, elapsed_ms: float) -> float:
@@ -182,6 +195,7 @@ class CudaStopwatch:
 
     def begin(self) -> None:
         """Measure how long a flush takes, and calibrate, the first time."""
+        self._is_long = False
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
@@ -221,11 +235,6 @@ class CudaStopwatch:
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
-
-
-def flushes(lead_ms: float, flush_ms: float) -> int:
-    """Return how many flushes take that long at least, and leave nothing in the cache."""
-    return max(LEAST_FLUSHES, ceil(lead_ms / flush_ms))
 
 
 def _stretch(copy: Copy) -> tuple[int, int]:

@@ -1,13 +1,21 @@
-"""Whose turn it is among the processes of this machine to time on a GPU.
+"""Whose turn it is among the graders of this machine: who times on a GPU, and who may give it work meanwhile.
 
-A turn is a lock on a file, which the system takes back from a process that ends, however it ends.
+A GPU works for one process at a time. An H200 that has worked for one through 2.1 ms turns to the others that want
+something, however little, and is away for 0.3 ms at least. Whatever is shorter ends before; what is longer seems to
+take longer, by a tenth and more (measured beside processes that launch empty kernels, copy a few bytes, load a module
+or record an event; large copies between host and GPU do not interrupt). So who times something long asks for silence:
+then other graders wait before they give the GPU anything to do.
+
+Turns are locks on files, which the system takes back from a process that ends, however it ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,33 +25,135 @@ from ..protocol import DeviceUnavailable
 
 LOCK_WAIT_S = 600.0
 POLL_S = 0.005  # most turns take a tenth of a second
+SILENCE_POLL_S = 0.001
+SILENCE_WAIT_S = 1.0  # until others are done; then there is no silence, but it goes on
+PATIENCE_S = 10.0  # until a silence ends; then it is broken
+COURTESY_S = 0.25  # a kernel that takes longer does not keep others from timing, nor its own process's silence up
 
 
-@contextmanager
-def gpu_lock(identity: str, wait_s: float = LOCK_WAIT_S, folder: Path | None = None) -> Iterator[None]:
-    """Hold a GPU for oneself among all processes of the machine that ask for it here.
+class Turns:
+    """One process's turns on one GPU.
 
     Args:
         identity: the GPU's UUID, or its PCI address.
-        wait_s: the longest wait.
         folder: of the lock files; if None what the environment says in `LOCKS`, else the temporary folder.
-
-    Raises:
-        DeviceUnavailable: the wait was too long.
     """
-    from filelock import FileLock, Timeout
 
-    folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-    name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
-    path = folder / f"{name}.lock"
-    if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
-        path = folder / f"{name}-{os.getuid()}.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=wait_s, poll_interval=POLL_S)
-    except Timeout:
-        raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    def __init__(self, identity: str, folder: Path | None = None) -> None:
+        self._name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
+        self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
+        # Who works holds the second one together with others, and for a moment before the first one, too. Who wants
+        # silence holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
+        self._door, self._room = _SharedLock(self._path("door")), _SharedLock(self._path("room"))
+        self._is_timing = self._has_asked = False
+
+    @contextmanager
+    def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+        """Be the only one of all processes that times on the GPU.
+
+        Raises:
+            DeviceUnavailable: the wait was too long.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self._path("lock"))
+        try:
+            lock.acquire(timeout=wait_s, poll_interval=POLL_S)
+        except Timeout:
+            raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
+        self._is_timing = True
+        try:
+            yield
+        finally:
+            self._is_timing = False
+            self.give_way()
+            lock.release()
+
+    def silence(self) -> None:
+        """While timing, keep others from working on the GPU, and wait until they do not, but not for ever."""
+        if not self._has_asked and self._door.take_alone(SILENCE_WAIT_S):
+            self._room.take_alone(SILENCE_WAIT_S)
+        self._has_asked = True
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Give the GPU work that is not timed: wait for a silence to end, but not for ever."""
+        if self._is_timing or self._room.is_held:
+            yield
+            return
+        if self._door.take_shared(PATIENCE_S):
+            self._room.take_shared(0)
+            self._door.release()
+        try:
+            yield
+        finally:
+            self.give_way()
+
+    def give_way(self) -> None:
+        """Keep nobody any longer from timing in silence, nor from working."""
+        self._room.release()
+        self._door.release()
+        self._has_asked = False
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._room.close()
+        self._door.close()
+
+    def _path(self, ending: str) -> Path:
+        path = self._folder / f"{self._name}.{ending}"
+        if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
+            return self._folder / f"{self._name}-{os.getuid()}.{ending}"
+        return path
+
+
+class _SharedLock:
+    """A lock on a file that many processes hold together, or one alone.
+
+    Attributes:
+        is_held: either way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self.is_held = False
+
+    def take_alone(self, wait_s: float) -> bool:
+        """Wait for it, and say whether it was to be had."""
+        return self._take(fcntl.LOCK_EX, wait_s)
+
+    def take_shared(self, wait_s: float) -> bool:
+        """Wait for it, and say whether it was to be had."""
+        return self._take(fcntl.LOCK_SH, wait_s)
+
+    def release(self) -> None:
+        """Give it back, if it is held."""
+        if self._descriptor is not None and self.is_held:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self.is_held = False
+
+    def close(self) -> None:
+        """Give it back for good."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor, self.is_held = None, False
+
+    def _take(self, how: int, wait_s: float) -> bool:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        end_s = time.monotonic() + wait_s
+        while not self._has_taken(how):
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(SILENCE_POLL_S)
+        return True
+
+    def _has_taken(self, how: int) -> bool:
+        assert self._descriptor is not None
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self.is_held = True
+        return True
