@@ -6,7 +6,7 @@ How many samples to take, in which order, and what they mean is grading's busine
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -137,9 +137,22 @@ class TimingDevice(Device, Protocol):
             DeviceUnavailable: the wait was too long.
         """
 
+    def working(self) -> AbstractContextManager[None]:
+        """Give the GPU in one go, while no other grader times, what each alone would have to wait for."""
+
     def stopwatch(self) -> AbstractContextManager[Stopwatch]:
-        """Wait until nobody else times on this GPU, then time; `calibrate` first, once the clock is up.
+        """Wait until no other grader uses this GPU, then time; `calibrate` first, once the clock is up.
 
         Raises:
             DeviceUnavailable: the wait was too long.
         """
+
+
+def alone_on(device: Device) -> AbstractContextManager[None]:
+    """Wait until no other grader uses the GPU; a device without a clock has nobody to wait for."""
+    return device.alone() if isinstance(device, TimingDevice) else nullcontext()
+
+
+def at_work_on(device: Device) -> AbstractContextManager[None]:
+    """Wait until no other grader times on the GPU, once for all that follows; see `alone_on`."""
+    return device.working() if isinstance(device, TimingDevice) else nullcontext()

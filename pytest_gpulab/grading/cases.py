@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, SourceLine
+from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -167,15 +168,16 @@ class CaseRuns:
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay everything of one pattern in the same arrays, so that who skips work on known pointers is wrong."""
         arrays = Arrays(self._device, prepared.plan)
-        try:
-            if decoy is not None:
-                run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
-                if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
-                    runs.append(run)
-                    return _judged(run, prepared, FIRST)
-            return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
-        finally:
-            arrays.free()
+        with at_work_on(self._device):
+            try:
+                if decoy is not None:
+                    run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
+                    if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
+                        runs.append(run)
+                        return _judged(run, prepared, FIRST)
+                return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
+            finally:
+                arrays.free()
 
     def _repeated(
         self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], vary_order: bool

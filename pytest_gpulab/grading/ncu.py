@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.devices.stopwatch import TimingDevice
+from pytest_gpulab.devices.stopwatch import alone_on
 from pytest_gpulab.exercise import Problem, SpeedTier
 from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -71,14 +70,10 @@ def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier:
     plan = make_plan(loaded.exercise, problem)
     pattern = pattern_of(loaded.exercise, tier.variant)
     inputs = make_inputs(loaded.exercise, problem, plan, pattern, rng_for(seed, loaded.name, "ncu", tier.variant.name))
-    with _alone(device):
+    with alone_on(device):
         run = replay(device, build.module, plan, inputs, FIRST, read_back=False)
     if run.error is not None:
         raise run.error
-
-
-def _alone(device: Device) -> AbstractContextManager[None]:
-    return device.alone() if isinstance(device, TimingDevice) else nullcontext()
 
 
 def profile(log: Path, said: str) -> Profile:

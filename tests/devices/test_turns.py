@@ -57,44 +57,40 @@ def test_one_at_a_time_times_on_a_gpu(of_process, tmp_path):
         assert (tmp_path / "pytest-gpulab-GPU-1-2-3.lock").exists()
 
 
-def interrupted_in_silence(its):
+def interrupted(its):
     with its.timing():
-        its.silence()
         raise KeyboardInterrupt
 
 
 def test_a_turn_ends_with_an_error(of_process):
     one = of_process()
     with pytest.raises(KeyboardInterrupt):
-        interrupted_in_silence(one)
+        interrupted(one)
     with of_process().timing(wait_s=0):
         assert can_begin(of_process())
 
 
-def test_others_work_beside_who_times_and_beside_each_other(of_process):
-    with of_process().timing():
-        workers = [Worker(of_process()), Worker(of_process())]
-        assert all(worker.works.wait(LIMIT_S) for worker in workers)
+def test_many_work_at_once(of_process):
+    workers = [Worker(of_process()), Worker(of_process())]
+    assert all(worker.works.wait(LIMIT_S) for worker in workers)
     for worker in workers:
         worker.end()
 
 
-def test_who_wants_silence_waits_for_those_at_work_and_lets_nobody_begin(of_process):
-    timer, early, silent = of_process(), Worker(of_process()), threading.Event()
+def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process):
+    timer, early, alone, late_asked = of_process(), Worker(of_process()), threading.Event(), threading.Event()
 
-    def time_in_silence():
+    def time_alone():
         with timer.timing():
-            timer.silence()
-            silent.set()
+            alone.set()
             assert late_asked.wait(LIMIT_S) and not late.works.wait(0.1)
 
-    late_asked = threading.Event()
     assert early.works.wait(LIMIT_S)
-    thread = threading.Thread(target=time_in_silence)
+    thread = threading.Thread(target=time_alone)
     thread.start()
-    assert not silent.wait(0.1)
+    assert not alone.wait(0.1)
     early.end()
-    assert silent.wait(LIMIT_S)
+    assert alone.wait(LIMIT_S)
     late = Worker(of_process())
     late_asked.set()
     thread.join(LIMIT_S)
@@ -102,12 +98,11 @@ def test_who_wants_silence_waits_for_those_at_work_and_lets_nobody_begin(of_proc
     late.end()
 
 
-def test_who_times_works_in_its_own_silence_and_asks_for_it_once(of_process):
+def test_who_times_can_work(of_process):
     timer = of_process()
     with timer.timing():
-        timer.silence()
         with timer.working(), timer.working():
-            timer.silence()
+            pass
         assert not can_begin(of_process())
     assert can_begin(of_process())
 
@@ -119,8 +114,7 @@ def can_begin(its):
     return began
 
 
-def test_work_within_work_ends_with_the_outer_one(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0)
+def test_work_within_work_ends_with_the_outer_one(of_process):
     one, timer = of_process(), of_process()
     with one.working():
         with one.working():
@@ -129,25 +123,32 @@ def test_work_within_work_ends_with_the_outer_one(of_process, monkeypatch):
     assert timer._room.take_alone(0)
 
 
-def test_who_works_too_long_gives_way_to_silence(of_process):
-    timer, slow = of_process(), of_process()
-    with slow.working(), timer.timing():
+def begins_at_once(timer):
+    begin_s = time.monotonic()
+    with timer.timing():
+        return time.monotonic() - begin_s < turns.SILENCE_WAIT_S / 2
+
+
+def test_who_works_too_long_gives_way(of_process):
+    slow = of_process()
+    with slow.working():
         slow.give_way()
-        begin_s = time.monotonic()
-        timer.silence()
-        assert time.monotonic() - begin_s < turns.SILENCE_WAIT_S / 2
+        assert begins_at_once(of_process())
 
 
-def test_nobody_waits_for_ever_for_silence_or_for_its_end(of_process, monkeypatch):
+def test_who_times_something_that_does_not_end_gives_way(of_process):
+    timer = of_process()
+    with timer.timing():
+        timer.give_way()
+        assert can_begin(of_process())
+
+
+def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
     monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.05)
     monkeypatch.setattr(turns, "PATIENCE_S", 0.05)
-    timer, busy = of_process(), Worker(of_process())
+    busy = Worker(of_process())
     assert busy.works.wait(LIMIT_S)
-    with timer.timing():
-        begin_s = time.monotonic()
-        for _ in range(100):
-            timer.silence()
-        assert time.monotonic() - begin_s < 1
+    with of_process().timing():
         impatient = Worker(of_process())
         assert impatient.works.wait(LIMIT_S)
     for worker in (busy, impatient):
@@ -159,8 +160,7 @@ def test_files_that_another_user_made_are_left_alone(of_process, tmp_path, monke
         (tmp_path / f"pytest-gpulab-GPU-1.{ending}").touch()
     monkeypatch.setattr(turns.os, "access", lambda path, mode: False)
     monkeypatch.setattr(turns.os, "getuid", lambda: 77)
-    timer = of_process()
-    with timer.timing():
-        timer.silence()
+    with of_process().timing():
+        pass
     made = {path.name for path in tmp_path.iterdir()}
     assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in ("lock", "door", "room")}

@@ -29,6 +29,11 @@ __global__ void chase(const unsigned *chain, unsigned *out, unsigned links) {
     for (unsigned link = 0; link < links; ++link) at = chain[at];
     *out = at;
 }
+__global__ void add(unsigned times, float *out) {
+    float sum = 1;
+    for (unsigned i = 0; i < times; ++i) sum = sum * 0.5f + 1;
+    *out = sum;
+}
 __global__ void triad(const float *a, const float *b, float *c, unsigned n) {
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) c[i] = a[i] + 2 * b[i];
 }
@@ -175,27 +180,32 @@ def busy(who):
             process.kill()
 
 
-def long_ms(watch, module):
-    """What takes longer than two of a process's turns on the GPU."""
-    return median_ms(lambda: watch.cold_ms(module, [waiting(9_000_000)]))
+def adding(device, times):
+    """What does not get on while others have the GPU, whose clock does."""
+    return Call("add", (1,), (1,), (np.uint32(times), device.array(np.zeros(1, np.float32))))
+
+
+LONG = 2_000_000  # additions, which take about as long as two of a process's turns on the GPU
 
 
 def test_graders_do_not_interrupt_what_is_timed(device, module):
+    call = adding(device, LONG)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
-        alone_ms = long_ms(watch, module)
-        assert not watch.conditions().interrupted_ms
+        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        assert alone_ms > 3 and not watch.conditions().interrupted_ms
     with busy("grader"), device.stopwatch() as watch:
-        assert long_ms(watch, module) == pytest.approx(alone_ms, rel=0.01)
+        assert median_ms(lambda: watch.cold_ms(module, [call])) == pytest.approx(alone_ms, rel=0.01)
         assert not watch.conditions().interrupted_ms
 
 
 def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
+    call = adding(device, LONG)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
-        alone_ms = long_ms(watch, module)
+        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
     with busy("stranger"), device.stopwatch() as watch:
-        beside_ms = long_ms(watch, module)
+        beside_ms = median_ms(lambda: watch.cold_ms(module, [call]))
         seen_ms = watch.conditions().interrupted_ms
     assert beside_ms > 1.05 * alone_ms
     found = allowing_for(seen_ms, Ratio(beside_ms, beside_ms, beside_ms), beside_ms, 1.0)
@@ -203,11 +213,12 @@ def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
 
 
 def test_what_is_short_is_not_interrupted(device, module):
+    call = adding(device, LONG // 10)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
-        alone_ms = median_ms(lambda: watch.cold_ms(module, [waiting(1_000_000)]))
+        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
     with busy("stranger"), device.stopwatch() as watch:
-        assert median_ms(lambda: watch.cold_ms(module, [waiting(1_000_000)])) == pytest.approx(alone_ms, rel=0.02)
+        assert median_ms(lambda: watch.cold_ms(module, [call])) == pytest.approx(alone_ms, rel=0.02)
 
 
 def test_a_call_that_does_not_fit_is_refused(device, module):

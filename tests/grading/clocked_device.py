@@ -78,6 +78,8 @@ class ClockedDevice(FakeDevice):
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    working = alone
+
     @contextmanager
     def stopwatch(self) -> Iterator[FakeStopwatch]:
         self.held_at_start.append(len(self.held))

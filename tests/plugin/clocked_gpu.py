@@ -46,6 +46,8 @@ class ClockedGpu(SimulatedDevice):
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    working = alone
+
     @contextmanager
     def stopwatch(self) -> Iterator[Watch]:
         yield Watch(self)

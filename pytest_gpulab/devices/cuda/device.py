@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -112,19 +112,20 @@ class CudaDevice:
         assert isinstance(whole, CudaMemory)
         return CudaPart(whole, offset_bytes, shape, dtype)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
-        with self._turns.timing():
-            self._turns.silence()
-            yield
+        return self._turns.timing()
+
+    def working(self) -> AbstractContextManager[None]:
+        """Give the GPU work in one go, while no other grader times; see `TimingDevice.working`."""
+        return self._turns.working()
 
     @contextmanager
     def stopwatch(self) -> Iterator[CudaStopwatch]:
-        """Wait until nobody else times on this GPU, then time; see `TimingDevice.stopwatch`."""
+        """Wait until no other grader uses this GPU, then time; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
-            self._stopwatch = CudaStopwatch(self._context, self._conditions, self._turns)
-        with self._turns.timing():
+            self._stopwatch = CudaStopwatch(self._context, self._conditions)
+        with self.alone():
             self._stopwatch.begin()
             yield self._stopwatch
 

@@ -14,6 +14,7 @@ from .driver import driver_words
 GUARD_BYTES = 4096
 MAX_KEPT_BYTES = 1 << 20  # of a piece
 KEEP_BYTES = 32 << 20  # altogether
+COPIED_BESIDE_BYTES = 1 << 20  # what is so large is copied beside kernels and interrupts none; 4 KiB do (H200)
 APART_BYTES = 2 << 20  # from arrays, with which the driver shares pages of so many: who writes beside one hits another
 # Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
@@ -68,7 +69,7 @@ class CudaMemory:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
         context, driver = blocks.context, blocks.context.driver
-        with context.at_work():
+        with context.current():
             try:
                 self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
             except driver.MemoryError as error:
@@ -76,8 +77,7 @@ class CudaMemory:
                 raise DeviceUnavailable(f"the GPU has no room for {self.nbytes:,} bytes more: {words}") from None
             context.users.add(self)
             self.address = int(self._allocation) + GUARD_BYTES
-            for zone in self._zones():
-                driver.memcpy_dtod(zone, blocks.guard, GUARD_BYTES)
+            self._is_guarded = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -113,17 +113,29 @@ class CudaMemory:
         if np.shape(values) != self._shape:
             raise ValueError(f"the array has shape {self._shape}, the values have {np.shape(values)}")
         self._refuse_freed()
-        with self._context.at_work():
+        with self._context.current() if contents.nbytes >= COPIED_BESIDE_BYTES else self._context.at_work():
             if contents.nbytes:
                 self._context.driver.memcpy_htod(self.address, contents)
 
     def mark_unwritten(self) -> None:
         """Do nothing: a GPU cannot tell what was written."""
 
+    def guard(self) -> None:
+        """Fill the guard zones before the first launch; the context must be current, and at work.
+
+        Arrays whose launches are timed need none, and filling them would interrupt what others time.
+        """
+        if not self._is_guarded:
+            for zone in self._zones():
+                self._context.driver.memcpy_dtod(zone, self._blocks.guard, GUARD_BYTES)
+            self._is_guarded = True
+
     def damage(self) -> str | None:
-        """Say in a sentence what was written into the guard zones, or None."""
-        zones = []
+        """Say in a sentence what launches wrote into the guard zones, or None."""
         self._refuse_freed()
+        if not self._is_guarded:
+            return None
+        zones = []
         with self._context.current():
             for address in self._zones():
                 zone = np.empty_like(_GUARD)
@@ -163,6 +175,9 @@ class CudaPart(CudaMemory):
         if not 0 <= offset_bytes <= whole.nbytes - self.nbytes:
             raise ValueError(f"{self.nbytes} bytes from byte {offset_bytes} on are not inside {whole.nbytes} bytes")
         self.address = whole.address + offset_bytes
+
+    def guard(self) -> None:
+        """Do nothing: it has no zones."""
 
     def damage(self) -> str | None:
         """Say nothing: what surrounds it may change."""

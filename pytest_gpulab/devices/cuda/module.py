@@ -155,6 +155,9 @@ class CudaModule:
         call = _Call(kernel, _three(grid), _three(block), shared_bytes)
         self._check_arguments(call, args)
         with self._context.at_work():
+            for arg in args:
+                if isinstance(arg, CudaMemory):
+                    arg.guard()
             self._starter(call, args)()
             self._context.wait(kernel)
         found = self.occupancy(kernel, prod(call.block), shared_bytes)

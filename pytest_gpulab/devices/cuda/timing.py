@@ -25,7 +25,6 @@ from .memory import CudaMemory
 from .module import CudaModule
 from .overhead import AMONG, Overhead
 from .report import peak_bandwidth_gb_s
-from .turns import Turns
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
@@ -101,8 +100,8 @@ END:
 class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn."""
 
-    def __init__(self, context: PrimaryContext, nvml: ConditionsReader, turns: Turns) -> None:
-        self._context, self._nvml, self._turns = context, nvml, turns
+    def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
+        self._context, self._nvml = context, nvml
         driver = context.driver
         self._lead_ms, self._overhead = LEAD_MS, Overhead()
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
@@ -175,7 +174,6 @@ class CudaStopwatch:
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
         if elapsed_ms > LONG_MS:
             self._is_long = True
-            self._turns.silence()
         return elapsed_ms
 
     def _without_overhead(self, elapsed_ms: float) -> float:

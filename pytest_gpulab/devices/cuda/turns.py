@@ -3,8 +3,8 @@
 A GPU works for one process at a time. An H200 that has worked for one through 2.1 ms turns to the others that want
 something, however little, and is away for 0.3 ms at least. Whatever is shorter ends before; what is longer seems to
 take longer, by a tenth and more (measured beside processes that launch empty kernels, copy a few bytes, load a module
-or record an event; large copies between host and GPU do not interrupt). So who times something long asks for silence:
-then other graders wait before they give the GPU anything to do.
+or record an event; large copies between host and GPU do not interrupt). What is short takes longer, too, by 0.7 us, if
+others had the GPU just before. So while one grader times, the others wait before they give the GPU anything to do.
 
 Turns are locks on files, which the system takes back from a process that ends, however it ends.
 """
@@ -25,10 +25,10 @@ from ..protocol import DeviceUnavailable
 
 LOCK_WAIT_S = 600.0
 POLL_S = 0.005  # most turns take a tenth of a second
-SILENCE_POLL_S = 0.001
-SILENCE_WAIT_S = 1.0  # until others are done; then there is no silence, but it goes on
-PATIENCE_S = 10.0  # until a silence ends; then it is broken
-COURTESY_S = 0.25  # a kernel that takes longer does not keep others from timing, nor its own process's silence up
+WORK_POLL_S = 0.001
+SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
+PATIENCE_S = 10.0  # until a timing ends; then work begins all the same
+COURTESY_S = 0.25  # a kernel that takes longer keeps nobody from timing, nor from work
 
 
 class Turns:
@@ -42,14 +42,16 @@ class Turns:
     def __init__(self, identity: str, folder: Path | None = None) -> None:
         self._name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-        # Who works holds the second one together with others, and for a moment before the first one, too. Who wants
-        # silence holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
+        # Who works holds the second one together with others, and for a moment before the first one, too. Who times
+        # holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
         self._door, self._room = _SharedLock(self._path("door")), _SharedLock(self._path("room"))
-        self._is_timing = self._has_asked = False
+        self._is_timing = False
 
     @contextmanager
     def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
-        """Be the only one of all processes that times on the GPU.
+        """Be the only one of all processes that times on the GPU, while none of the others works on it.
+
+        Those that do not end their work are waited for, but not for ever.
 
         Raises:
             DeviceUnavailable: the wait was too long.
@@ -63,21 +65,17 @@ class Turns:
             raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
         self._is_timing = True
         try:
+            if self._door.take_alone(SILENCE_WAIT_S):
+                self._room.take_alone(SILENCE_WAIT_S)
             yield
         finally:
             self._is_timing = False
             self.give_way()
             lock.release()
 
-    def silence(self) -> None:
-        """While timing, keep others from working on the GPU, and wait until they do not, but not for ever."""
-        if not self._has_asked and self._door.take_alone(SILENCE_WAIT_S):
-            self._room.take_alone(SILENCE_WAIT_S)
-        self._has_asked = True
-
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Give the GPU work that is not timed: wait for a silence to end, but not for ever."""
+        """Give the GPU work that is not timed, while nobody times; who does is waited for, but not for ever."""
         if self._is_timing or self._room.is_held:
             yield
             return
@@ -93,7 +91,6 @@ class Turns:
         """Keep nobody any longer from timing in silence, nor from working."""
         self._room.release()
         self._door.release()
-        self._has_asked = False
 
     def close(self) -> None:
         """Give everything back."""
@@ -146,7 +143,7 @@ class _SharedLock:
         while not self._has_taken(how):
             if time.monotonic() >= end_s:
                 return False
-            time.sleep(SILENCE_POLL_S)
+            time.sleep(WORK_POLL_S)
         return True
 
     def _has_taken(self, how: int) -> bool:
