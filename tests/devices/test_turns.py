@@ -66,8 +66,9 @@ def test_a_turn_ends_with_an_error(of_process):
     one = of_process()
     with pytest.raises(KeyboardInterrupt):
         interrupted(one)
+    assert can_begin(of_process())
     with of_process().timing(wait_s=0):
-        assert can_begin(of_process())
+        pass
 
 
 def test_many_work_at_once(of_process):

@@ -1,9 +1,12 @@
 """Kernels that end abnormally. Each breaks its process's context for good, so each runs in a process of its own."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from pytest_gpulab.devices.processes import LOCKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 
@@ -37,8 +40,9 @@ FAULTS = {
 }
 
 
-def run(body, program=PROGRAM):
-    return subprocess.run([sys.executable, "-c", program % body], capture_output=True, text=True, timeout=60)
+def run(body, program=PROGRAM, **variables):
+    command, environment = [sys.executable, "-c", program % body], os.environ | variables
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(("body", "expected"), FAULTS.items())
@@ -52,14 +56,15 @@ def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
     assert "PyCUDA" not in ended.stderr
 
 
-def test_ctrl_c_ends_a_launch_that_does_not_end_itself():
+def test_ctrl_c_ends_a_launch_that_does_not_end_itself(tmp_path):
     interrupt_soon = "import signal, threading\nthreading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()\n"
     program = PROGRAM.replace("launch_limit_s=1.0", "launch_limit_s=50.0").replace(
         "try:\n", interrupt_soon + "try:\n", 1
     )
     program = program.replace("except KernelFault as fault", "except KeyboardInterrupt as fault")
     program = program.replace("fault.code, fault", "'interrupted'")
-    ended = run("while (*(volatile int *)x == 0) {}", program)
+    alone = {LOCKS: str(tmp_path)}  # Ctrl-C would come while it waits for another test's process that times
+    ended = run("while (*(volatile int *)x == 0) {}", program, **alone)
     interrupted, unusable = ended.stdout.splitlines()
     assert interrupted == "interrupted"
     assert unusable.endswith("because of an earlier launch: k: interrupted while the kernel was running")
