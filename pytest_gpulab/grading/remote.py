@@ -225,7 +225,7 @@ class RemoteGrader:
             log = Path(folder) / "report"
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
                 task = self._task | self._lessons(without=check.name)
-                answered_under(sanitizer.command(log), task, {"check": check.name}, self._timeout_s)
+                answered_under(sanitizer.command(log), task, {"check": check.name}, self._limit_s(check))
             found, *others = result.findings
             evidence = (*found.evidence, *sanitizer.report(log))
         return replace(result, findings=(replace(found, evidence=evidence), *others))
@@ -269,13 +269,14 @@ class RemoteGrader:
         return {"known": known, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
 
     def _limit_s(self, check: Check) -> float:
-        """Processes that time on a GPU wait for each other, which is nobody's fault."""
-        if check.kind != "speedup" or not self._on_gpu:
+        """Processes that use a GPU wait for those that time on it, which is nobody's fault."""
+        if not self._on_gpu:
             return self._timeout_s
-        from pytest_gpulab.devices.cuda.turns import LOCK_WAIT_S
+        from pytest_gpulab.devices.cuda import turns
         from pytest_gpulab.grading.race import SITTINGS
 
-        return self._timeout_s + SITTINGS * LOCK_WAIT_S
+        waits_s = SITTINGS * turns.LOCK_WAIT_S if check.kind == "speedup" else 0
+        return self._timeout_s + turns.PATIENCE_S + waits_s
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:
         self._known[check.name] = found

@@ -177,10 +177,7 @@ class TimedCosts:
                 raise Blocked(*of_error(error)) from error
 
         if asked.measuring and result.interruption_ms:
-            raise not_timed(
-                f"other programs worked on the GPU meanwhile, {result.interruption_ms:.2g} ms at a time, "
-                "and would be taken for the kernels"
-            )
+            raise others_work(result.interruption_ms)
         return _Raced(result, own, profiles, checked, outputs)
 
     def _checked_mix(self, tier: SpeedTier) -> Mix:
@@ -214,6 +211,12 @@ class TimedCosts:
             for index in range(SETS)
         )
         return _Entrant(builds, problem, plan, contents)
+
+
+def others_work(interruption_ms: float) -> Blocked:
+    """Return why a ratio cannot be told, though a threshold might be reached with certainty."""
+    at_a_time = f"{interruption_ms:.2g} ms at a time"
+    return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and would be taken for the kernels")
 
 
 def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, tuple[LaunchProfile, ...]]:

@@ -16,6 +16,7 @@ import pytest
 from hostile_device import LOG_VARIABLE
 
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -185,6 +186,13 @@ def test_a_crash_that_does_not_come_again_costs_nothing(hostile: Class) -> None:
     assert set(verdicts(results).values()) == {"passed"}
 
 
+@pytest.fixture
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that does not time need not wait for others that do."""
+    monkeypatch.setattr(turns, "PATIENCE_S", 0.0)
+
+
+@pytest.mark.usefixtures("nobody_else")
 def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// launch 31: hang\n", timeout_s=3.0)
     assert verdicts(results) == EXPECTED
@@ -193,6 +201,7 @@ def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
     assert hostile.deeds() == ["hang", "sleep"]
 
 
+@pytest.mark.usefixtures("nobody_else")
 def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// compile: hang\n", timeout_s=3.0)
     assert set(verdicts(results).values()) == {"failed"}

@@ -25,6 +25,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import ncu, process
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.speed import inconclusive
+from pytest_gpulab.grading.timed import others_work
 from pytest_gpulab.reports.terminal import footnotes
 
 PAGE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
@@ -178,6 +179,10 @@ def others(machine: Machine) -> str:
     return "\n".join(footnotes(book(low=1.99, high=2.01, shared_with=("render (process 7)",))))
 
 
+def calibrated_beside_others(machine: Machine) -> str:
+    return others_work(0.293).finding.what
+
+
 def lock_held(machine: Machine) -> str:
     with Turns("GPU-1", machine.folder).timing():
         again = Turns("GPU-1", machine.folder).timing(wait_s=0)
@@ -286,6 +291,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "ncu: no permission": ncu_denied,
     "ncu: it ended": ncu_silent,
     "other processes used": others,
+    "other programs worked": calibrated_beside_others,
     "another process has been timing": lock_held,
     "the process that grades": slow_start,
     "This check had not ended": slow_check,

@@ -1,7 +1,8 @@
 """How long other processes hold the GPU when its turn among processes comes to them, as a kernel that waits sees it.
 
-Others that grade can be kept from it (see `turns`), strangers cannot. The kernel looks at the GPU's own clock again and
-again for longer than a process may work at a time, which is 2.1 ms on an H200; a gap is where another one worked.
+Others that grade can be kept from it (see `turns`), strangers cannot. The kernel looks at two of the GPU's clocks again
+and again, for longer than a process may work at a time, which is 2.1 ms on an H200. Another one worked where both have
+made a leap: one counts nanoseconds, which some GPUs do by the thousand or the million, the other one cycles.
 """
 
 from __future__ import annotations
@@ -21,21 +22,26 @@ _SOURCE = b"""
 .address_size 64
 .visible .entry longest_gap(.param .u64 gap_ns)
 {
-    .reg .pred %p<2>;
-    .reg .b64 %rd<8>;
+    .reg .pred %p<3>;
+    .reg .b64 %rd<11>;
     ld.param.u64 %rd1, [gap_ns];
     cvta.to.global.u64 %rd1, %rd1;
     mov.u64 %rd2, %globaltimer;
     mov.u64 %rd3, %rd2;
     mov.u64 %rd4, 0;
+    mov.u64 %rd8, %clock64;
 LOOP:
     mov.u64 %rd5, %globaltimer;
+    mov.u64 %rd9, %clock64;
     sub.u64 %rd6, %rd5, %rd3;
-    max.u64 %rd4, %rd4, %rd6;
+    sub.u64 %rd10, %rd9, %rd8;
+    setp.gt.u64 %p1, %rd10, 20000;
+    @%p1 max.u64 %rd4, %rd4, %rd6;
     mov.u64 %rd3, %rd5;
+    mov.u64 %rd8, %rd9;
     sub.u64 %rd7, %rd5, %rd2;
-    setp.lt.u64 %p1, %rd7, 3000000;
-    @%p1 bra LOOP;
+    setp.lt.u64 %p2, %rd7, 3000000;
+    @%p2 bra LOOP;
     st.global.u64 [%rd1], %rd4;
     ret;
 }

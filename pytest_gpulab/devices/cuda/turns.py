@@ -27,8 +27,8 @@ LOCK_WAIT_S = 600.0
 POLL_S = 0.005  # most turns take a tenth of a second
 WORK_POLL_S = 0.001
 SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
-PATIENCE_S = 10.0  # until a timing ends; then work begins all the same
-COURTESY_S = 0.25  # a kernel that takes longer keeps nobody from timing, nor from work
+PATIENCE_S = 20.0  # of a process, altogether, until others have timed; then it works all the same
+COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
 
 
 class Turns:
@@ -45,7 +45,7 @@ class Turns:
         # Who works holds the second one together with others, and for a moment before the first one, too. Who times
         # holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
         self._door, self._room = _SharedLock(self._path("door")), _SharedLock(self._path("room"))
-        self._is_timing = False
+        self._is_timing, self._patience_s = False, PATIENCE_S
 
     @contextmanager
     def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
@@ -70,7 +70,8 @@ class Turns:
             yield
         finally:
             self._is_timing = False
-            self.give_way()
+            self._room.release()
+            self._door.release()
             lock.release()
 
     @contextmanager
@@ -79,18 +80,20 @@ class Turns:
         if self._is_timing or self._room.is_held:
             yield
             return
-        if self._door.take_shared(PATIENCE_S):
+        begin_s = time.monotonic()
+        if self._door.take_shared(self._patience_s):
             self._room.take_shared(0)
             self._door.release()
+        self._patience_s -= time.monotonic() - begin_s
         try:
             yield
         finally:
-            self.give_way()
+            self._room.release()
 
     def give_way(self) -> None:
-        """Keep nobody any longer from timing in silence, nor from working."""
-        self._room.release()
-        self._door.release()
+        """Let others time beside the work that has begun."""
+        if not self._is_timing:
+            self._room.release()
 
     def close(self) -> None:
         """Give everything back."""

@@ -42,6 +42,7 @@ def main() -> int:
             records = grade_all(tasks, options.workers)
         proof.records[name] = records
         rows.append(_judged(proof, name, records, time.perf_counter() - begin_s))
+        print(*rows[-1], sep=" | ", flush=True)
     headers = ("kernel", "ratios", "half width", "rounds", "hold 1", f"passed {THRESHOLD}x", "caches", "s")
     proof.table("Each against itself", headers, rows)
     return proof.finish(options.json)
