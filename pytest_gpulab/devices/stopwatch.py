@@ -54,14 +54,14 @@ class Conditions:
     Attributes:
         sm_clock_mhz, max_sm_clock_mhz: now and at most.
         slowdowns: what holds the clocks down, in words.
-        interrupted_ms: how long others hold the GPU when they interrupt what is timed; 0 where they do not, and where
+        interruption_ms: how long others hold the GPU when they interrupt what is timed; 0 where they do not, and where
             what is timed is too short to be interrupted.
     """
 
     sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] = ()
-    interrupted_ms: float = 0.0
+    interruption_ms: float = 0.0
 
     @property
     def held_down(self) -> bool:
@@ -138,7 +138,7 @@ class TimingDevice(Device, Protocol):
         """
 
     def working(self) -> AbstractContextManager[None]:
-        """Give the GPU in one go, while no other grader times, what each alone would have to wait for."""
+        """Wait until no other grader times on this GPU, once for all that it is given to do inside `with`."""
 
     def stopwatch(self) -> AbstractContextManager[Stopwatch]:
         """Wait until no other grader uses this GPU, then time; `calibrate` first, once the clock is up.

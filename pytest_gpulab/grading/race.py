@@ -208,7 +208,7 @@ class Race:
                 self._round(self._rounds, keeps_outputs=self._rounds in checked)
             after = self._look()
             self._watch.calibrate(anew=False)
-            interruption_ms = max(before.interrupted_ms, after.interrupted_ms)
+            interruption_ms = max(before.interruption_ms, after.interruption_ms)
             self._suspect += [before.held_down or after.held_down or interruption_ms > 0] * some
             self._interruptions_ms += [interruption_ms] * some
             before = after

@@ -255,7 +255,7 @@ def test_a_run_that_measures_takes_half_of_the_rounds_later(clocked: ClockedBenc
 
 
 def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(clocked: ClockedBench) -> None:
-    clocked.watch.conditions = lambda: replace(QUIET, interrupted_ms=0.293)  # type: ignore[method-assign]
+    clocked.watch.conditions = lambda: replace(QUIET, interruption_ms=0.293)  # type: ignore[method-assign]
     grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
     (check,) = {check.verdict: check for check in grade.checks if check.kind == "speedup"}.values()
     assert check.verdict == "not gradable"

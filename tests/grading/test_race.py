@@ -185,7 +185,7 @@ def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: 
 
 
 def interrupted(ms: float) -> Conditions:
-    return replace(QUIET, interrupted_ms=ms)
+    return replace(QUIET, interruption_ms=ms)
 
 
 def test_rounds_in_which_others_worked_on_the_gpu_are_dropped(clocked: ClockedBench) -> None:

@@ -46,6 +46,8 @@ class CudaDevice:
             self._context = PrimaryContext(driver, gpu, launch_limit_s, self._turns)
             self._blocks = Blocks(self._context)
         except driver.MemoryError as error:
+            self._conditions.close()
+            self._turns.close()
             raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
         summary, details = describe(driver, gpu) if described else ("", {})
         self._stopwatch: CudaStopwatch | None = None

@@ -138,7 +138,7 @@ class CudaStopwatch:
         if not self._is_long:
             return conditions
         with self._context.current():
-            return replace(conditions, interrupted_ms=self._interruptions.longest_ms())
+            return replace(conditions, interruption_ms=self._interruptions.longest_ms())
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU."""

@@ -141,7 +141,8 @@ class _SharedLock:
 
     def _take(self, how: int, wait_s: float) -> bool:
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            new = 0 if self._path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)
         end_s = time.monotonic() + wait_s
         while not self._has_taken(how):
             if time.monotonic() >= end_s:
