@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from truth_values import Array, arguments, fractions, half_words, noise, operands
+from truth_values import Array, arguments, double_arguments, fractions, half_words, noise, operands
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW = re.compile(r"\b(?:PUT|FETCH|EACH|FROM)\((\w+),")
@@ -255,8 +255,8 @@ def _special_and_printing() -> list[TruthLaunch]:
 
 
 def _math() -> list[TruthLaunch]:
-    singles = arguments("f4", 768, 41), arguments("f4", 768, 47)
-    doubles = arguments("f8", 768, 43), arguments("f8", 768, 49)
+    singles = arguments(768, 41), arguments(768, 47)
+    doubles = tuple(double_arguments())
     narrow = ((fractions(768, 5) - 0.5) * 2 * np.pi).astype("f4"), (10 ** (fractions(768, 4) * 4 - 2)).astype("f4")
     return [
         _flat("math_single", "single_exact", singles, "f4"),

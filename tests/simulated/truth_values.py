@@ -7,6 +7,7 @@ then no longer belong to its inputs.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,15 +91,22 @@ def _noise_of(kind: np.dtype[Any], count: int, salt: int) -> Array:
     return np.where(np.arange(count) % 2 == 0, patterns, near_one)
 
 
-def arguments(dtype: npt.DTypeLike, count: int, salt: int) -> Array:
-    """Return arguments for math functions: edges, [-8, 8], [-1, 1], integers, multiples of pi / 2, all magnitudes."""
-    kind = np.dtype(dtype)
-    edges = _float_edges(kind)
+def arguments(count: int, salt: int) -> Array:
+    """Return float32 arguments for math functions: edges, small, whole, multiples of pi / 2, of all magnitudes."""
+    edges = _float_edges(np.dtype(np.float32))
     sign = np.where(noise(count, salt + 1) & np.uint64(1), 1.0, -1.0)
     unit = fractions(count, salt)
-    exponent = 37 if kind.itemsize == 4 else 300
-    powers = 10 ** ((unit * 2 - 1) * exponent), 10 ** (unit * 6 - 3)
+    powers = 10 ** ((unit * 2 - 1) * 37), 10 ** (unit * 6 - 3)
     ranges = (unit * 8, unit, np.floor(unit * 40), np.floor(unit * 100) * (np.pi / 2), *powers)
-    values = (np.choose(np.arange(count) % len(ranges), ranges) * sign).astype(kind)
+    values = (np.choose(np.arange(count) % len(ranges), ranges) * sign).astype(np.float32)
     values[: len(edges)] = np.roll(edges, salt)
     return values
+
+
+def double_arguments() -> Array:
+    """Return two rows of float64 arguments like those of `arguments`, with powers from 1e-300 to 1e300.
+
+    They are kept, because the last place of NumPy's float64 powers depends on the CPU: on whether it has AVX-512.
+    """
+    kept: Array = np.load(Path(__file__).with_name("double_arguments.npy"))
+    return kept
