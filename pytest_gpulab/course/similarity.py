@@ -23,8 +23,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import combinations, islice
-from operator import attrgetter
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,8 +50,6 @@ _VOCABULARY = re.compile(
     "operator|reinterpret_cast|return|sizeof|static_assert|static_cast|struct|switch|template|this|true|typedef|"
     "typename|union|using|virtual|void|volatile|while|threadIdx|blockIdx|blockDim|gridDim|warpSize|__.*|GPULAB_.*"
 )
-
-_SIMILARITY = attrgetter("similarity")
 
 LineRanges = tuple[tuple[int, int], ...]
 
@@ -87,8 +84,7 @@ class Group:
     matches: tuple[Match, ...]
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     text: str
     line: int
 
@@ -105,19 +101,25 @@ class _View:
 
         self.to_the_letter = read is _letters
         self._given = {run for source in given for run in _runs(tokens(source))}
-        self._tokens = {name: tokens(source) for name, source in sources.items()}
-        self.prints = {name: _winnowed(_runs(found)) - self._given for name, found in self._tokens.items()}
+        self._lines: dict[str, list[int]] = {}
+        self._runs: dict[str, list[bytes]] = {}
+        for name, source in sources.items():
+            found = tokens(source)
+            self._lines[name], self._runs[name] = [token.line for token in found], _runs(found)
+        self._prints = {name: _enough(_winnowed(runs) - self._given) for name, runs in self._runs.items()}
 
-    def similarity(self, first: str, second: str) -> float:
-        """Return Dice's coefficient, 0 where there is too little of one's own to judge."""
-        one, other = self.prints[first], self.prints[second]
-        return 2 * len(one & other) / (len(one) + len(other)) if min(len(one), len(other)) >= LEAST else 0.0
+    def similarities(self, first: str, others: Iterable[str]) -> list[float]:
+        """Return Dice's coefficient for each, 0 where there is too little of one's own to judge."""
+        one = self._prints[first]
+        if not one:
+            return [0.0 for _ in others]
+        return [2 * len(one & other) / (len(one) + len(other)) for other in map(self._prints.__getitem__, others)]
 
     def lines(self, first: str, second: str) -> tuple[LineRanges, LineRanges]:
         """Return which lines match."""
-        one, other = _runs(self._tokens[first]), _runs(self._tokens[second])
+        one, other = self._runs[first], self._runs[second]
         shared = set(one) & set(other) - self._given
-        return _lines(self._tokens[first], one, shared), _lines(self._tokens[second], other, shared)
+        return _ranges(self._lines[first], one, shared), _ranges(self._lines[second], other, shared)
 
 
 class _Link(NamedTuple):
@@ -148,11 +150,13 @@ def alike(sources: Mapping[str, bytes], given: Iterable[bytes] = ()) -> tuple[Gr
     """
     texts, shared = {name: _text(source) for name, source in sources.items()}, [_text(source) for source in given]
     views = (_View(_structure, texts, shared), _View(_letters, texts, shared))
-    links = []
-    for first, second in combinations(sorted(texts), 2):
-        closest = max((_Link(view.similarity(first, second), first, second, view) for view in views), key=_SIMILARITY)
-        if closest.similarity >= ALIKE:
-            links.append(closest)
+    links, names = [], sorted(texts)
+    for nth, first in enumerate(names):
+        others = names[nth + 1 :]
+        for second, *found in zip(others, *(view.similarities(first, others) for view in views), strict=True):
+            closest = max(found)
+            if closest >= ALIKE:
+                links.append(_Link(closest, first, second, views[found.index(closest)]))
     return tuple(Group(tuple(sorted(names)), tuple(link.match() for link in tree)) for names, tree in _forest(links))
 
 
@@ -220,12 +224,17 @@ def _winnowed(runs: list[bytes]) -> set[bytes]:
     return {min(runs[i : i + WINDOW]) for i in range(len(runs) - WINDOW + 1)}
 
 
-def _lines(tokens: Tokens, runs: list[bytes], shared: set[bytes]) -> LineRanges:
+def _enough(prints: set[bytes]) -> set[bytes]:
+    """Return the fingerprints if there are enough of them to judge by."""
+    return prints if len(prints) >= LEAST else set()
+
+
+def _ranges(lines: list[int], runs: list[bytes], shared: set[bytes]) -> LineRanges:
     """Return the lines of all tokens that are part of a shared run, ranges that touch as one."""
     ranges: list[tuple[int, int]] = []
     for i, run in enumerate(runs):
         if run in shared:
-            first, last = tokens[i].line, tokens[i + RUN - 1].line
+            first, last = lines[i], lines[i + RUN - 1]
             if ranges and first <= ranges[-1][1] + 1:
                 first, last = ranges.pop()[0], max(last, first)
             ranges.append((first, last))

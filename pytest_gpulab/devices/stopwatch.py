@@ -17,6 +17,8 @@ from .protocol import Device, Memory, Module
 
 SLOW_CLOCK_SHARE = 0.75
 """Of the highest SM clock: a GPU that runs below is held down by something."""
+UNINTERRUPTED_MS = 1.0
+"""What takes no longer, and begins with its process's turn on the GPU or little later, ends in it."""
 
 
 @dataclass(frozen=True)

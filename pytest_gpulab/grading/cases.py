@@ -141,7 +141,8 @@ class CaseRuns:
                 rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                 prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
                 decoy = None if runs else self._decoy(case, problem, prepared)
-                verdict, findings = self._run_pattern(build, prepared, decoy, runs)
+                with at_work_on(self._device):
+                    verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                 if verdict != "passed":
                     note = f"input pattern: {pattern}"
                     noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
@@ -168,16 +169,15 @@ class CaseRuns:
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay everything of one pattern in the same arrays, so that who skips work on known pointers is wrong."""
         arrays = Arrays(self._device, prepared.plan)
-        with at_work_on(self._device):
-            try:
-                if decoy is not None:
-                    run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
-                    if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
-                        runs.append(run)
-                        return _judged(run, prepared, FIRST)
-                return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
-            finally:
-                arrays.free()
+        try:
+            if decoy is not None:
+                run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
+                if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
+                    runs.append(run)
+                    return _judged(run, prepared, FIRST)
+            return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
+        finally:
+            arrays.free()
 
     def _repeated(
         self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], vary_order: bool

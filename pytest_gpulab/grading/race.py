@@ -123,7 +123,7 @@ class Race:
         self._batched, self._copies = False, REPLICAS
         self._baseline_ms: list[float] = []
         self._own_ms: list[float] = []
-        self._suspect: list[bool] = []
+        self._held_down: list[bool] = []
         self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
         self._outputs: list[Outputs] = []
@@ -208,17 +208,17 @@ class Race:
                 self._round(self._rounds, keeps_outputs=self._rounds in checked)
             after = self._look()
             self._watch.calibrate(anew=False)
-            interruption_ms = max(before.interruption_ms, after.interruption_ms)
-            self._suspect += [before.held_down or after.held_down or interruption_ms > 0] * some
-            self._interruptions_ms += [interruption_ms] * some
+            self._held_down += [before.held_down or after.held_down] * some
+            self._interruptions_ms += [max(before.interruption_ms, after.interruption_ms)] * some
             before = after
 
     def _result(self) -> RaceResult:
         baseline_ms, own_ms = np.array(self._baseline_ms), np.array(self._own_ms)
-        kept = kept_rounds(baseline_ms, own_ms, np.array(self._suspect))
+        interruptions_ms = np.array(self._interruptions_ms)
+        kept = kept_rounds(baseline_ms, own_ms, np.array(self._held_down) | (interruptions_ms > 0))
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
-        interruption_ms = float(np.array(self._interruptions_ms)[kept].max())
+        interruption_ms = float(interruptions_ms[kept].max())
         return RaceResult(
             ratio=allowing_for(interruption_ms, ratio, *medians_ms),
             baseline_ms=medians_ms[0],

@@ -15,6 +15,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS
+
 Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
@@ -29,7 +31,6 @@ INTERRUPTED = 1.5
 MIN_KEPT = 8
 # A GPU turns to other processes that want something after it has worked for one through so long (2.1 ms, H200).
 SLICE_MS = 2.0
-NEVER_INTERRUPTED_MS = 1.0  # what begins with its process's turn, or little later, and takes no longer
 LEAST_SHARE = 0.01
 SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
 
@@ -140,7 +141,7 @@ def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_m
 
 def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:
     """Return which share of a time is left, at least, without the interruptions that it has room for."""
-    if elapsed_ms <= NEVER_INTERRUPTED_MS or not interruption_ms:
+    if elapsed_ms <= UNINTERRUPTED_MS or not interruption_ms:
         return 1.0
     often = min(elapsed_ms // interruption_ms, elapsed_ms // (SLICE_MS + interruption_ms) + 1)
     return max(1 - often * interruption_ms / elapsed_ms, LEAST_SHARE)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..nvml import ConditionsReader
 from ..protocol import Module
-from ..stopwatch import Call, Conditions, Copies, Copy
+from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies, Copy
 from .context import PrimaryContext
 from .interruptions import Interruptions
 from .memory import CudaMemory
@@ -29,7 +29,6 @@ from .report import peak_bandwidth_gb_s
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
 MAX_ATTEMPTS = 5
-LONG_MS = 1.0  # what takes so long may be interrupted by other processes: an H200 turns to them every 2.1 ms
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
@@ -172,8 +171,7 @@ class CudaStopwatch:
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
-        if elapsed_ms > LONG_MS:
-            self._is_long = True
+        self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
     def _without_overhead(self, elapsed_ms: float) -> float:

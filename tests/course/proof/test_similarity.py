@@ -148,19 +148,12 @@ def test_what_comes_after_many_tokens_is_not_compared() -> None:
     assert alike(sources) == ()
 
 
-def test_four_times_as_many_take_no_longer_than_their_pairs_do() -> None:
-    """A class of 500 takes two to eight seconds of a core; machines differ more than that is worth a limit."""
+def test_a_class_of_500_takes_seconds() -> None:
+    """On an idle core two; the limit that is held is meant for a busy machine."""
     rng = random.Random(1)
     steps = list(RIGHT["scan"].values())
     sources = {f"student{k}": disguised(rng.choice(steps), rng) for k in range(500)}
-    few_s, _ = compared_s(dict(list(sources.items())[:125]))
-    all_s, groups = compared_s(sources)
-    assert all_s < 20 * few_s
-    assert sum(len(group.submissions) for group in groups) > 400
-
-
-def compared_s(sources: dict[str, str]) -> tuple[float, tuple[Group, ...]]:
-    """Return how long the processor takes for a class, and what it finds."""
     begin_s = time.process_time()
     groups = groups_of("scan", sources)
-    return time.process_time() - begin_s, groups
+    assert time.process_time() - begin_s < 10
+    assert sum(len(group.submissions) for group in groups) > 400
