@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from pytest_gpulab.course import worker
 from pytest_gpulab.course.jobs import Job, NotGraded, graded, graded_apart
+from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
 PATIENCE = 5
@@ -79,7 +80,9 @@ class LocalExecutor:
         self._lock = threading.RLock()
         self._is_starting = False
         self._waiting: deque[tuple[Job, Future[Grade]]] = deque()
-        self._idle = [_Worker(devices[number % len(devices)], self._folder.name) for number in range(workers)]
+        on_gpu = set(devices) != {"sim"}
+        arguments = (self._folder.name, on_gpu, forked.lent() if on_gpu else None)
+        self._idle = [_Worker(devices[number % len(devices)], arguments) for number in range(workers)]
         self._workers = tuple(self._idle)
 
     def submit(self, job: Job) -> Future[Grade]:
@@ -133,8 +136,14 @@ class _Worker:
     A pool of one, rather than one pool of all: what processes share, a process that dies can hold on to.
     """
 
-    def __init__(self, device: str, folder: str) -> None:
-        self._device, self._folder = device, folder
+    def __init__(self, device: str, arguments: tuple[object, ...]) -> None:
+        """Start nothing yet.
+
+        Args:
+            device: what to grade on.
+            arguments: of `worker.prepare`.
+        """
+        self._device, self._arguments = device, arguments
         self._pool = self._new_pool()
         self._broken: list[Any] = []
         self._running: _Running | None = None
@@ -204,8 +213,7 @@ class _Worker:
 
     def _new_pool(self) -> Any:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that pytest's threads hold
-        arguments = (self._folder, self._device != "sim")
-        return _pebble().ProcessPool(1, JOBS_A_PROCESS, worker.prepare, arguments, context)
+        return _pebble().ProcessPool(1, JOBS_A_PROCESS, worker.prepare, self._arguments, context)
 
 
 def _pebble() -> Any:

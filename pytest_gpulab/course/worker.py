@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import socket
 import tempfile
 import threading
 
@@ -20,22 +21,23 @@ LOCKS = "GPULAB_LOCKS"
 """As in `devices.processes`, with which NumPy is loaded."""
 
 
-def prepare(folder: str, on_gpu: bool) -> None:
+def prepare(folder: str, on_gpu: bool, nursery: socket.socket | None) -> None:
     """Make this process one of many: one thread, little memory, no word on the terminal, no life after its parent.
 
     Args:
         folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
         on_gpu: whether each submission has processes of its own below this one, which are to be forked; CUDA in them
             reserves far more addresses than it uses.
+        nursery: where to ask for them; None where they have to be started anew, and where there are none.
     """
     os.environ.update(with_one_thread(os.environ))
     os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     _fall_silent()
     _end_with_parent(folder)
-    if on_gpu:
-        forked.get_ready()
-    else:
+    if nursery is not None:
+        forked.borrow(nursery)
+    if not on_gpu:
         _limit_memory()
 
 

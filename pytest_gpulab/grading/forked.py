@@ -1,6 +1,7 @@
 """Workers that are forked in the nursery, as whoever asked for them sees them: to make, to end, to hear how they ended.
 
-The nursery is started with the first one and lives as long as this process; see `nursery` for what it does.
+The nursery is started with the first one and lives as long as this process, unless another process lends its own; see
+`nursery` for what it does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PROGRAM += "nursery.main()"
 END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
 
 _starting = threading.Lock()
+_borrowed: list[_Nursery] = []
 
 
 class Forked:
@@ -87,7 +89,18 @@ def forked(
 def get_ready() -> _Nursery | None:
     """Start the nursery, without waiting until it has loaded everything; None where there cannot be one."""
     with _starting:
-        return _nursery()
+        return _borrowed[0] if _borrowed else _nursery()
+
+
+def lent() -> socket.socket | None:
+    """Start the nursery and return where other processes can `borrow` it; None where there cannot be one."""
+    nursery = get_ready()
+    return nursery.control if nursery else None
+
+
+def borrow(control: socket.socket) -> None:
+    """Ask another process's nursery from now on: it has loaded everything once for all."""
+    _borrowed[:] = [_Nursery(control)]
 
 
 @lru_cache(maxsize=1)
@@ -97,29 +110,21 @@ def _nursery() -> _Nursery | None:
     try:
         os.close(os.pidfd_open(os.getpid()))
         os.close(_file(""))
-        return _Nursery()
+        return _started()
     except (AttributeError, OSError):  # Linux before 5.3, or a Python that was built for one
         return None
 
 
 class _Nursery:
-    """The other end of `nursery.main`."""
+    """The other end of `nursery.main`, which several processes may hold.
 
-    def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as if_it_fails:
-            if_it_fails.enter_context(self._control)
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path])],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **ONE_THREAD},  # threads do not survive a fork
-                start_new_session=True,  # out of reach of a terminal's Ctrl-C
-            )
-            if_it_fails.pop_all()
-        self.number = process.pid
-        weakref.finalize(self, _end, process, self._control)
+    Attributes:
+        control: asks it.
+        number: of its process; 0 where another process started it.
+    """
+
+    def __init__(self, control: socket.socket, number: int = 0) -> None:
+        self.control, self.number = control, number
 
     def fork(self, told: list[object], errors: int, lifeline: int) -> Forked | None:
         """Ask for a child, see `forked`; None: the nursery has died."""
@@ -129,7 +134,7 @@ class _Nursery:
         own = [_file(json.dumps(told)), folder, read, write]
         child = Forked(stdin, stdout, handle)
         try:
-            socket.send_fds(self._control, [b"1"], [theirs.fileno(), *own, errors, lifeline])
+            socket.send_fds(self.control, [b"1"], [theirs.fileno(), *own, errors, lifeline])
         except OSError:
             child.close()
             return None
@@ -138,6 +143,24 @@ class _Nursery:
             for descriptor in own:
                 os.close(descriptor)
         return child
+
+
+def _started() -> _Nursery:
+    control, theirs = socket.socketpair()
+    with theirs, contextlib.ExitStack() as if_it_fails:
+        if_it_fails.enter_context(control)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path])],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **ONE_THREAD},  # threads do not survive a fork
+            start_new_session=True,  # out of reach of a terminal's Ctrl-C
+        )
+        if_it_fails.pop_all()
+    nursery = _Nursery(control, process.pid)
+    weakref.finalize(nursery, _end, process, control)
+    return nursery
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:

@@ -5,7 +5,8 @@ the streams, environment and folder that it would have. The nursery has one thre
 meant for a child, and keeps nothing of a child but the means to end it.
 
 It is the parent of its children: so it ends them, each with its process group, and only then gives their numbers back
-to the system. It ends itself when nobody holds the other end of its control socket, however that came about.
+to the system. Several processes may ask it; it ends itself when none of them holds the other end of its control socket
+any more, however that came about.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_gpulab.devices import sandbox
@@ -93,16 +95,15 @@ def _tend(control: socket.socket) -> str:
     """Make and end children until nobody asks any more; return a program in a child, and nothing in the end."""
     children: list[_Child] = []
     while True:
-        awaited: list[int | socket.socket] = [control, *(child.ended for child in children)]
-        awaited += [child.handle for child in children if not child.is_killed]
-        ready, _, _ = select.select(awaited, [], [])
+        handles = [child.handle.fileno() for child in children if not child.is_killed]
+        ready = _ready([control.fileno(), *(child.ended for child in children), *handles])
         for child in [child for child in children if child.ended in ready]:
             children.remove(child)
             child.bury()
         for child in children:
-            if child.handle in ready:
+            if child.handle.fileno() in ready:
                 child.kill()
-        if control in ready:
+        if control.fileno() in ready:
             _, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             if not descriptors:
                 return ""
@@ -113,6 +114,14 @@ def _tend(control: socket.socket) -> str:
                     child.close()
                 return _settled(*descriptors)
             children.append(_adopted(number, *descriptors))
+
+
+def _ready(descriptors: Iterable[int]) -> set[int]:
+    """Wait until there is something to be read from one, or its other end is closed, and return which."""
+    poll = select.poll()  # has no limit as low as `select`'s
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll()}
 
 
 def _adopted(number: int, handle: int, *others: int) -> _Child:

@@ -294,7 +294,7 @@ def test_processes_of_different_runs_take_turns_on_a_gpu(tmp_path: Path, monkeyp
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("GPULAB_LOCKS", raising=False)
-    arguments = (str(tmp_path / "of this run"), False)
+    arguments = (str(tmp_path / "of this run"), False, None)
     pool = pebble.ProcessPool(1, 0, executor_module.worker.prepare, arguments, multiprocessing.get_context("spawn"))
     with pool:
         with Turns("GPU-1").timing():

@@ -1,12 +1,15 @@
 """The parts of the CUDA device that need no GPU: source, names in a cubin, guard zones, what faults mean."""
 
+import time
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
+from pytest_gpulab.devices.cuda.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.memory import (
     _GUARD,
     APART_BYTES,
@@ -18,6 +21,7 @@ from pytest_gpulab.devices.cuda.memory import (
 )
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
+from pytest_gpulab.devices.cuda.turns import SILENCE_WAIT_S, Turns
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -194,6 +198,59 @@ def test_a_broken_context_keeps_its_memory():
     context.usable = False
     blocks.close()
     assert context.driver.taken == 1 and blocks in context.users
+
+
+class Leaping(Driver):
+    """Runs the kernel that looks at the clock, which makes such leaps."""
+
+    def __init__(self, longest_ms, shortest_ms):
+        super().__init__()
+        self.leaps_ns = np.array([1e6 * longest_ms, 1e6 * shortest_ms], np.uint64)
+
+    def module_from_buffer(self, source):
+        assert b".entry leaps(" in source
+        return self
+
+    def get_function(self, name):
+        assert name == "leaps"
+        return lambda target, grid, block: None
+
+    def memcpy_dtoh(self, target, source):
+        target[:] = self.leaps_ns
+
+
+@pytest.mark.parametrize(
+    ("longest_ms", "shortest_ms", "gap_ms"),
+    [
+        (0.293, 0.000032, 0.293),
+        (2.4, 0.001, 2.4),
+        (0.04, 0.000032, 0),  # no process is away for so short a time
+        (0.001, 0.001, 0),  # clocks that count nanoseconds by the thousand, or by the million
+        (1.024, 1.024, 0),
+        (2.048, 1.024, 0),
+    ],
+)
+def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shortest_ms, gap_ms):
+    context = Context()
+    context.driver, context.wait = Leaping(longest_ms, shortest_ms), lambda kernel: None
+    interruptions = Interruptions(context)
+    assert interruptions.longest_ms() == pytest.approx(gap_ms)
+    interruptions.close()
+    assert context.driver.taken == 0
+
+
+def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path):
+    """Making a context interrupts what is timed again and again, for up to a second."""
+    waited_s = []
+
+    class Gpu:
+        def retain_primary_context(self):
+            begin_s = time.monotonic()
+            with Turns("GPU-1", tmp_path).timing():
+                waited_s.append(time.monotonic() - begin_s)
+
+    PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
+    assert waited_s[0] >= SILENCE_WAIT_S
 
 
 KERNEL_MS, OVERHEAD_MS = 0.0021, 0.0043

@@ -219,6 +219,12 @@ def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
     assert found.low <= 1.01 * alone_ms
 
 
+def test_each_look_sees_strangers_that_are_always_at_work(device, module):
+    with busy("stranger"), device.stopwatch() as watch:
+        watch.cold_ms(module, [adding(device, LONG)])
+        assert all(watch.conditions().interruption_ms for _ in range(100))
+
+
 def test_what_is_short_is_not_interrupted(device, module):
     call = adding(device, LONG // 10)
     with device.stopwatch() as watch:

@@ -200,28 +200,62 @@ def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyP
         assert forked.forked("", [], process.environment(beside_others=True), 2, 0) is None
 
 
-READY = """
-import os, sys, tempfile
-sys.modules.setdefault("numpy", None)  # importing it fails: it must be loaded after `prepare`
+BORROWS = """
+import json, os, sys, tempfile
 from multiprocessing import get_context
 from pytest_gpulab.course.worker import prepare
 
-def one_of_many(told, on_gpu):
-    out = os.dup(1)
-    prepare(tempfile.mkdtemp(), on_gpu)
-    from pytest_gpulab.grading import forked
-    os.write(out, b"%d" % forked._nursery.cache_info().currsize)
+ASKS = "import os, sys; print(os.getppid(), os.environ['WHO'])"
 
-for on_gpu in (True, False):
-    child = get_context("fork").Process(target=one_of_many, args=(None, on_gpu))
-    child.start()
-    child.join()
+def ask(who, folder, nursery, answers):
+    prepare(folder, True, nursery)
+    assert "numpy" not in sys.modules, "it must be loaded after `prepare`"
+    from pytest_gpulab.grading import forked
+    lifeline, _ = os.pipe()
+    child = forked.forked(ASKS, [], {**os.environ, "WHO": who}, 2, lifeline)
+    answers.put([child.stdout.read().split(), child.wait(), forked._nursery.cache_info().currsize])
+
+if __name__ == "__main__":
+    from pytest_gpulab.grading import forked
+    context, nursery, said = get_context("spawn"), forked.lent(), []
+    answers = context.SimpleQueue()
+    for who in "ab":
+        child = context.Process(target=ask, args=(who, tempfile.mkdtemp(), nursery, answers))
+        child.start()
+        said.append(answers.get())
+        child.join()
+    print(json.dumps([str(forked.get_ready().number), *said]))
 """
 
 
-def test_a_process_that_grades_on_a_gpu_starts_its_nursery_at_once() -> None:
-    said = subprocess.run([sys.executable, "-c", READY], capture_output=True, text=True, check=True)
-    assert (said.stdout, said.stderr) == ("10", "")
+def test_processes_that_grade_on_a_gpu_share_a_nursery(tmp_path: Path) -> None:
+    (tmp_path / "borrows.py").write_text(BORROWS)
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path / "borrows.py")], capture_output=True, text=True, env=environment
+    )
+    assert ended.stderr == ""
+    number, *said = json.loads(ended.stdout)
+    assert said == [[[number, "a"], 0, 0], [[number, "b"], 0, 0]]
+
+
+def test_a_nursery_has_room_for_many_children() -> None:
+    """A process may have more open files than the 1024 that `select` looks at."""
+    resource = pytest.importorskip("resource")
+    many = 1100
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] <= many:
+        pytest.skip("this machine allows no process so many open files")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(many + 1, before[0]), before[1]))
+    read, write = os.pipe()
+    try:
+        os.dup2(read, many)
+        os.write(write, b"1")
+        assert nursery._ready([many]) == {many}
+    finally:
+        for descriptor in (read, write, many):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.usefixtures("own_nursery", "one_thread")

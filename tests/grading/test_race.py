@@ -15,7 +15,7 @@ from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES
 from pytest_gpulab.grading.race import MAX_CHECKED, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS, MAX_ROUNDS
+from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN, MAX_ROUNDS
 
 
 def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
@@ -205,7 +205,7 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
     result = tier(clocked, right(1.0), threshold)
     assert (result.verdict, result.measurement.dropped) == (verdict, 0)
-    assert result.measurement.low == pytest.approx(3.0 - 2 * 0.3, rel=0.01)
+    assert result.measurement.low == pytest.approx(3.0 - 2 * LOST_PER_SEEN * 0.3, rel=0.01)
     assert result.measurement.high == pytest.approx(3.0, rel=0.01)
 
 

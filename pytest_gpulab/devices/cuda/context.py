@@ -34,8 +34,7 @@ class PrimaryContext:
         self.users: WeakSet[Any] = WeakSet()
         """What holds memory or modules in this context."""
         with turns.working():
-            pass  # Others need not wait for what follows: it interrupts little, and takes up to a second.
-        self._context: Any = gpu.retain_primary_context()
+            self._context: Any = gpu.retain_primary_context()
         self._unusable = ""
 
     @contextmanager
