@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
@@ -21,7 +22,7 @@ from pytest_gpulab.devices.cuda.memory import (
 )
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
-from pytest_gpulab.devices.cuda.turns import SILENCE_WAIT_S, Turns
+from pytest_gpulab.devices.cuda.turns import Turns
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -239,8 +240,10 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
     assert context.driver.taken == 0
 
 
-def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path):
+def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
     """Making a context interrupts what is timed again and again, for up to a second."""
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.3)
+    monkeypatch.setattr(turns, "STEP_S", 0.1)
     waited_s = []
 
     class Gpu:
@@ -250,7 +253,7 @@ def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path):
                 waited_s.append(time.monotonic() - begin_s)
 
     PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
-    assert waited_s[0] >= SILENCE_WAIT_S
+    assert waited_s[0] >= 0.3
 
 
 KERNEL_MS, OVERHEAD_MS = 0.0021, 0.0043

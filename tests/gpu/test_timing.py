@@ -120,6 +120,7 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])
 def test_one_flush_leaves_caches_as_cold_as_many(device, module, monkeypatch, elements):
     """Inputs of about the cache's size, which were copied just before: a good part of them may be left there."""
@@ -154,15 +155,23 @@ def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
 
 
 BESIDE = """
-import sys, pycuda.driver as cuda
+import sys, numpy as np, pycuda.driver as cuda
 from pytest_gpulab.devices.cuda.device import CudaDevice
 device = CudaDevice()
-module = device.compile("__global__ void nothing() {}")
-context, nothing = device._context, module._function("nothing")
+module = device.compile(
+    "__global__ void nothing() {} __global__ void hang(volatile int *zero) { while (*zero == 0) {} }"
+)
+context, nothing, hang = device._context, module._function("nothing"), module._function("hang")
+zero = device.array(np.zeros(1, np.int32))
+if sys.argv[1] == "hanging":
+    context._context.push()
+    hang(np.uintp(zero.address), grid=(1, 1), block=(1, 1, 1))
 print("begins", flush=True)
 while True:
     if sys.argv[1] == "grader":
         module.launch("nothing", (1,), (32,), ())
+    elif sys.argv[1] == "hanging":
+        cuda.Context.synchronize()
     else:
         with context.current():
             nothing(grid=(1, 1), block=(32, 1, 1))
@@ -172,7 +181,7 @@ while True:
 
 @contextmanager
 def busy(who):
-    """Let another process launch empty kernels one after the other."""
+    """Let another process launch empty kernels one after the other, or one that never ends."""
     with subprocess.Popen([sys.executable, "-c", BESIDE, who], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "begins\n"
@@ -219,8 +228,8 @@ def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
     assert found.low <= 1.01 * alone_ms
 
 
-def test_each_look_sees_strangers_that_are_always_at_work(device, module):
-    with busy("stranger"), device.stopwatch() as watch:
+def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
+    with busy("hanging"), device.stopwatch() as watch:
         watch.cold_ms(module, [adding(device, LONG)])
         assert all(watch.conditions().interruption_ms for _ in range(100))
 
@@ -258,6 +267,7 @@ def speedups(device, submission):
     return [grader.run(check) for check in checks_of(loaded.exercise) if check.kind == "speedup"]
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     "submission",
     [
