@@ -1,11 +1,14 @@
 """The parts of the CUDA device that need no GPU: source, names in a cubin, guard zones, what faults mean."""
 
+import threading
 import time
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda import device as device_module
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import read_names
@@ -23,6 +26,7 @@ from pytest_gpulab.devices.cuda.memory import (
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
 from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -173,22 +177,30 @@ def test_a_piece_of_memory_is_used_again_for_the_same_size_alone():
     context = Context()
     blocks, driver = Blocks(context), context.driver
     blocks.give(blocks.take(100), 100)
-    assert driver.taken == 2  # with the guard
+    assert driver.taken == 1
     blocks.take(100)
-    assert driver.taken == 2
+    assert driver.taken == 1
     blocks.take(100), blocks.take(99)
-    assert driver.taken == 4
+    assert driver.taken == 3
+
+
+def test_what_guard_zones_hold_is_copied_to_the_gpu_once():
+    blocks = Blocks(Context())
+    assert blocks.guard == blocks.guard == (1 << 40) + APART_BYTES
+    assert blocks.context.driver.taken == 1
+    blocks.close()
+    assert blocks.context.driver.taken == 0
 
 
 def test_little_memory_is_kept_and_all_of_it_given_back():
     context = Context()
     blocks, driver = Blocks(context), context.driver
     blocks.give(blocks.take(MAX_KEPT_BYTES + 1), MAX_KEPT_BYTES + 1)
-    assert driver.taken == 1
+    assert driver.taken == 0
     pieces = [blocks.take(MAX_KEPT_BYTES) for _ in range(100)]
     for piece in pieces:
         blocks.give(piece, MAX_KEPT_BYTES)
-    assert driver.taken == 1 + KEEP_BYTES // MAX_KEPT_BYTES
+    assert driver.taken == KEEP_BYTES // MAX_KEPT_BYTES
     blocks.close()
     assert driver.taken == 0
 
@@ -196,6 +208,7 @@ def test_little_memory_is_kept_and_all_of_it_given_back():
 def test_a_broken_context_keeps_its_memory():
     context = Context()
     blocks = Blocks(context)
+    blocks.give(blocks.take(100), 100)
     context.usable = False
     blocks.close()
     assert context.driver.taken == 1 and blocks in context.users
@@ -251,9 +264,60 @@ def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatc
             begin_s = time.monotonic()
             with Turns("GPU-1", tmp_path).timing():
                 waited_s.append(time.monotonic() - begin_s)
+            return "made once"
 
-    PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
+    context = PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
+    assert not waited_s
+    context.make()
     assert waited_s[0] >= 0.3
+
+
+LIMIT_S = 20
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_context_is_made_while_nvcc_is_at_work(monkeypatch, tmp_path, is_full):
+    """Both take half a second; a process that grades needs the one as soon as the other."""
+    compiles, is_made = threading.Event(), threading.Event()
+
+    class Gpu(SimpleNamespace):
+        def retain_primary_context(self):
+            assert compiles.wait(LIMIT_S)
+            is_made.set()
+            if is_full:
+                raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
+            return "context"
+
+    class Nvcc:
+        version, within = "nvcc 13.0", SimpleNamespace(words="no sandbox")
+
+        def cubin(self, *text):
+            compiles.set()
+            assert is_made.wait(LIMIT_S)
+            return b"cubin", ""
+
+    gpu = Gpu(pci_bus_id=lambda: "0000:65:00.0", name=lambda: "a GPU", compute_capability=lambda: (9, 0))
+    driver = SimpleNamespace(Device=lambda ordinal: gpu, MemoryError=MemoryError)
+    driver.Device.count = lambda: 1
+    monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
+    monkeypatch.setattr(device_module, "load_driver", lambda: driver)
+    monkeypatch.setattr(device_module, "Nvcc", Nvcc)
+    monkeypatch.setattr(device_module, "CudaModule", lambda *made: made)
+    device = device_module.CudaDevice(described=False)
+    assert not is_made.is_set()
+    if is_full:
+        with pytest.raises(DeviceUnavailable, match="no room for another process"):
+            device.compile("")
+    else:
+        assert device.compile("") == (device._context, b"cubin", "")
+        assert device.compile("") == (device._context, b"cubin", "")
+
+
+def test_a_device_that_was_not_used_can_be_closed(tmp_path):
+    context = PrimaryContext(Driver(), None, 1.0, Turns("GPU-1", tmp_path))
+    Blocks(context).close()
+    context.close()
+    assert not context.usable
 
 
 KERNEL_MS, OVERHEAD_MS = 0.0021, 0.0043

@@ -242,19 +242,16 @@ class Gpu:
     def pci_bus_id(self) -> str:
         return "0000:65:00.0"
 
+    def retain_primary_context(self) -> None:
+        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
+
 
 def gpu_full_of_processes(machine: Machine) -> str:
     machine.gpus(1)
     driver = sys.modules["pycuda.driver"]
     driver.MemoryError = MemoryError  # type: ignore[attr-defined]
     driver.Device = Gpu
-
-    def refuse(*asked: object) -> None:
-        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
-
-    module = import_module("pytest_gpulab.devices.cuda.device")
-    machine.patch.setattr(module, "Nvcc", lambda: None)
-    machine.patch.setattr(module, "PrimaryContext", refuse)
+    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
     return unavailable()
 
 

@@ -22,7 +22,7 @@ _NAP_S = 0.0005
 
 
 class PrimaryContext:
-    """Shared by one device, its modules and its arrays.
+    """Shared by one device, its modules and its arrays; made when it is first needed.
 
     A context that stays pushed makes PyCUDA abort at interpreter exit, so it is pushed and popped around each use.
     A kernel that runs longer than `launch_limit_s` is taken for one that never ends.
@@ -33,19 +33,33 @@ class PrimaryContext:
         self._launch_limit_s, self._turns = launch_limit_s, turns
         self.users: WeakSet[Any] = WeakSet()
         """What holds memory or modules in this context."""
-        with turns.working():
-            self._context: Any = gpu.retain_primary_context()
+        self._context: Any = None
         self._unusable = ""
+
+    def make(self) -> None:
+        """Make it, unless it is there: takes up to a second beside others, and they cannot time meanwhile.
+
+        Raises:
+            DeviceUnavailable: the GPU has no room for it.
+        """
+        if self._context is not None:
+            return
+        try:
+            with self._turns.working():
+                self._context = self.gpu.retain_primary_context()
+        except self.driver.MemoryError as error:
+            raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """Make the context current inside `with`.
 
         Raises:
-            DeviceUnavailable: the device was closed, or an earlier kernel broke it.
+            DeviceUnavailable: the device was closed, an earlier kernel broke it, or there is no room for it.
         """
         if self._unusable:
             raise DeviceUnavailable(self._unusable)
+        self.make()
         self._context.push()
         try:
             yield
@@ -107,4 +121,5 @@ class PrimaryContext:
         """Release the context; a broken one is left to the end of the process."""
         if self.usable:
             self._unusable = "this device was closed"
-            self._context.detach()
+            if self._context is not None:
+                self._context.detach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
@@ -12,7 +13,7 @@ from .. import nvml
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
 from .context import PrimaryContext
-from .driver import driver_words, load_driver
+from .driver import load_driver
 from .memory import Blocks, CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
@@ -27,7 +28,8 @@ class CudaDevice:
     Args:
         ordinal: the device's number in CUDA's order.
         launch_limit_s: a kernel that runs longer is reported as one that never ends.
-        described: whether `info` says all that CUDA and NVML know; asking takes a while beside other processes that do.
+        described: whether to make sure that the GPU has room for this process, and to let `info` say all that CUDA and
+            NVML know: both take a while beside other processes that do.
 
     Raises:
         DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing; says which and how to get it.
@@ -42,13 +44,15 @@ class CudaDevice:
         gpu = driver.Device(ordinal)
         self._conditions = nvml.ConditionsReader(gpu.pci_bus_id())
         self._turns = Turns(self._conditions.identity)
-        try:
-            self._context = PrimaryContext(driver, gpu, launch_limit_s, self._turns)
-            self._blocks = Blocks(self._context)
-        except driver.MemoryError as error:
-            self._conditions.close()
-            self._turns.close()
-            raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
+        self._context = PrimaryContext(driver, gpu, launch_limit_s, self._turns)
+        self._blocks = Blocks(self._context)
+        if described:
+            try:
+                self._context.make()
+            except DeviceUnavailable:
+                self._conditions.close()
+                self._turns.close()
+                raise
         summary, details = describe(driver, gpu) if described else ("", {})
         self._stopwatch: CudaStopwatch | None = None
         major, minor = gpu.compute_capability()
@@ -84,7 +88,11 @@ class CudaDevice:
         Raises:
             CompileError: with nvcc's own message, which names `filename`.
         """
-        cubin, log = self._nvcc.cubin(source, filename, self._info.architecture, defines or {}, headers or {})
+        text = (source, filename, self._info.architecture, defines or {}, headers or {})
+        with ThreadPoolExecutor(1) as beside:
+            made = beside.submit(self._nvcc.cubin, *text)
+            self._context.make()  # the first time: takes as long as nvcc does
+            cubin, log = made.result()
         return CudaModule(self._context, cubin, log)
 
     def compile_ahead(

@@ -31,19 +31,36 @@ class Blocks:
         self.context = context
         self._kept: dict[int, list[Any]] = {}
         self._kept_bytes = 0
-        with context.at_work():
-            self._apart: Any = context.driver.mem_alloc(2 * APART_BYTES)
-            self.guard = int(self._apart) + APART_BYTES
-            """Where what guard zones hold lies: a copy within the GPU need not be waited for."""
-            context.driver.memcpy_htod(self.guard, _GUARD)
+        self._apart: Any = None
         context.users.add(self)
 
+    @property
+    def guard(self) -> int:
+        """Where what guard zones hold lies: a copy within the GPU need not be waited for.
+
+        The context must be current, and at work when this is asked for the first time.
+        """
+        if self._apart is None:
+            self._apart = self._new(2 * APART_BYTES)
+            self.context.driver.memcpy_htod(int(self._apart) + APART_BYTES, _GUARD)
+        return int(self._apart) + APART_BYTES
+
     def take(self, nbytes: int) -> Any:
-        """Return a piece of that size, with whatever is in it; the context must be current."""
+        """Return a piece of that size, with whatever is in it; the context must be current.
+
+        Raises:
+            DeviceUnavailable: there is no room for it.
+        """
         if not self._kept.get(nbytes):
-            return self.context.driver.mem_alloc(nbytes)
+            return self._new(nbytes)
         self._kept_bytes -= nbytes
         return self._kept[nbytes].pop()
+
+    def _new(self, nbytes: int) -> Any:
+        try:
+            return self.context.driver.mem_alloc(nbytes)
+        except self.context.driver.MemoryError as error:
+            raise DeviceUnavailable(f"the GPU has no room for {nbytes:,} bytes more: {driver_words(error)}") from None
 
     def give(self, piece: Any, nbytes: int) -> None:
         """Keep a piece or free it; the context must be current."""
@@ -55,9 +72,11 @@ class Blocks:
 
     def close(self) -> None:
         """Free everything; in a broken context only the end of the process can."""
-        if self.context.usable:
+        pieces = [piece for pieces in self._kept.values() for piece in pieces]
+        pieces += [] if self._apart is None else [self._apart]
+        if pieces and self.context.usable:
             with self.context.current():
-                for piece in (self._apart, *(piece for pieces in self._kept.values() for piece in pieces)):
+                for piece in pieces:
                     piece.free()
             self._kept.clear()
 
@@ -68,14 +87,9 @@ class CudaMemory:
     def __init__(self, blocks: Blocks, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
-        context, driver = blocks.context, blocks.context.driver
-        with context.current():
-            try:
-                self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
-            except driver.MemoryError as error:
-                words = driver_words(error)
-                raise DeviceUnavailable(f"the GPU has no room for {self.nbytes:,} bytes more: {words}") from None
-            context.users.add(self)
+        with self._context.current():
+            self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
+            self._context.users.add(self)
             self.address = int(self._allocation) + GUARD_BYTES
             self._is_guarded = False
 
