@@ -297,7 +297,7 @@ def test_a_context_is_made_while_nvcc_is_at_work(monkeypatch, tmp_path, is_full)
             return b"cubin", ""
 
     gpu = Gpu(pci_bus_id=lambda: "0000:65:00.0", name=lambda: "a GPU", compute_capability=lambda: (9, 0))
-    driver = SimpleNamespace(Device=lambda ordinal: gpu, MemoryError=MemoryError)
+    driver = SimpleNamespace(Device=lambda ordinal: gpu, Error=MemoryError)
     driver.Device.count = lambda: 1
     monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
     monkeypatch.setattr(device_module, "load_driver", lambda: driver)

@@ -243,14 +243,12 @@ class Gpu:
         return "0000:65:00.0"
 
     def retain_primary_context(self) -> None:
-        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
+        raise OSError("cuDevicePrimaryCtxRetain failed: out of memory")
 
 
 def gpu_full_of_processes(machine: Machine) -> str:
     machine.gpus(1)
-    driver = sys.modules["pycuda.driver"]
-    driver.MemoryError = MemoryError  # type: ignore[attr-defined]
-    driver.Device = Gpu
+    sys.modules["pycuda.driver"].Device = Gpu  # type: ignore[attr-defined]
     machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
     return unavailable()
 

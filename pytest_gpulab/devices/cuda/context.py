@@ -40,14 +40,14 @@ class PrimaryContext:
         """Make it, unless it is there: takes up to a second beside others, and they cannot time meanwhile.
 
         Raises:
-            DeviceUnavailable: the GPU has no room for it.
+            DeviceUnavailable: the GPU has no room for it, or takes one process at a time.
         """
         if self._context is not None:
             return
         try:
             with self._turns.working():
                 self._context = self.gpu.retain_primary_context()
-        except self.driver.MemoryError as error:
+        except self.driver.Error as error:
             raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
 
     @contextmanager
