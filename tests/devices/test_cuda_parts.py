@@ -308,6 +308,8 @@ def test_a_context_is_made_while_nvcc_is_at_work(monkeypatch, tmp_path, is_full)
     if is_full:
         with pytest.raises(DeviceUnavailable, match="no room for another process"):
             device.compile("")
+        assert not device.usable  # another process is to try again
+        device.close()
     else:
         assert device.compile("") == (device._context, b"cubin", "")
         assert device.compile("") == (device._context, b"cubin", "")

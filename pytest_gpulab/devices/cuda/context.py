@@ -48,7 +48,8 @@ class PrimaryContext:
             with self._turns.working():
                 self._context = self.gpu.retain_primary_context()
         except self.driver.Error as error:
-            raise DeviceUnavailable(f"the GPU has no room for another process: {driver_words(error)}") from None
+            self._unusable = f"the GPU has no room for another process: {driver_words(error)}"
+            raise DeviceUnavailable(self._unusable) from None
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -78,7 +79,7 @@ class PrimaryContext:
 
     @property
     def usable(self) -> bool:
-        """Whether the device was neither closed nor broken."""
+        """Whether the device was neither closed nor broken, and there was room for it so far."""
         return not self._unusable
 
     def wait(self, kernel: str) -> None:
