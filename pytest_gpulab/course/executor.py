@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from pytest_gpulab.course import worker
 from pytest_gpulab.course.jobs import Job, NotGraded, graded, graded_apart
+from pytest_gpulab.devices import processes
 from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
@@ -81,6 +82,7 @@ class LocalExecutor:
         self._is_starting = False
         self._waiting: deque[tuple[Job, Future[Grade]]] = deque()
         on_gpu = set(devices) != {"sim"}
+        processes.mark_what_is_started()  # the nursery above all: what is forked later shows its environment
         arguments = (self._folder.name, on_gpu, forked.lent() if on_gpu else None)
         self._idle = [_Worker(devices[number % len(devices)], arguments) for number in range(workers)]
         self._workers = tuple(self._idle)

@@ -27,7 +27,9 @@ from pytest_gpulab.course import executor as executor_module
 from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.processes import is_grader
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
 LIMIT_S = 120.0
@@ -288,6 +290,17 @@ def wait_for(condition: Callable[[], T]) -> T:
         assert time.monotonic() < end_s
         time.sleep(0.02)
     return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_graders_on_a_gpu_are_known_for_such_wherever_they_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPULAB_GRADER", raising=False)
+    forked._nursery.cache_clear()
+    executor = LocalExecutor(1, ("cuda:0",))
+    nursery = forked.get_ready()
+    assert nursery is not None and is_grader(nursery.number)
+    executor.close()
+    forked._nursery.cache_clear()
 
 
 def test_processes_of_different_runs_take_turns_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
