@@ -9,6 +9,7 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.grading.remote import IMPATIENT_LAUNCH_S
 
 LIMIT_S = 20
 WORKERS = []
@@ -161,7 +162,8 @@ def test_what_hangs_is_at_work_until_its_process_ends(of_process, monkeypatch):
 
 
 def test_a_timing_waits_longer_than_a_kernel_may_hang():
-    assert turns.SILENCE_WAIT_S > LAUNCH_LIMIT_S + turns.STEP_S
+    """In one step for the other kernels of a submission that hung before."""
+    assert turns.SILENCE_WAIT_S > LAUNCH_LIMIT_S + turns.STEP_S and turns.STEP_S > IMPATIENT_LAUNCH_S
 
 
 def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):

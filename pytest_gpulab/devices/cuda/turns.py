@@ -27,7 +27,7 @@ LOCK_WAIT_S = 600.0
 POLL_S = 0.005  # most turns take a tenth of a second
 WORK_POLL_S = 0.001
 SILENCE_WAIT_S = 15.0  # until others have ended their work, kernels that hang included; then a timing begins anyway
-STEP_S = 1.0  # of that wait, in which nobody begins to work; what hangs must not keep all others from it
+STEP_S = 2.0  # of that wait, in which nobody begins to work: what hangs for long must not keep all others from it
 PATIENCE_S = 20.0  # of a process, altogether, until others have timed; then it works all the same
 
 
