@@ -8,6 +8,9 @@ A sitting, for which the GPU is held, may be over after less than a tenth of a s
 that time looks like the truth: another process may take memory bandwidth from one side and not hold up the other. So
 before a submission loses points by little, and for a calibration, the GPU is given back, and some time later there is a
 second sitting. It never takes what the first one gave.
+
+What others interrupt so often that nothing can be told is forgotten, and tried again as soon as they may have ended: a
+kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
 PAUSE_S = 0.25  # between them
+INTERRUPTED_PAUSE_S, INTERRUPTED_WAIT_S = 1.0, 20.0  # until what others spoil is tried again, and altogether
 LONG_S = 1.0  # a sitting that took so long needs no other
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
@@ -127,6 +131,8 @@ class Race:
         self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
         self._outputs: list[Outputs] = []
+        self._forgotten = 0
+        self._others: dict[str, None] = {}
 
     def run(self, device: TimingDevice) -> RaceResult:
         """Time both sides in alternating order on the device that holds them, once.
@@ -134,15 +140,22 @@ class Race:
         Raises:
             DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
-        with device.stopwatch() as watch:
-            result = self._sit(watch)
-        others = dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
+        end_s = time.monotonic() + INTERRUPTED_WAIT_S
+        result = self._sitting(device)
+        while self._is_spoilt(result) and time.monotonic() < end_s:
+            time.sleep(INTERRUPTED_PAUSE_S)
+            self._forget()
+            result = self._sitting(device)
         if self._is_doubtful(result):
             time.sleep(PAUSE_S)
-            with device.stopwatch() as watch:
-                result = _of_both(result, self._sit(watch), self._thresholds or ())
-            others |= dict.fromkeys(watch.others())
-        return replace(result, others=tuple(others))
+            result = _of_both(result, self._sitting(device), self._thresholds or ())
+        return replace(result, others=tuple(self._others))
+
+    def _sitting(self, device: TimingDevice) -> RaceResult:
+        with device.stopwatch() as watch:
+            result = self._sit(watch)
+        self._others |= dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
+        return result
 
     def _sit(self, watch: Stopwatch) -> RaceResult:
         """Take rounds until they are enough, or the time is up, and judge all that were taken until now.
@@ -158,7 +171,8 @@ class Race:
             self._spent_s += time.perf_counter() - begin_s
             # The rounds to add are as many as all those before, so they take as long again.
             out_of_time = 2 * self._spent_s > BUDGET_S
-            if self._is_enough(result) or out_of_time or not more_rounds(self._rounds):
+            is_hopeless = self._is_spoilt(result) and min(self._interruptions_ms) > 0
+            if self._is_enough(result) or is_hopeless or out_of_time or not more_rounds(self._rounds):
                 return result
 
     def _is_doubtful(self, result: RaceResult) -> bool:
@@ -172,9 +186,19 @@ class Race:
             for threshold in self._thresholds
         )
 
+    def _is_spoilt(self, result: RaceResult) -> bool:
+        """Say whether nothing can be told because of what others did."""
+        return result.interruption_ms > 0 and (self._thresholds is None or not self._is_enough(result))
+
+    def _forget(self) -> None:
+        self._forgotten += self._rounds
+        for figures in (self._baseline_ms, self._own_ms, self._held_down, self._interruptions_ms):
+            figures.clear()
+        self._sittings, self._spent_s = 0, 0.0
+
     def _is_enough(self, result: RaceResult) -> bool:
         if self._thresholds is None:
-            return SITTINGS * result.rounds >= self._sittings * CALIBRATING_ROUNDS
+            return SITTINGS * self._rounds >= self._sittings * CALIBRATING_ROUNDS
         return all(decide(result.ratio, threshold) != "undecided" for threshold in self._thresholds)
 
     def _warm_up(self) -> None:
@@ -223,8 +247,8 @@ class Race:
             ratio=allowing_for(interruption_ms, ratio, *medians_ms),
             baseline_ms=medians_ms[0],
             own_ms=medians_ms[1],
-            rounds=len(kept),
-            dropped=int((~kept).sum()),
+            rounds=self._forgotten + len(kept),
+            dropped=self._forgotten + int((~kept).sum()),
             caches="warm" if self._batched else "cold",
             outputs=tuple(self._outputs),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,

@@ -275,7 +275,7 @@ class RemoteGrader:
         from pytest_gpulab.devices.cuda import turns
         from pytest_gpulab.grading.race import SITTINGS
 
-        waits_s = SITTINGS * (turns.LOCK_WAIT_S + turns.SILENCE_WAIT_S) if check.kind == "speedup" else 0
+        waits_s = SITTINGS * turns.LOCK_WAIT_S if check.kind == "speedup" else 0
         return self._timeout_s + turns.PATIENCE_S + waits_s
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:

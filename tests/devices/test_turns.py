@@ -5,11 +5,9 @@ import time
 
 import pytest
 
-from pytest_gpulab.devices import LAUNCH_LIMIT_S
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.grading.remote import IMPATIENT_LAUNCH_S
 
 LIMIT_S = 20
 WORKERS = []
@@ -128,47 +126,28 @@ def test_work_within_work_ends_with_the_outer_one(of_process):
     assert timer._room.take_alone(0)
 
 
-def test_who_times_waits_for_what_hangs_and_lets_others_work_meanwhile(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "STEP_S", 0.05)
-    hanging, timed = Worker(of_process()), threading.Event()
-    assert hanging.works.wait(LIMIT_S)
-
-    def time_alone():
-        with of_process().timing():
-            timed.set()
-
-    thread = threading.Thread(target=time_alone)
-    thread.start()
-    for _ in range(3):
-        other = Worker(of_process())
-        assert other.works.wait(LIMIT_S) and not timed.is_set()
-        other.end()
-    hanging.end()
-    assert timed.wait(LIMIT_S)
-    thread.join(LIMIT_S)
-
-
-def test_what_hangs_is_at_work_until_its_process_ends(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.0)
-    monkeypatch.setattr(turns, "STEP_S", 0.01)
-    one, timer = of_process(), of_process()
-    with one.working():
-        one.hang()
+def begins_at_once(timer):
+    begin_s = time.monotonic()
     with timer.timing():
-        assert not timer._room.is_held
-    one.close()
+        return time.monotonic() - begin_s < turns.SILENCE_WAIT_S / 2
+
+
+def test_who_works_too_long_gives_way(of_process):
+    slow = of_process()
+    with slow.working():
+        slow.give_way()
+        assert begins_at_once(of_process())
+
+
+def test_a_kernel_that_is_timed_may_take_long(of_process):
+    timer = of_process()
     with timer.timing():
-        assert timer._room.is_held
-
-
-def test_a_timing_waits_longer_than_a_kernel_may_hang():
-    """In one step for the other kernels of a submission that hung before."""
-    assert turns.SILENCE_WAIT_S > LAUNCH_LIMIT_S + turns.STEP_S and turns.STEP_S > IMPATIENT_LAUNCH_S
+        timer.give_way()
+        assert not can_begin(of_process())
 
 
 def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
     monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.05)
-    monkeypatch.setattr(turns, "STEP_S", 0.05)
     monkeypatch.setattr(turns, "PATIENCE_S", 0.3)
     busy = Worker(of_process())
     assert busy.works.wait(LIMIT_S)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,7 +186,7 @@ def busy(who):
     with subprocess.Popen([sys.executable, "-c", BESIDE, who], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "begins\n"
-            yield
+            yield process
         finally:
             process.kill()
 
@@ -290,3 +291,11 @@ def test_the_naive_kernel_is_no_faster_than_itself(device, tmp_path):
     for result in speedups(device, copy):
         assert result.verdict in ("failed", "missed")
         assert 0.98 < result.measurement.low <= result.measurement.high < 1.02
+
+
+@pytest.mark.usefixtures("alone")
+def test_who_hangs_beside_and_is_stopped_costs_nobody_a_verdict(device):
+    with busy("hanging") as other:
+        threading.Timer(5, other.kill).start()
+        results = speedups(device, "solutions/divergence/03_coalesced_by_tile.cu")
+    assert {result.verdict for result in results} == {"passed"}, results

@@ -14,5 +14,7 @@ def bench(tmp_path: Path) -> Bench:
 def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.race.PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return ClockedBench(tmp_path)

@@ -21,6 +21,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.ladder import exercise_table, ladders, proposals
 from pytest_gpulab.grading.race import CALIBRATING_ROUNDS, ROUNDS_PER_LOOK
+from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 from pytest_gpulab.grading.thresholds import Thresholds
 from pytest_gpulab.reports.calibration import lines, problems
 
@@ -263,6 +264,18 @@ def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(cloc
         "The speed cannot be graded here: other programs worked on the GPU meanwhile, 0.29 ms at a time, and would be "
         "taken for the kernels."
     )
+
+
+def test_a_ratio_is_asked_for_again_when_others_may_have_ended(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    looks = iter([replace(QUIET, interruption_ms=0.3)] * 3)
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
+    measured = next(check.measurement for check in grade.checks if check.kind == "speedup")
+    assert measured is not None
+    assert (measured.rounds, measured.dropped) == (CALIBRATING_ROUNDS + FIRST_ROUNDS, FIRST_ROUNDS)
 
 
 def test_a_run_that_measures_takes_many_rounds_and_fails_no_speed(clocked: ClockedBench) -> None:

@@ -209,6 +209,44 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
     assert result.measurement.high == pytest.approx(3.0, rel=0.01)
 
 
+LOOKS_A_SITTING = 1 + FIRST_ROUNDS // ROUNDS_PER_LOOK
+
+
+def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a kernel that hangs, of another submission, until it is stopped."""
+    events = clocked.watch.events
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 1.25)
+    monkeypatch.setattr("pytest_gpulab.grading.race.time.sleep", lambda s: events.append(f"sleeps {s}"))
+    looks = iter([interrupted(2.4)] * 2 * LOOKS_A_SITTING)
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    result = tier(clocked, right(1.9))
+    assert (result.verdict, sittings(clocked)) == ("passed", 3)
+    assert (result.measurement.rounds, result.measurement.dropped) == (3 * FIRST_ROUNDS, 2 * FIRST_ROUNDS)
+    assert result.measurement.low > 0.95 * result.measurement.speedup
+    assert [events[nth - 1] for nth, event in enumerate(events) if event == "sleeps 1.25"] == ["given back"] * 2
+
+
+def test_what_is_clear_though_others_work_is_not_tried_again(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
+    assert (tier(clocked, right(1.0)).verdict, sittings(clocked)) == ("passed", 1)
+
+
+def test_others_that_never_end_are_not_waited_for_for_ever(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.2)
+    clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
+    assert tier(clocked, right(1.9)).verdict == "inconclusive"
+    assert 2 <= sittings(clocked) <= 4
+
+
 def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named(clocked: ClockedBench) -> None:
     clocked.watch.others = lambda: clocked.watch.events.append("others") or ("a",)  # type: ignore[method-assign,func-returns-value]
     result = tier(clocked, right(1.0))

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words
 from .faults import kernel_fault, overtime_fault
-from .turns import Turns
+from .turns import COURTESY_S, Turns
 
 _Cause = TypeVar("_Cause", KernelFault, KeyboardInterrupt)
 
@@ -98,8 +98,9 @@ class PrimaryContext:
             while not end.query():
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
-                    self._turns.hang()
                     raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
+                if elapsed_s > COURTESY_S:
+                    self._turns.give_way()
                 if elapsed_s > _SPIN_S:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()

@@ -26,9 +26,9 @@ from ..protocol import DeviceUnavailable
 LOCK_WAIT_S = 600.0
 POLL_S = 0.005  # most turns take a tenth of a second
 WORK_POLL_S = 0.001
-SILENCE_WAIT_S = 15.0  # until others have ended their work, kernels that hang included; then a timing begins anyway
-STEP_S = 2.0  # of that wait, in which nobody begins to work: what hangs for long must not keep all others from it
+SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
 PATIENCE_S = 20.0  # of a process, altogether, until others have timed; then it works all the same
+COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
 
 
 class Turns:
@@ -45,7 +45,7 @@ class Turns:
         # Who works holds the second one together with others, and for a moment before the first one, too. Who times
         # holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
         self._door, self._room = _SharedLock(self._path("door")), _SharedLock(self._path("room"))
-        self._is_timing, self._patience_s, self._never_ends = False, PATIENCE_S, False
+        self._is_timing, self._patience_s = False, PATIENCE_S
 
     @contextmanager
     def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
@@ -65,20 +65,14 @@ class Turns:
             raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
         self._is_timing = True
         try:
-            self._await_silence()
+            if self._door.take_alone(SILENCE_WAIT_S):
+                self._room.take_alone(SILENCE_WAIT_S)
             yield
         finally:
             self._is_timing = False
             self._room.release()
             self._door.release()
             lock.release()
-
-    def _await_silence(self) -> None:
-        """Let nobody begin to work until all have ended; where that takes long let others work every other step."""
-        end_s = time.monotonic() + SILENCE_WAIT_S
-        while self._door.take_alone(STEP_S) and not self._room.take_alone(STEP_S) and time.monotonic() < end_s:
-            self._door.release()
-            time.sleep(STEP_S)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -94,12 +88,12 @@ class Turns:
         try:
             yield
         finally:
-            if not self._never_ends:
-                self._room.release()
+            self._room.release()
 
-    def hang(self) -> None:
-        """Be at work, if it is, until the process ends: a kernel that hangs is there until then."""
-        self._never_ends = True
+    def give_way(self) -> None:
+        """Let others time beside the work that has begun."""
+        if not self._is_timing:
+            self._room.release()
 
     def close(self) -> None:
         """Give everything back."""
