@@ -32,6 +32,8 @@ from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 
 MAX_STOPPED = 3
 """Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""
+NO_DEVICE = "device-fault"
+"""The code where a submission that compiles has nowhere to run."""
 
 
 class NotGraded(Exception):
@@ -185,11 +187,17 @@ def graded_apart(job: Job) -> Grade:
 
 
 def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: float) -> Iterator[CheckResult]:
-    """Yield the checks' results; of a submission that hangs in one check after the other not all are waited for."""
+    """Yield the checks' results; of a submission that hangs in one check after the other not all are waited for.
+
+    Raises:
+        NotGraded: the device has no room for it.
+    """
     stopped: list[CheckResult] = []
     for check in checks:
         if len(stopped) < MAX_STOPPED:
             result = grader.run(check)
+            if check.kind == "compile" and result.verdict == "not gradable" and result.findings[0].code == NO_DEVICE:
+                raise NotGraded(result.findings[0].what)  # what follows would be graded by chance, if at all
             if result.findings and result.findings[0].code == "endless-loop" and result.duration_s >= timeout_s:
                 stopped.append(result)
             yield result

@@ -11,8 +11,21 @@ import numpy as np
 import pytest
 from trouble import SOURCE, exercises_in, job
 
-from pytest_gpulab.course.jobs import GradingSettings, Job, NotGraded, content_sha256, device_model, files_of, graded
-from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.course import jobs
+from pytest_gpulab.course.jobs import (
+    GradingSettings,
+    Job,
+    NotGraded,
+    content_sha256,
+    device_model,
+    files_of,
+    graded,
+    graded_apart,
+)
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.checks import Check
+from pytest_gpulab.grading.findings import of_error
+from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.thresholds import Thresholds
 
@@ -132,6 +145,28 @@ def test_a_device_that_is_not_there_is_nobodys_fault(right: Job) -> None:
     absent = replace(right, settings=replace(right.settings, device="cuda:99"))
     with pytest.raises(NotGraded, match=r"PyCUDA|GPU|CUDA device"):
         graded(absent)
+
+
+def test_a_device_without_room_for_one_more_is_nobodys_fault(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's context is made while nvcc is at work, so that this shows with the first check."""
+    ran: list[str] = []
+
+    class Full:
+        def __init__(self, *told: object) -> None:
+            self.close = lambda: None
+
+        def begin(self) -> None:
+            return None
+
+        def run(self, check: Check) -> CheckResult:
+            ran.append(check.name)
+            verdict, found = of_error(DeviceUnavailable("the GPU has no room for another process"))
+            return check.result(verdict, (found,))
+
+    monkeypatch.setattr(jobs, "RemoteGrader", Full)
+    with pytest.raises(NotGraded, match=r"^The device failed: the GPU has no room for another process$"):
+        graded_apart(right)
+    assert ran == ["compile"]
 
 
 def test_a_mistake_of_ours_is_nobodys_fault_and_shown_in_full(right: Job) -> None:
