@@ -107,7 +107,7 @@ class JobHooks:
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
         try:
-            return LocalExecutor(self._workers, devices)
+            return LocalExecutor(self._workers, devices, self.bench.device_info)
         except ExecutorUnavailable as error:
             raise SettingsError(str(error)) from None
 

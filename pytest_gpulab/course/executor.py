@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from pytest_gpulab.course import worker
 from pytest_gpulab.course.jobs import Job, NotGraded, graded, graded_apart
 from pytest_gpulab.devices import processes
+from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
@@ -69,12 +70,13 @@ class LocalExecutor:
     Args:
         workers: how many.
         devices: which the workers take turns on, such as `("cuda:0", "cuda:1")`; a job's own device is overruled.
+        info: what the first of them says about itself, if that is known: many processes that ask at once take long.
 
     Raises:
         ExecutorUnavailable: pebble is not installed.
     """
 
-    def __init__(self, workers: int, devices: Sequence[str] = ("sim",)) -> None:
+    def __init__(self, workers: int, devices: Sequence[str] = ("sim",), info: DeviceInfo | None = None) -> None:
         _pebble()
         _allow_files(FILES_A_WORKER * workers + OTHER_FILES)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
@@ -84,7 +86,9 @@ class LocalExecutor:
         on_gpu = set(devices) != {"sim"}
         processes.mark_what_is_started()  # the nursery above all: what is forked later shows its environment
         arguments = (self._folder.name, on_gpu, forked.lent() if on_gpu else None)
-        self._idle = [_Worker(devices[number % len(devices)], arguments) for number in range(workers)]
+        infos = (info, *(None for _ in devices[1:]))
+        turns = [(devices[number % len(devices)], infos[number % len(devices)]) for number in range(workers)]
+        self._idle = [_Worker(*turn, arguments) for turn in turns]
         self._workers = tuple(self._idle)
 
     def submit(self, job: Job) -> Future[Grade]:
@@ -138,14 +142,15 @@ class _Worker:
     A pool of one, rather than one pool of all: what processes share, a process that dies can hold on to.
     """
 
-    def __init__(self, device: str, arguments: tuple[object, ...]) -> None:
+    def __init__(self, device: str, info: DeviceInfo | None, arguments: tuple[object, ...]) -> None:
         """Start nothing yet.
 
         Args:
             device: what to grade on.
+            info: what it says about itself, if that is known.
             arguments: of `worker.prepare`.
         """
-        self._device, self._arguments = device, arguments
+        self._device, self._info, self._arguments = device, info, arguments
         self._pool = self._new_pool()
         self._broken: list[Any] = []
         self._running: _Running | None = None
@@ -159,12 +164,12 @@ class _Worker:
         job = replace(running.job, settings=replace(running.job.settings, device=self._device))
         is_quick = self._device == "sim" and not running.lost
         limit_s = PATIENCE * job.settings.timeout_s if is_quick else LAST_LIMIT_S
-        function = graded if is_quick else graded_apart
+        function, told = (graded, (job,)) if is_quick else (graded_apart, (job, self._info))
         try:
             with self._lock:
                 if self._is_stopped:  # while the first attempt at a job ended
                     return
-                self._answer = self._working_pool().schedule(function, (job,), timeout=limit_s)
+                self._answer = self._working_pool().schedule(function, told, timeout=limit_s)
         except (RuntimeError, OSError) as error:  # a RuntimeError is pebble's word for a pool that is no use
             why = error.__cause__ or error
             running.future.set_exception(NotGraded(f"no process could be started to grade it: {why}"))

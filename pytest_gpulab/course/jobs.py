@@ -166,8 +166,12 @@ _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
 """What devices said of themselves when this process first graded on them."""
 
 
-def graded_apart(job: Job) -> Grade:
+def graded_apart(job: Job, known: DeviceInfo | None = None) -> Grade:
     """Grade a submission in a process of its own, with a time limit for every check.
+
+    Args:
+        job: what to grade.
+        known: what its device says about itself, if that need not be asked.
 
     Raises:
         NotGraded, MemoryError: as `graded`.
@@ -178,7 +182,7 @@ def graded_apart(job: Job) -> Grade:
         profiler = _profiler() if settings.count else None
         more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu)
         looked_at = (settings.device, settings.architecture, settings.gpu)
-        info = _infos.get(looked_at)
+        info = known or _infos.get(looked_at)
         grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
         with closing(grader):
             _infos[looked_at] = grader.begin()

@@ -28,7 +28,7 @@ from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.processes import is_grader
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
@@ -93,10 +93,12 @@ def test_who_runs_out_of_memory_is_given_a_process_of_its_own(
 
 def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_module, "graded_apart", trouble.graded_nowhere)
-    with closing(LocalExecutor(3, ("cuda:0", "cuda:1"))) as executor:
+    info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
+    with closing(LocalExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
         futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]
-        devices = sorted(future.result(LIMIT_S).provenance.device for future in futures)
-    assert devices == ["cuda:0", "cuda:0", "cuda:1"]
+        graded_on = [future.result(LIMIT_S).provenance for future in futures]
+    devices = sorted((on.device, on.architecture) for on in graded_on)
+    assert devices == [("cuda:0", "the first GPU"), ("cuda:0", "the first GPU"), ("cuda:1", "unknown")]
 
 
 def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path) -> None:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from pytest_gpulab.course.jobs import GradingSettings, Job, content_sha256
+from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade, Provenance
 
 EXERCISE = """
@@ -69,12 +70,13 @@ def job(exercises: Path, source: str, student: str = "ann", timeout_s: float = 6
     return Job(label, student, "twice", "twice.cu", source.encode(), exercises, sha256, settings)
 
 
-def out_of_memory(job: Job) -> Grade:
+def out_of_memory(job: Job, known: DeviceInfo | None = None) -> Grade:
     """Take the place of `graded` in a worker that has no memory left."""
     raise MemoryError("no room for the grade of " + job.label)
 
 
-def graded_nowhere(job: Job) -> Grade:
+def graded_nowhere(job: Job, known: DeviceInfo | None) -> Grade:
     """Take the place of `graded_apart`: say which GPU it would have been, once all workers had the time to start."""
     time.sleep(1.0)
-    return Grade(job.label, job.exercise, (), Provenance(job.settings.device, "cuda", "", "", 0, "", "", ""))
+    name = known.name if known else "unknown"
+    return Grade(job.label, job.exercise, (), Provenance(job.settings.device, "cuda", name, "", 0, "", "", ""))
