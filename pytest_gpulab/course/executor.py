@@ -86,9 +86,8 @@ class LocalExecutor:
         on_gpu = set(devices) != {"sim"}
         processes.mark_what_is_started()  # the nursery above all: what is forked later shows its environment
         arguments = (self._folder.name, on_gpu, forked.lent() if on_gpu else None)
-        infos = (info, *(None for _ in devices[1:]))
-        turns = [(devices[number % len(devices)], infos[number % len(devices)]) for number in range(workers)]
-        self._idle = [_Worker(*turn, arguments) for turn in turns]
+        known, turns = {devices[0]: info}, [devices[number % len(devices)] for number in range(workers)]
+        self._idle = [_Worker(device, known.get(device), arguments) for device in turns]
         self._workers = tuple(self._idle)
 
     def submit(self, job: Job) -> Future[Grade]:

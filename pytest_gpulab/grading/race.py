@@ -140,8 +140,8 @@ class Race:
         Raises:
             DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
-        end_s = time.monotonic() + INTERRUPTED_WAIT_S
         result = self._sitting(device)
+        end_s = time.monotonic() + INTERRUPTED_WAIT_S
         while self._is_spoilt(result) and time.monotonic() < end_s:
             time.sleep(INTERRUPTED_PAUSE_S)
             self._forget()
