@@ -239,6 +239,50 @@ def test_processes_that_grade_on_a_gpu_share_a_nursery(tmp_path: Path) -> None:
     assert said == [[[number, "a"], 0, 0], [[number, "b"], 0, 0]]
 
 
+DIES = """
+import os, signal, sys, tempfile
+from multiprocessing import get_context
+from pytest_gpulab.course.worker import prepare
+
+SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+
+def ask(folder, nursery, answers):
+    prepare(folder, True, nursery)
+    from pytest_gpulab.grading import forked
+    lifeline, _ = os.pipe()
+    child = forked.forked(SLEEPS, [], os.environ, 2, lifeline)
+    answers.put(int(child.stdout.readline()))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    from pytest_gpulab.grading import forked
+    context, nursery = get_context("spawn"), forked.lent()
+    answers = context.SimpleQueue()
+    child = context.Process(target=ask, args=(tempfile.mkdtemp(), nursery, answers))
+    child.start()
+    print(answers.get(), forked.get_ready().number, flush=True)
+    child.join()
+    sys.stdin.read()
+"""
+
+
+def test_a_shared_nursery_ends_the_children_of_a_process_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(DIES)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "dies.py")],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        child, shared = map(int, parent.stdout.readline().split())
+        wait_for_end([child])
+        assert is_alive(shared) and parent.poll() is None
+        parent.communicate()
+    wait_for_end([shared])
+
+
 def test_a_nursery_has_room_for_many_children() -> None:
     """A process may have more open files than the 1024 that `select` looks at."""
     resource = pytest.importorskip("resource")
