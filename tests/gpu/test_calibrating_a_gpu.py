@@ -14,7 +14,7 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device", "alone")]
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 
 
 @pytest.fixture

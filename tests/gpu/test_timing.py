@@ -121,7 +121,6 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])
 def test_one_flush_leaves_caches_as_cold_as_many(device, module, monkeypatch, elements):
     """Inputs of about the cache's size, which were copied just before: a good part of them may be left there."""
@@ -268,7 +267,6 @@ def speedups(device, submission):
     return [grader.run(check) for check in checks_of(loaded.exercise) if check.kind == "speedup"]
 
 
-@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize(
     "submission",
     [
@@ -293,7 +291,6 @@ def test_the_naive_kernel_is_no_faster_than_itself(device, tmp_path):
         assert 0.98 < result.measurement.low <= result.measurement.high < 1.02
 
 
-@pytest.mark.usefixtures("alone")
 def test_who_hangs_beside_and_is_stopped_costs_nobody_a_verdict(device):
     with busy("hanging") as other:
         threading.Timer(5, other.kill).start()
