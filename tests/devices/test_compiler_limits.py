@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from pytest_gpulab.devices.cuda import limits as limits_module
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.limits import KIB, Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
@@ -78,3 +81,24 @@ def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         DeviceUnavailable, match=r"^no program can be run from .*; set TMPDIR to a folder where one can"
     ):
         limited("/usr/bin/nvcc", tmp_path, SMALL)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_other_threads_may_start_programs_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it runs, a program that is started holds all open files, and what may be written to cannot be run."""
+    monkeypatch.setattr(limits_module, "_SCRIPT", limits_module._SCRIPT + "exit 1\n" + 2**27 * "#")  # takes a while
+    ends = threading.Event()
+
+    def start_programs() -> None:
+        while not ends.is_set():
+            subprocess.run(["true"], preexec_fn=lambda: time.sleep(0.1), check=True)
+
+    threads = [threading.Thread(target=start_programs) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert run(tmp_path, "#!/bin/sh\necho compiled\n").stdout == "compiled\n"
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 from pathlib import Path
 
 from ..limits import KIB, Limits
@@ -56,8 +57,8 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
     Raises:
         DeviceUnavailable: programs in the folder cannot be run.
     """
-    script, quoted = folder / "limited", shlex.quote(str(folder))
-    script.write_text(
+    text, script, quoted = folder / "limited.sh", folder / "limited", shlex.quote(str(folder))
+    text.write_text(
         _SCRIPT.format(
             program=shlex.quote(program),
             within=_prefix(within, folder) if within else "",
@@ -69,7 +70,9 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
             said_bytes=limits.said_bytes,
         )
     )
-    script.chmod(0o700)
+    text.chmod(0o700)
+    # What this process wrote to might not be run: programs that other threads start hold it open for a moment, too.
+    subprocess.run(["cp", text, script], check=True)
     if not os.access(script, os.X_OK):  # so it is on a file system that is mounted noexec
         raise DeviceUnavailable(f"no program can be run from {folder.parent}; set TMPDIR to a folder where one can")
     return str(script)
