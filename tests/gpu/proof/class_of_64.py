@@ -26,6 +26,7 @@ LEAST_PER_MINUTE = 200
 EXERCISES = ("reduction", "scan", "divergence", "constant_memory")
 LIMIT_S = 560
 DEVICE = "cuda"
+NOT_GRADABLE = "not gradable"
 PLUGIN = "pytest_gpulab.plugin"
 Verdicts = dict[str, dict[str, str]]  # student -> check -> verdict
 
@@ -123,6 +124,9 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
         raise RuntimeError(f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr)[-2000:]}")
     grades = json.loads(report.read_text())["grades"]
     print(f"{folder.name}: {len(grades)} graded in {took_s:.1f} s", flush=True)
+    for grade in grades:
+        if grade["checks"][0]["verdict"] == NOT_GRADABLE:
+            print(f"{grade['submission']}: {grade['checks'][0]['findings']}", flush=True)
     return {
         Path(grade["submission"]).parent.name: {check["name"]: check["verdict"] for check in grade["checks"]}
         for grade in grades
@@ -164,8 +168,9 @@ def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
     before = machine_s()
     parallel, took_s = graded(folder / "parallel", options.workers)
     per_minute = 60 * len(parallel) / took_s
-    met = len(parallel) == CLASS and per_minute >= LEAST_PER_MINUTE
-    value = f"{len(parallel)} in {took_s:.1f} s, {per_minute:.0f} a minute"
+    there = [student for student, verdicts in parallel.items() if NOT_GRADABLE not in verdicts.values()]
+    met = len(there) == CLASS and per_minute >= LEAST_PER_MINUTE
+    value = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} a minute"
     cpu_s = machine_s() - before
     proof.figure("CPU time", f"{cpu_s:.0f} s, {cpu_s / CLASS:.1f} s a grading, on {os.cpu_count()} cores")
     proof.figure("graded by parallel workers", value, f"all, at least {LEAST_PER_MINUTE} a minute", met)
