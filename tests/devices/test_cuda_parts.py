@@ -255,7 +255,7 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
 
 def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
     """Making a context interrupts what is timed again and again, for up to a second."""
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.3)
+    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.3)
     waited_s = []
 
     class Gpu:

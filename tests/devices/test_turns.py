@@ -11,6 +11,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 LIMIT_S = 20
 WORKERS = []
+FILES = ("lock", "making", "making-door", "working", "working-door")
 
 
 @pytest.fixture
@@ -31,16 +32,16 @@ def of_process(tmp_path):
 
 
 class Worker(threading.Thread):
-    """Gives the GPU work in another process's turn, until it is told to end."""
+    """Is in another process's turn, as a rule to give the GPU work, until it is told to end."""
 
-    def __init__(self, its):
+    def __init__(self, its, turn=Turns.working):
         super().__init__()
         WORKERS.append(self)
-        self.its, self.works, self.ends = its, threading.Event(), threading.Event()
+        self.turn, self.works, self.ends = turn(its), threading.Event(), threading.Event()
         self.start()
 
     def run(self):
-        with self.its.working():
+        with self.turn:
             self.works.set()
             assert self.ends.wait(LIMIT_S)
 
@@ -117,13 +118,15 @@ def can_begin(its):
     return began
 
 
-def test_work_within_work_ends_with_the_outer_one(of_process):
+@pytest.mark.parametrize("inner", [Turns.working, Turns.making])
+def test_work_within_work_ends_with_the_outer_one(of_process, inner, monkeypatch):
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.4)
     one, timer = of_process(), of_process()
     with one.working():
-        with one.working():
+        with inner(one):
             pass
-        assert not timer._room.take_alone(0)
-    assert timer._room.take_alone(0)
+        assert not begins_at_once(timer)
+    assert begins_at_once(timer)
 
 
 def begins_at_once(timer):
@@ -160,12 +163,77 @@ def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
             assert time.monotonic() - begin_s < 0.2
 
 
+def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
+    maker = Worker(of_process(), Turns.making)
+    assert maker.works.wait(LIMIT_S)
+    timer = Worker(of_process(), Turns.timing)
+    assert not timer.works.wait(0.1)
+    assert can_begin(of_process())
+    second = Worker(of_process(), Turns.making)
+    assert not second.works.wait(0.1)
+    maker.end()
+    assert timer.works.wait(LIMIT_S)
+    assert not second.works.is_set() and not can_begin(of_process())
+    timer.end()
+    assert second.works.wait(LIMIT_S)
+
+
+def test_nobody_waits_for_ever_for_contexts(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.05)
+    maker = Worker(of_process(), Turns.making)
+    assert maker.works.wait(LIMIT_S)
+    assert begins_at_once(of_process())
+
+
+def follower(of_process, waits_s):
+    """Return who waited so long for another one's timing and follows it, and who waited to work; both have begun."""
+    first = Worker(of_process(), Turns.timing)
+    assert first.works.wait(LIMIT_S)
+    second = Worker(of_process(), Turns.timing)
+    time.sleep(waits_s)
+    worker = Worker(of_process())
+    assert not worker.works.wait(0.05)
+    first.end()
+    return second, worker
+
+
+def test_those_that_time_follow_each_other(of_process):
+    second, worker = follower(of_process, waits_s=0.1)
+    assert second.works.wait(LIMIT_S)
+    assert not worker.works.wait(0.1)
+    second.end()
+    assert worker.works.wait(LIMIT_S)
+
+
+def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "QUEUE_S", 0.1)
+    monkeypatch.setattr(turns, "POLL_S", 0.3)  # the worker is the first to notice
+    second, worker = follower(of_process, waits_s=0.7)
+    assert worker.works.wait(LIMIT_S)
+    assert not second.works.wait(0.4)
+    worker.end()
+    assert second.works.wait(LIMIT_S)
+
+
+def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_process):
+    """The first one waits for a context; meanwhile the second one does not keep others from work."""
+    maker = Worker(of_process(), Turns.making)
+    assert maker.works.wait(LIMIT_S)
+    timers = [Worker(of_process(), Turns.timing) for _ in range(2)]
+    time.sleep(0.1)
+    assert all(can_begin(of_process()) for _ in range(3))
+    maker.end()
+    for _ in range(2):
+        timers.sort(key=lambda timer: not timer.works.wait(0.5))
+        timers.pop(0).end()
+
+
 def test_files_that_another_user_made_are_left_alone(of_process, tmp_path, monkeypatch):
-    for ending in ("lock", "door", "room"):
+    for ending in FILES:
         (tmp_path / f"pytest-gpulab-GPU-1.{ending}").touch()
     monkeypatch.setattr(turns.os, "access", lambda path, mode: False)
     monkeypatch.setattr(turns.os, "getuid", lambda: 77)
     with of_process().timing():
         pass
     made = {path.name for path in tmp_path.iterdir()}
-    assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in ("lock", "door", "room")}
+    assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in FILES}

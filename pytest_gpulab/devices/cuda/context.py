@@ -45,7 +45,7 @@ class PrimaryContext:
         if self._context is not None:
             return
         try:
-            with self._turns.working():
+            with self._turns.making():
                 self._context = self.gpu.retain_primary_context()
         except self.driver.Error as error:
             self._unusable = f"the GPU has no room for another process: {driver_words(error)}"

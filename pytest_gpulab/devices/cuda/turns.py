@@ -6,6 +6,10 @@ take longer, by a tenth and more (measured beside processes that launch empty ke
 or record an event; large copies between host and GPU do not interrupt). What is short takes longer, too, by 0.7 us, if
 others had the GPU just before. So while one grader times, the others wait before they give the GPU anything to do.
 
+Some do so for a moment, in one room; some make a context, which takes up to a second, in another. Who wants to time
+lets nobody into that one any more, and into the first one only once the other is empty: so the others work meanwhile.
+Those that time follow each other, and the rooms stay empty between them.
+
 Turns are locks on files, which the system takes back from a process that ends, however it ends.
 """
 
@@ -24,10 +28,12 @@ from ..processes import LOCKS
 from ..protocol import DeviceUnavailable
 
 LOCK_WAIT_S = 600.0
-POLL_S = 0.005  # most turns take a tenth of a second
+POLL_S = 0.002  # most turns take a tenth of a second
 WORK_POLL_S = 0.001
 SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
+MAKING_WAIT_S = 3.0  # until they have made their contexts; many at once take longer
 PATIENCE_S = 20.0  # of a process, altogether, until others have timed; then it works all the same
+QUEUE_S = 1.0  # who waits longer for others that time lets work go on between them
 COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
 
 
@@ -42,9 +48,8 @@ class Turns:
     def __init__(self, identity: str, folder: Path | None = None) -> None:
         self._name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-        # Who works holds the second one together with others, and for a moment before the first one, too. Who times
-        # holds both alone: the first one, so that nobody begins to work; then the others' work comes to an end.
-        self._door, self._room = _SharedLock(self._path("door")), _SharedLock(self._path("room"))
+        self._turn = _SharedLock(self._path("lock"))
+        self._makers, self._workers = self._room("making"), self._room("working")
         self._is_timing, self._patience_s = False, PATIENCE_S
 
     @contextmanager
@@ -56,55 +61,125 @@ class Turns:
         Raises:
             DeviceUnavailable: the wait was too long.
         """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self._path("lock"))
         try:
-            lock.acquire(timeout=wait_s, poll_interval=POLL_S)
-        except Timeout:
-            raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s") from None
-        self._is_timing = True
-        try:
-            if self._door.take_alone(SILENCE_WAIT_S):
-                self._room.take_alone(SILENCE_WAIT_S)
+            self._await_turn(wait_s)
+            self._is_timing = True
+            self._makers.empty(MAKING_WAIT_S)
+            self._workers.empty(SILENCE_WAIT_S)
             yield
         finally:
             self._is_timing = False
-            self._room.release()
-            self._door.release()
-            lock.release()
+            self._workers.reopen()
+            self._makers.reopen()
+            self._turn.release()
+
+    def _await_turn(self, wait_s: float) -> None:
+        """Wait until nobody else times; whoever did has left the rooms empty, unless the wait was long."""
+        begin_s = time.monotonic()
+        while not self._turn.take_alone(0):
+            waited_s = time.monotonic() - begin_s
+            if waited_s >= wait_s:
+                raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s")
+            for room in (self._makers, self._workers):
+                if waited_s < QUEUE_S:
+                    room.keep_shut()
+                else:
+                    room.reopen()
+            time.sleep(POLL_S)
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Give the GPU work that is not timed, while nobody times; who does is waited for, but not for ever."""
-        if self._is_timing or self._room.is_held:
+        with self._inside(self._workers):
+            yield
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Make a context, while nobody times; as `working`, but others may work while it is waited for."""
+        with self._inside(self._makers):
+            yield
+
+    @contextmanager
+    def _inside(self, room: _Room) -> Iterator[None]:
+        if self._is_timing or self._workers.is_inside or self._makers.is_inside:
             yield
             return
         begin_s = time.monotonic()
-        if self._door.take_shared(self._patience_s):
-            self._room.take_shared(0)
-            self._door.release()
+        room.enter(self._patience_s)
         self._patience_s -= time.monotonic() - begin_s
         try:
             yield
         finally:
-            self._room.release()
+            room.leave()
 
     def give_way(self) -> None:
         """Let others time beside the work that has begun."""
         if not self._is_timing:
-            self._room.release()
+            self._workers.leave()
 
     def close(self) -> None:
         """Give everything back."""
-        self._room.close()
-        self._door.close()
+        for each in (self._makers, self._workers, self._turn):
+            each.close()
+
+    def _room(self, name: str) -> _Room:
+        return _Room(self._path(f"{name}-door"), self._path(name))
 
     def _path(self, ending: str) -> Path:
         path = self._folder / f"{self._name}.{ending}"
         if path.exists() and not os.access(path, os.W_OK):  # another user's: users do not wait for each other
             return self._folder / f"{self._name}-{os.getuid()}.{ending}"
         return path
+
+
+class _Room:
+    """Where processes are side by side, unless others keep its door shut.
+
+    Those inside hold the room together. Who enters holds the door alone, for a moment, which those that keep it shut
+    hold together; one of them can then hold the room alone.
+    """
+
+    def __init__(self, door: Path, room: Path) -> None:
+        self._door, self._inside = _SharedLock(door), _SharedLock(room)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this process is, by itself or with others."""
+        return self._inside.is_held
+
+    def enter(self, wait_s: float) -> None:
+        """Go inside as soon as the door is not kept shut; stay outside if it is so long."""
+        if self._door.take_alone(wait_s):
+            self._inside.take_shared(0)
+            self._door.release()
+
+    def leave(self) -> None:
+        """Go outside, if this process is inside."""
+        self._inside.release()
+
+    def empty(self, wait_s: float) -> None:
+        """Shut the door, and wait until nobody is inside any more, but not for ever."""
+        if self._door.is_held or self._door.take_shared(wait_s):
+            self._inside.take_alone(wait_s)
+
+    def keep_shut(self) -> None:
+        """Shut the door as well, if others have shut it."""
+        if self._door.is_held:
+            return
+        if self._door.take_alone(0):
+            self._door.release()
+        else:
+            self._door.take_shared(0)
+
+    def reopen(self) -> None:
+        """Shut the door no longer."""
+        self._inside.release()
+        self._door.release()
+
+    def close(self) -> None:
+        """Give everything back for good."""
+        self._inside.close()
+        self._door.close()
 
 
 class _SharedLock:
