@@ -163,29 +163,49 @@ module = device.compile(
 )
 context, nothing, hang = device._context, module._function("nothing"), module._function("hang")
 zero = device.array(np.zeros(1, np.int32))
+print("is ready", flush=True)
+sys.stdin.readline()
+context._context.push()
 if sys.argv[1] == "hanging":
-    context._context.push()
     hang(np.uintp(zero.address), grid=(1, 1), block=(1, 1, 1))
-print("begins", flush=True)
+print("has begun", flush=True)
 while True:
     if sys.argv[1] == "grader":
         module.launch("nothing", (1,), (32,), ())
     elif sys.argv[1] == "hanging":
         cuda.Context.synchronize()
     else:
-        with context.current():
-            nothing(grid=(1, 1), block=(32, 1, 1))
-            cuda.Context.synchronize()
+        nothing(grid=(1, 1), block=(32, 1, 1))
+        cuda.Context.synchronize()
 """
 
 
+class Other:
+    """Another process, that launches empty kernels one after the other inside of `with`, or one that never ends.
+
+    A stranger begins once this process is the only grader that times: else it would spoil other tests' verdicts.
+    """
+
+    def __init__(self, process):
+        self.process = process
+
+    def __enter__(self):
+        self.process.stdin.write("begin\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "has begun\n"
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
-def busy(who):
-    """Let another process launch empty kernels one after the other, or one that never ends."""
-    with subprocess.Popen([sys.executable, "-c", BESIDE, who], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+def other(who):
+    command, pipes = [sys.executable, "-c", BESIDE, who], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
         try:
-            assert process.stdout.readline() == "begins\n"
-            yield process
+            assert process.stdout.readline() == "is ready\n"
+            yield Other(process)
         finally:
             process.kill()
 
@@ -213,14 +233,14 @@ def undisturbed_ms(device, module, call):
 def test_graders_do_not_interrupt_what_is_timed(device, module):
     call = adding(device, LONG)
     alone_ms = undisturbed_ms(device, module, call)
-    with busy("grader"):
+    with other("grader") as grader, grader:
         assert undisturbed_ms(device, module, call) == pytest.approx(alone_ms, rel=0.01)
 
 
 def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
     call = adding(device, LONG)
     alone_ms = undisturbed_ms(device, module, call)
-    with busy("stranger"), device.stopwatch() as watch:
+    with other("stranger") as stranger, device.stopwatch() as watch, stranger:
         beside_ms = median_ms(lambda: watch.cold_ms(module, [call]))
         seen_ms = watch.conditions().interruption_ms
     assert beside_ms > 1.05 * alone_ms
@@ -229,9 +249,11 @@ def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
 
 
 def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
-    with busy("hanging"), device.stopwatch() as watch:
-        watch.cold_ms(module, [adding(device, LONG)])
-        assert all(watch.conditions().interruption_ms for _ in range(100))
+    call = adding(device, LONG)
+    with other("hanging") as stranger, device.stopwatch() as watch, stranger:
+        watch.cold_ms(module, [call])
+        seen_ms = [watch.conditions().interruption_ms for _ in range(100)]
+    assert [number for number, ms in enumerate(seen_ms) if not ms] == []
 
 
 def test_what_is_short_is_not_interrupted(device, module):
@@ -239,7 +261,7 @@ def test_what_is_short_is_not_interrupted(device, module):
     with device.stopwatch() as watch:
         warmed_up(watch, module)
         alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
-    with busy("stranger"), device.stopwatch() as watch:
+    with other("stranger") as stranger, device.stopwatch() as watch, stranger:
         assert median_ms(lambda: watch.cold_ms(module, [call])) == pytest.approx(alone_ms, rel=0.02)
 
 
@@ -292,7 +314,7 @@ def test_the_naive_kernel_is_no_faster_than_itself(device, tmp_path):
 
 
 def test_who_hangs_beside_and_is_stopped_costs_nobody_a_verdict(device):
-    with busy("hanging") as other:
-        threading.Timer(5, other.kill).start()
+    with other("hanging") as stranger, stranger:
+        threading.Timer(5, stranger.process.kill).start()
         results = speedups(device, "solutions/divergence/03_coalesced_by_tile.cu")
     assert {result.verdict for result in results} == {"passed"}, results
