@@ -6,9 +6,9 @@ take longer, by a tenth and more (measured beside processes that launch empty ke
 or record an event; large copies between host and GPU do not interrupt). What is short takes longer, too, by 0.7 us, if
 others had the GPU just before. So while one grader times, the others wait before they give the GPU anything to do.
 
-Some do so for a moment, in one room; some make a context, which takes up to a second, in another. Who wants to time
-lets nobody into that one any more, and into the first one only once the other is empty: so the others work meanwhile.
-Those that time follow each other, and the rooms stay empty between them.
+Most are at it for a moment, together in one room. Making a context takes up to a second, in another room. Who wants to
+time shuts the door of that one, and the first one's only once the second is empty: so the others work meanwhile. Who
+waits for another one's timing to end helps to keep both doors shut: so the rooms are still empty when it begins.
 
 Turns are locks on files, which the system takes back from a process that ends, however it ends.
 """
@@ -74,7 +74,7 @@ class Turns:
             self._turn.release()
 
     def _await_turn(self, wait_s: float) -> None:
-        """Wait until nobody else times; whoever did has left the rooms empty, unless the wait was long."""
+        """Wait until nobody else times, and keep the rooms empty that are; but not if the wait is long."""
         begin_s = time.monotonic()
         while not self._turn.take_alone(0):
             waited_s = time.monotonic() - begin_s
