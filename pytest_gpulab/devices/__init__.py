@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .protocol import Device, DeviceUnavailable
+from .protocol import Device, DeviceInfo, DeviceUnavailable
 
 __all__ = ["open_device"]
 
@@ -18,7 +18,7 @@ def open_device(
     gpu: str | None = None,
     isolated: bool = False,
     foresighted: bool = False,
-    described: bool = True,
+    known: DeviceInfo | None = None,
 ) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
 
@@ -32,7 +32,7 @@ def open_device(
         isolated: whether the simulated one's compiler runs in a process of its own under limits, in a sandbox where
             there is one, as strangers' kernels need; nvcc always does.
         foresighted: whether an isolated compiler may use several processor cores; nvcc always may.
-        described: whether to ask a GPU for all that a report says of it.
+        known: what a GPU's `info` says, if it was asked before: then it is opened when it is first needed.
 
     Raises:
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
@@ -41,19 +41,19 @@ def open_device(
         return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), "it was asked for"
     if spec == "auto":
         try:
-            return _open_cuda(0, launch_limit_s, described), "PyCUDA and an NVIDIA GPU are there"
+            return _open_cuda(0, launch_limit_s, known), "PyCUDA and an NVIDIA GPU are there"
         except DeviceUnavailable as missing:
             return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
-    return _open_cuda(int(cuda[1] or 0), launch_limit_s, described), "it was asked for"
+    return _open_cuda(int(cuda[1] or 0), launch_limit_s, known), "it was asked for"
 
 
-def _open_cuda(ordinal: int, launch_limit_s: float, described: bool) -> Device:
+def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) -> Device:
     from .cuda.device import CudaDevice
 
-    return CudaDevice(ordinal, launch_limit_s, described)
+    return CudaDevice(ordinal, launch_limit_s, known)
 
 
 def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, foresighted: bool) -> Device:

@@ -87,10 +87,20 @@ class CompilerProcess:
         return known or self._compiled(request)
 
     def ahead(self, requests: Sequence[Request]) -> None:
-        """Work on several requests at once, in further processes, too; `compiled` returns what comes of each.
+        """Work on the first request, and on the others, if it compiles, at once, in further processes, too.
 
-        Where those do not start it will have to work on the rest itself.
+        `compiled` returns what comes of each. Where the processes do not start it will have to work on the rest itself.
         """
+        with contextlib.suppress(DeviceUnavailable):
+            self._work_on(requests[:1])
+        if self._compiles(requests[0]) and len(requests) > 1:
+            self._share(requests[1:])
+
+    def _compiles(self, request: Request) -> bool:
+        answer = self._ahead.get(_key(request))
+        return isinstance(answer, Answer) and answer.output is not None
+
+    def _share(self, requests: Sequence[Request]) -> None:
         processes = min(self._limits.at_once, len(requests))
         own, *others = [requests[number::processes] for number in range(processes)]
         with ThreadPoolExecutor(processes) as pool:

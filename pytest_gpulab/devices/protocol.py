@@ -318,7 +318,8 @@ class ForesightedDevice(Protocol):
     ) -> None:
         """Compile a source with several sets of macros side by side, so that `Device.compile` need not.
 
-        What does not compile is said there.
+        The first is compiled alone: what does not compile as one variant mostly does as none. What is wrong with it is
+        said by `Device.compile`.
 
         Raises:
             DeviceUnavailable: the compiler cannot be run.

@@ -39,7 +39,7 @@ Caches = Literal["cold", "warm"]
 
 BATCHED_BELOW_MS = 0.05
 BUDGET_S = 6.0
-WARM_UP_ROUNDS = 2
+WARM_UP_ROUNDS = 2  # at least one with each set of contents
 WARM_UP_S = 0.01  # the clock of a GPU that was at work just now is up at once
 MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
@@ -202,12 +202,15 @@ class Race:
         return all(decide(result.ratio, threshold) != "undecided" for threshold in self._thresholds)
 
     def _warm_up(self) -> None:
-        """Run both until the clock is up, and decide from their times how to time them, in the first sitting."""
+        """Run both until the clock is up, and decide from their times how to time them, in the first sitting.
+
+        They meet contents of every set: who keeps answers to what looks alike keeps a wrong one for what is checked.
+        """
         begin_s = time.perf_counter()
         baseline_ms: list[float] = []
         own_ms: list[float] = []
         while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
-            copy, mix = len(own_ms) % REPLICAS, self._checked.another(0, self._rng)
+            copy, mix = len(own_ms) % REPLICAS, self._checked.another(len(own_ms) % SETS, self._rng)
             baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
             own_ms.append(self._own.cold_ms(self._watch, copy, mix))
         self._watch.calibrate()

@@ -82,7 +82,6 @@ class RemoteGrader:
             "seed": int(seed),
             "thresholds": asdict(exercise.thresholds),
             "annotate": annotate,
-            "is_known": info is not None,
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
@@ -263,10 +262,11 @@ class RemoteGrader:
         return profile
 
     def _lessons(self, without: str = "") -> dict[str, Any]:
-        """Return what a new process need not go through again."""
+        """Return what a new process need not go through again, or ask for."""
         hung = any(found.code == "endless-loop" for found in self._known.values())
         known = {name: asdict(found) for name, found in self._known.items() if name != without}
-        return {"known": known, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
+        info = asdict(self._info) if self._info else None
+        return {"known": known, "info": info, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
 
     def _limit_s(self, check: Check) -> float:
         """Processes that use a GPU wait for those that time on it, which is nobody's fault."""

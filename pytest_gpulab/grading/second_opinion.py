@@ -179,6 +179,7 @@ _SIMULATED: dict[str, Any] = {
     "gpu": None,
     "launch_limit_s": LAUNCH_LIMIT_S,
     "known": {},
+    "info": None,
     "beside_a_gpu": True,
     "annotate": False,
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceUnavailable
+from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.build import Blocked, Builds
@@ -83,7 +83,7 @@ class _Bench:
             *model,
             isolated=True,
             foresighted=bool(task.get("beside_a_gpu")),
-            described=not task.get("is_known"),
+            known=DeviceInfo(**task["info"]) if task["info"] else None,
         )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))

@@ -132,7 +132,7 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
     compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [("__global__ void f(T *p) { *p = 1; }", {"T": f"{name}"}) for name in ("int", "long", "nobody", "float")]
-    texts.append((TREE, {"T": "double"}))
+    texts += [(TREE, {"T": "double"}), (SMALL, {})]
     requests = [nvrtc.ptx_request(text, "a.cu", "compute_90", defines) for text, defines in texts]
     shares: list[int] = []
     original = CompilerProcess._work_on
@@ -140,7 +140,7 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
         CompilerProcess, "_work_on", lambda self, share: (shares.append(len(share)), original(self, share))[1]
     )
     compiler.ahead(requests)
-    assert sorted(shares) == [1, 1, 1, 2]
+    assert sorted(shares) == [1, 1, 1, 1, 2]  # the first one alone
     compiler.close()
     monkeypatch.setattr(CompilerProcess, "_started", None)  # nothing is compiled any more
     for number, mangled in ((0, "_Z1fPi"), (1, "_Z1fPl"), (3, "_Z1fPf")):
@@ -166,8 +166,14 @@ def test_where_no_further_process_starts_all_is_compiled_in_turn(
     requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
     monkeypatch.setattr(compiler_process, "_command", lambda limits: ["false"])
     compiler.ahead(requests)
-    assert len(compiler._ahead) == 1
+    assert len(compiler._ahead) == 2
     assert all(compiler.compiled(request).output for request in requests)
+
+
+@pytest.mark.parametrize("text", ["nothing of C++", TREE])
+def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(compiler: CompilerProcess, text: str) -> None:
+    compiler.ahead([nvrtc.ptx_request(text, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)])
+    assert len(compiler._ahead) == 1
 
 
 @pytest.mark.parametrize("foresighted", [False, True])

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pytest_gpulab.devices.cuda import context as context_module
 from pytest_gpulab.devices.cuda import device as device_module
+from pytest_gpulab.devices.cuda import gpu as gpu_module
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import read_names
@@ -21,12 +23,13 @@ from pytest_gpulab.devices.cuda.memory import (
     KEEP_BYTES,
     MAX_KEPT_BYTES,
     Blocks,
+    CudaMemory,
     describe_damage,
 )
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
 from pytest_gpulab.devices.cuda.turns import Turns
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -173,6 +176,49 @@ class Context:
     at_work = current
 
 
+class Memories(Driver):
+    """One piece of memory in earnest, and how often it was read."""
+
+    def __init__(self):
+        super().__init__()
+        self.reads = 0
+
+    def mem_alloc(self, nbytes):
+        self.contents = np.zeros(nbytes, np.uint8)
+        return 0
+
+    def memcpy_htod(self, target, values):
+        self.contents[target:][: values.nbytes] = values.view(np.uint8)
+
+    def memcpy_dtod(self, target, source, nbytes):
+        self.contents[target:][:nbytes] = _GUARD
+
+    def memcpy_dtoh(self, target, source):
+        self.reads += 1
+        target[:] = self.contents[source:][: target.nbytes]
+
+
+@pytest.mark.parametrize("elements", [0, 1, 1000])
+def test_an_array_comes_back_with_its_guard_zones_in_one_copy_after_each_launch(elements):
+    context = Context()
+    context.driver, context.launches = Memories(), 0
+    blocks = Blocks(context)
+    blocks._apart = 0
+    memory, driver = CudaMemory(blocks, (elements,), np.float32), context.driver
+    values = np.arange(elements, dtype=np.float32)
+    memory.set(values)
+    assert np.array_equal(memory.get(), values) and memory.damage() is None
+    memory.guard()
+    driver.reads, context.launches = 0, 1
+    assert np.array_equal(memory.get(), values) and memory.damage() is None
+    assert driver.reads == 1
+    driver.contents[GUARD_BYTES + values.nbytes] ^= 0xFF
+    context.launches = 2
+    assert memory.damage() == f"wrote past the end of an array of {elements} elements, first at index {elements}"
+    assert np.array_equal(memory.get(), values) and memory.damage() is not None
+    assert driver.reads == 1 + 2 + 1
+
+
 def test_a_piece_of_memory_is_used_again_for_the_same_size_alone():
     context = Context()
     blocks, driver = Blocks(context), context.driver
@@ -265,6 +311,7 @@ def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatc
                 waited_s.append(time.monotonic() - begin_s)
             return "made once"
 
+    monkeypatch.setattr(context_module, "primary_context", lambda gpu: gpu.retain_primary_context())
     context = PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
     assert not waited_s
     context.make()
@@ -272,46 +319,97 @@ def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatc
 
 
 LIMIT_S = 20
+KNOWN = DeviceInfo("cuda", "a GPU", "nvcc 13.0", "sm_90", estimates=False)
 
 
-@pytest.mark.parametrize("is_full", [False, True])
-def test_a_context_is_made_while_nvcc_is_at_work(monkeypatch, tmp_path, is_full):
+class Opened(SimpleNamespace):
+    """What `load_driver` returns: one GPU, whose context is made with a function."""
+
+    def __init__(self, make):
+        gpu = SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0", retain_primary_context=make)
+        super().__init__(Device=lambda ordinal: gpu, Error=MemoryError)
+        self.Device.count = lambda: 1
+
+
+class Nvcc:
+    version, within = "nvcc 13.0", SimpleNamespace(words="no sandbox")
+
+    def __init__(self):
+        self.compiles, self.opened = threading.Event(), threading.Event()
+
+    def cubin(self, *text):
+        self.compiles.set()
+        assert self.opened.wait(LIMIT_S)
+        return b"cubin", ""
+
+    def ahead(self, *texts):
+        self.cubin()
+
+
+@pytest.fixture
+def opening(monkeypatch, tmp_path):
+    """A device that is known, and that nvcc and the driver wait for each other on."""
+
+    def opened(nvcc, make):
+        def load_driver():
+            assert nvcc.compiles.wait(LIMIT_S)
+            return Opened(make)
+
+        monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
+        monkeypatch.setattr(gpu_module, "load_driver", load_driver)
+        monkeypatch.setattr(context_module, "primary_context", lambda gpu: gpu.retain_primary_context())
+        monkeypatch.setattr(device_module, "Nvcc", lambda: nvcc)
+        monkeypatch.setattr(device_module, "CudaModule", lambda *made: made)
+        return device_module.CudaDevice(known=KNOWN)
+
+    return opened
+
+
+def test_a_known_gpu_is_opened_while_nvcc_is_at_work(opening):
     """Both take half a second; a process that grades needs the one as soon as the other."""
-    compiles, is_made = threading.Event(), threading.Event()
+    nvcc = Nvcc()
+    device = opening(nvcc, nvcc.opened.set)
+    assert device.info == KNOWN and device.usable
+    device.compile_ahead("", "", [], {})
+    assert nvcc.opened.is_set()
+    assert device.compile("")[1:] == (b"cubin", "")
+    device.close()
+    assert not device.usable
 
-    class Gpu(SimpleNamespace):
-        def retain_primary_context(self):
-            assert compiles.wait(LIMIT_S)
-            is_made.set()
-            if is_full:
-                raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
-            return "context"
 
-    class Nvcc:
-        version, within = "nvcc 13.0", SimpleNamespace(words="no sandbox")
+def test_a_known_gpu_that_has_no_room_is_not_used(opening):
+    nvcc = Nvcc()
 
-        def cubin(self, *text):
-            compiles.set()
-            assert is_made.wait(LIMIT_S)
-            return b"cubin", ""
+    def is_full():
+        nvcc.opened.set()
+        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
 
-    gpu = Gpu(pci_bus_id=lambda: "0000:65:00.0", name=lambda: "a GPU", compute_capability=lambda: (9, 0))
-    driver = SimpleNamespace(Device=lambda ordinal: gpu, Error=MemoryError)
-    driver.Device.count = lambda: 1
-    monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
-    monkeypatch.setattr(device_module, "load_driver", lambda: driver)
-    monkeypatch.setattr(device_module, "Nvcc", Nvcc)
-    monkeypatch.setattr(device_module, "CudaModule", lambda *made: made)
-    device = device_module.CudaDevice(described=False)
-    assert not is_made.is_set()
-    if is_full:
-        with pytest.raises(DeviceUnavailable, match="no room for another process"):
+    device = opening(nvcc, is_full)
+    with pytest.raises(DeviceUnavailable, match="no room for another process"):
+        device.compile("")
+    assert not device.usable  # another process is to try again
+    device.close()
+
+
+def test_a_known_gpu_that_is_gone_is_missed_when_it_is_needed(opening, monkeypatch):
+    nvcc = Nvcc()
+    nvcc.opened.set()
+    device = opening(nvcc, None)
+
+    def nothing_there():
+        raise DeviceUnavailable("no GPU can be used")
+
+    monkeypatch.setattr(gpu_module, "load_driver", nothing_there)
+    for _ in "compile", "once more":
+        with pytest.raises(DeviceUnavailable, match="no GPU can be used"):
             device.compile("")
-        assert not device.usable  # another process is to try again
-        device.close()
-    else:
-        assert device.compile("") == (device._context, b"cubin", "")
-        assert device.compile("") == (device._context, b"cubin", "")
+    device.close()
+
+
+def test_a_known_gpu_that_nobody_needed_is_never_opened(opening):
+    device = opening(None, None)
+    device.reset()
+    device.close()
 
 
 def test_a_device_that_was_not_used_can_be_closed(tmp_path):

@@ -1,4 +1,8 @@
-"""The CUDA device on a real GPU: arrays, guard zones, compiling, constants, tunables, launches."""
+"""The CUDA device on a real GPU: opening, arrays, guard zones, compiling, constants, tunables, launches."""
+
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -39,6 +43,46 @@ __global__ void __launch_bounds__(64) small_blocks(int *out) { out[threadIdx.x] 
 template <typename T> __global__ void fill(T *out) { out[threadIdx.x] = 7; }
 template __global__ void fill<double>(double *);
 """
+
+
+OPENING = """
+import json, threading, time
+import pycuda.driver, pynvml
+from cuda.bindings import driver
+from pytest_gpulab.devices.cuda.gpu import OpenGpu
+
+def tick():
+    last_s = time.perf_counter()
+    while not is_open.is_set():
+        time.sleep(0.001)
+        pauses_s.append(time.perf_counter() - last_s)
+        last_s = time.perf_counter()
+
+def is_there():
+    return bool(driver.cuDevicePrimaryCtxGetState(driver.cuDeviceGet(0)[1])[2])
+
+pauses_s, is_open = [], threading.Event()
+other = threading.Thread(target=tick)
+other.start()
+begin_s = time.perf_counter()
+gpu = OpenGpu(0, 1.0)
+gpu.context.make()
+took_s = time.perf_counter() - begin_s
+is_open.set()
+other.join()
+states = [is_there()]
+gpu.close()
+print(json.dumps([max(pauses_s), took_s, [*states, is_there()]]))
+"""
+
+
+def test_other_threads_run_while_a_gpu_is_opened_and_nothing_of_it_is_kept(opened_device):
+    """One of them has nvcc at work, which takes as long."""
+    ended = subprocess.run([sys.executable, "-c", OPENING], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    pause_s, took_s, states = json.loads(ended.stdout)
+    assert pause_s < took_s / 2, (pause_s, took_s)
+    assert states == [True, False]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +161,14 @@ def test_a_launch_reads_and_writes_arrays(device, module):
 def test_a_write_one_past_the_end_is_seen_by_the_guard_zone(device, module):
     x = device.array(np.zeros(255, np.float32))
     module.launch("scale_one_too_many", (1,), (256,), (x, np.float32(2), np.uint32(255)))
+    assert x.damage() == "wrote past the end of an array of 255 elements, first at index 255"
+
+
+def test_zones_that_were_read_with_the_contents_are_read_again_after_a_launch(device, module):
+    x = device.array(np.zeros(255, np.float32))
+    module.launch("scale_one_too_many", (1,), (256,), [x, np.float32(1), np.uint32(254)])
+    assert x.get().all() and x.damage() is None
+    module.launch("scale_one_too_many", (1,), (256,), [x, np.float32(1), np.uint32(255)])
     assert x.damage() == "wrote past the end of an array of 255 elements, first at index 255"
 
 

@@ -47,11 +47,11 @@ def test_everything_has_a_row(device):
 
 
 def test_nvml_describes_the_gpu_that_cuda_uses(device):
-    gpu = device._context.gpu
+    gpu = device._gpu.context.gpu
     facts = nvml.read_facts(gpu.pci_bus_id())
     assert facts.memory_total_bytes == pytest.approx(gpu.total_memory(), rel=0.05)
-    peak_gb_s = 2 * gpu.get_attribute(device._context.driver.device_attribute.MEMORY_CLOCK_RATE) * 1e3
-    peak_gb_s *= gpu.get_attribute(device._context.driver.device_attribute.GLOBAL_MEMORY_BUS_WIDTH) / 8 / 1e9
+    peak_gb_s = 2 * gpu.get_attribute(device._gpu.context.driver.device_attribute.MEMORY_CLOCK_RATE) * 1e3
+    peak_gb_s *= gpu.get_attribute(device._gpu.context.driver.device_attribute.GLOBAL_MEMORY_BUS_WIDTH) / 8 / 1e9
     assert facts.peak_bandwidth_gb_s == pytest.approx(peak_gb_s, rel=0.01)
 
 

@@ -14,6 +14,7 @@ from fake_device import Program
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem
+from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
 from pytest_gpulab.grading.race import MAX_CHECKED
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS
@@ -159,6 +160,19 @@ def test_an_answer_that_was_stored_for_an_input_that_looks_alike_is_wrong(
     (finding,) = tier(clocked, recognising(costs_ms, slice(40, None, 100))).findings
     assert finding.code == "wrong-result"
     assert tier(clocked, recognising(costs_ms, slice(None))).verdict == "passed"  # who reads it all has gained nothing
+
+
+@pytest.mark.parametrize("costs_ms", [1.0, 0.01])
+def test_an_answer_that_was_stored_for_an_input_that_ends_alike_is_wrong_whatever_the_seed(
+    clocked: ClockedBench, costs_ms: float
+) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    found = []
+    for seed in range(10):  # none of which changes the end of the contents that are checked
+        grader = clocked.grader(recognising(costs_ms, slice(-4, None)), seed, speed=TIERS)
+        first, _ = (check for check in checks_of(grader._loaded.exercise) if check.kind == "speedup")
+        found.append([finding.code for finding in grader.run(first).findings])
+    assert found == [["wrong-result"]] * 10
 
 
 @pytest.mark.parametrize("costs_ms", [1.0, 0.01])

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ..protocol import DeviceUnavailable, KernelFault
-from .driver import driver_words
+from .driver import driver_words, primary_context
 from .faults import kernel_fault, overtime_fault
 from .turns import COURTESY_S, Turns
 
@@ -33,6 +33,8 @@ class PrimaryContext:
         self._launch_limit_s, self._turns = launch_limit_s, turns
         self.users: WeakSet[Any] = WeakSet()
         """What holds memory or modules in this context."""
+        self.launches = 0
+        """How many there were of kernels that may write anywhere."""
         self._context: Any = None
         self._unusable = ""
 
@@ -46,7 +48,7 @@ class PrimaryContext:
             return
         try:
             with self._turns.making():
-                self._context = self.gpu.retain_primary_context()
+                self._context = primary_context(self.gpu)
         except self.driver.Error as error:
             self._unusable = f"the GPU has no room for another process: {driver_words(error)}"
             raise DeviceUnavailable(self._unusable) from None

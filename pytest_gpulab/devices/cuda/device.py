@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import nvml
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
-from .context import PrimaryContext
 from .driver import load_driver
-from .memory import Blocks, CudaMemory, CudaPart
+from .gpu import OpenGpu
+from .memory import CudaMemory, CudaPart
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
 from .timing import CudaStopwatch
-from .turns import Turns
+
+_Result = TypeVar("_Result")
 
 
 class CudaDevice:
@@ -28,35 +29,40 @@ class CudaDevice:
     Args:
         ordinal: the device's number in CUDA's order.
         launch_limit_s: a kernel that runs longer is reported as one that never ends.
-        described: whether to make sure that the GPU has room for this process, and to let `info` say all that CUDA and
-            NVML know: both take a while beside other processes that do.
+        known: what `info` says, if somebody asked for it before: then the GPU is opened when it is first needed, beside
+            nvcc. Both take a while, and longer beside other processes that do.
 
     Raises:
-        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing; says which and how to get it.
+        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, or the GPU has no room for this process;
+            says what it is and how to get it. What is opened later is missed later.
     """
 
-    def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, described: bool = True) -> None:
-        driver = load_driver()
-        count = driver.Device.count()
-        if not 0 <= ordinal < count:
-            raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
+    def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, known: DeviceInfo | None = None) -> None:
+        if known is None:  # without a driver nobody needs to hear of nvcc
+            load_driver()
         self._nvcc = Nvcc()
-        gpu = driver.Device(ordinal)
-        self._conditions = nvml.ConditionsReader(gpu.pci_bus_id())
-        self._turns = Turns(self._conditions.identity)
-        self._context = PrimaryContext(driver, gpu, launch_limit_s, self._turns)
-        self._blocks = Blocks(self._context)
-        if described:
-            try:
-                self._context.make()
-            except DeviceUnavailable:
-                self._conditions.close()
-                self._turns.close()
-                raise
-        summary, details = describe(driver, gpu) if described else ("", {})
+        self._ordinal, self._launch_limit_s = ordinal, launch_limit_s
+        self._opened: OpenGpu | None = None
         self._stopwatch: CudaStopwatch | None = None
+        self._info = known or self._described()
+
+    @property
+    def _gpu(self) -> OpenGpu:
+        if self._opened is None:
+            self._opened = OpenGpu(self._ordinal, self._launch_limit_s)
+        return self._opened
+
+    def _described(self) -> DeviceInfo:
+        """Make sure that the GPU has room for this process, and ask CUDA and NVML for all that they know."""
+        driver, gpu = self._gpu.driver, self._gpu.gpu
+        try:
+            self._gpu.context.make()
+        except DeviceUnavailable:
+            self.close()
+            raise
+        summary, details = describe(driver, gpu)
         major, minor = gpu.compute_capability()
-        self._info = DeviceInfo(
+        return DeviceInfo(
             kind="cuda",
             name=gpu.name(),
             compiler=self._nvcc.version,
@@ -74,7 +80,7 @@ class CudaDevice:
     @property
     def usable(self) -> bool:
         """Whether no kernel has broken it and nobody has closed it; see `BreakableDevice`."""
-        return self._context.usable
+        return self._opened is None or self._opened.context.usable
 
     def compile(
         self,
@@ -89,11 +95,8 @@ class CudaDevice:
             CompileError: with nvcc's own message, which names `filename`.
         """
         text = (source, filename, self._info.architecture, defines or {}, headers or {})
-        with ThreadPoolExecutor(1) as beside:
-            made = beside.submit(self._nvcc.cubin, *text)
-            self._context.make()  # the first time: takes as long as nvcc does
-            cubin, log = made.result()
-        return CudaModule(self._context, cubin, log)
+        cubin, log = self._while_opening(lambda: self._nvcc.cubin(*text))
+        return CudaModule(self._gpu.context, cubin, log)
 
     def compile_ahead(
         self,
@@ -103,7 +106,15 @@ class CudaDevice:
         headers: Mapping[str, str],
     ) -> None:
         """Compile variants side by side; see `ForesightedDevice.compile_ahead`."""
-        self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
+        text = (source, filename, self._info.architecture, variants, headers)
+        self._while_opening(lambda: self._nvcc.ahead(*text))
+
+    def _while_opening(self, compiling: Callable[[], _Result]) -> _Result:
+        """Have nvcc work while the GPU is opened and the context made, if they are not yet."""
+        with ThreadPoolExecutor(1) as beside:
+            compiled = beside.submit(compiling)
+            self._gpu.context.make()
+            return compiled.result()
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:
         """Allocate and fill an array."""
@@ -115,7 +126,7 @@ class CudaDevice:
     def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> CudaMemory:
         """Allocate an array with undefined contents."""
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        return CudaMemory(self._blocks, extents, dtype)
+        return CudaMemory(self._gpu.blocks, extents, dtype)
 
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaPart:
         """Return an array inside another one; see `TimingDevice.part`."""
@@ -124,24 +135,24 @@ class CudaDevice:
 
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
-        return self._turns.timing()
+        return self._gpu.turns.timing()
 
     def working(self) -> AbstractContextManager[None]:
         """Give the GPU work in one go, while no other grader times; see `TimingDevice.working`."""
-        return self._turns.working()
+        return self._gpu.turns.working()
 
     @contextmanager
     def stopwatch(self) -> Iterator[CudaStopwatch]:
         """Wait until no other grader uses this GPU, then time; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
-            self._stopwatch = CudaStopwatch(self._context, self._conditions)
+            self._stopwatch = CudaStopwatch(self._gpu.context, self._gpu.conditions)
         with self.alone():
             self._stopwatch.begin()
             yield self._stopwatch
 
     def reset(self) -> None:
         """Free every array of this device."""
-        for user in list(self._context.users):
+        for user in list(self._opened.context.users) if self._opened else ():
             if isinstance(user, CudaMemory):
                 user.free()
 
@@ -151,7 +162,5 @@ class CudaDevice:
         if self._stopwatch is not None:
             self._stopwatch.close()
             self._stopwatch = None
-        self._conditions.close()
-        self._blocks.close()
-        self._context.close()
-        self._turns.close()
+        if self._opened is not None:
+            self._opened.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from types import ModuleType
+from typing import Any
 
 from ..protocol import DeviceUnavailable
 
@@ -26,6 +28,7 @@ def load_driver() -> ModuleType:
     except ImportError as error:
         raise DeviceUnavailable(_unloadable(error)) from None
     try:
+        _initialise()
         driver.init()
         count = driver.Device.count()
     except driver.Error as error:
@@ -33,6 +36,34 @@ def load_driver() -> ModuleType:
     if count == 0:
         raise DeviceUnavailable("no GPU can be used: the NVIDIA driver is installed but knows of no device")
     return driver
+
+
+def _initialise() -> None:
+    """Let the driver start, which takes a tenth of a second and, beside others, a whole one.
+
+    PyCUDA, which starts it as well and says what is wrong, lets no other thread run meanwhile; cuda-bindings does.
+    """
+    from cuda.bindings import driver
+
+    with suppress(RuntimeError):  # there is no driver
+        driver.cuInit(0)
+
+
+def primary_context(gpu: Any) -> Any:
+    """Return the primary context of one of PyCUDA's devices, and let other threads run while the driver makes it.
+
+    Raises:
+        pycuda.driver.Error: there is no room for it.
+    """
+    from cuda.bindings import driver
+
+    _, device = driver.cuDeviceGetByPCIBusId(gpu.pci_bus_id().encode())
+    error, _ = driver.cuDevicePrimaryCtxRetain(device)
+    try:
+        return gpu.retain_primary_context()  # which PyCUDA keeps; if the driver made none it says why
+    finally:
+        if error == driver.CUresult.CUDA_SUCCESS:
+            driver.cuDevicePrimaryCtxRelease(device)
 
 
 def _unloadable(error: ImportError) -> str:

@@ -186,6 +186,7 @@ class CudaModule:
         values = [_by_value(arg) for arg in args]
 
         def start() -> None:
+            self._context.launches += 1
             try:
                 function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
             except self._context.driver.Error as error:
