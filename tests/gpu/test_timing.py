@@ -285,6 +285,16 @@ def test_what_is_short_is_not_interrupted(device, module):
         assert median_ms(lambda: watch.cold_ms(module, [call])) == pytest.approx(alone_ms, rel=0.02)
 
 
+def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
+    memory = device.array(np.zeros(4, np.float32))
+    with device._gpu.context.at_work():
+        module.prepared(waiting(1_000_000_000))()
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+        memory.get()
+    elapsed_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
+    assert elapsed_s > 0.3 and cpu_s < elapsed_s / 4, (elapsed_s, cpu_s)
+
+
 def test_a_call_that_does_not_fit_is_refused(device, module):
     with device.stopwatch() as watch, pytest.raises(LaunchError, match="takes 1 parameters but is given 0"):
         watch.cold_ms(module, [Call("wait", (1,), (1,), ())])

@@ -52,12 +52,15 @@ def _initialise() -> None:
 def primary_context(gpu: Any) -> Any:
     """Return the primary context of one of PyCUDA's devices, and let other threads run while the driver makes it.
 
+    In it the driver sleeps while it waits for the GPU: beside others it would keep a processor core busy for nothing.
+
     Raises:
         pycuda.driver.Error: there is no room for it.
     """
     from cuda.bindings import driver
 
     _, device = driver.cuDeviceGetByPCIBusId(gpu.pci_bus_id().encode())
+    driver.cuDevicePrimaryCtxSetFlags(device, driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value)
     error, _ = driver.cuDevicePrimaryCtxRetain(device)
     try:
         return gpu.retain_primary_context()  # which PyCUDA keeps; if the driver made none it says why

@@ -50,7 +50,9 @@ class Turns:
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
         self._turn = _SharedLock(self._path("lock"))
         self._makers, self._workers = self._room("making"), self._room("working")
-        self._is_timing, self._patience_s = False, PATIENCE_S
+        self.is_timing = False
+        """Whether this process is timing."""
+        self._patience_s = PATIENCE_S
 
     @contextmanager
     def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
@@ -63,12 +65,12 @@ class Turns:
         """
         try:
             self._await_turn(wait_s)
-            self._is_timing = True
+            self.is_timing = True
             self._makers.empty(MAKING_WAIT_S)
             self._workers.empty(SILENCE_WAIT_S)
             yield
         finally:
-            self._is_timing = False
+            self.is_timing = False
             self._workers.reopen()
             self._makers.reopen()
             self._turn.release()
@@ -101,7 +103,7 @@ class Turns:
 
     @contextmanager
     def _inside(self, room: _Room) -> Iterator[None]:
-        if self._is_timing or self._workers.is_inside or self._makers.is_inside:
+        if self.is_timing or self._workers.is_inside or self._makers.is_inside:
             yield
             return
         begin_s = time.monotonic()
@@ -114,7 +116,7 @@ class Turns:
 
     def give_way(self) -> None:
         """Let others time beside the work that has begun."""
-        if not self._is_timing:
+        if not self.is_timing:
             self._workers.leave()
 
     def close(self) -> None:
