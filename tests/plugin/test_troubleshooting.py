@@ -250,6 +250,8 @@ def gpu_full_of_processes(machine: Machine) -> str:
     machine.gpus(1)
     sys.modules["pycuda.driver"].Device = Gpu  # type: ignore[attr-defined]
     machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
+    without_bindings = Gpu.retain_primary_context  # they need a driver
+    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.context"), "primary_context", without_bindings)
     return unavailable()
 
 
