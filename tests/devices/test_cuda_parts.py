@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cuda.bindings import driver as bindings
 
 from pytest_gpulab.devices.cuda import context as context_module
 from pytest_gpulab.devices.cuda import device as device_module
@@ -14,6 +15,7 @@ from pytest_gpulab.devices.cuda import gpu as gpu_module
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import read_names
+from pytest_gpulab.devices.cuda.driver import primary_context
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.memory import (
@@ -297,6 +299,29 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
     assert interruptions.longest_ms() == pytest.approx(gap_ms)
     interruptions.close()
     assert context.driver.taken == 0
+
+
+NOT_FOUND, FULL = bindings.CUresult.CUDA_ERROR_INVALID_DEVICE, bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+FOUND = bindings.CUresult.CUDA_SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "called"),
+    [
+        (FOUND, FOUND, ["flags", "retain", "PyCUDA", "release"]),
+        (FOUND, FULL, ["flags", "retain", "PyCUDA"]),
+        (NOT_FOUND, FULL, ["PyCUDA"]),  # such as a part of a GPU
+    ],
+)
+def test_a_context_is_made_beside_other_threads_and_left_to_pycuda(monkeypatch, found, made, called):
+    calls = []
+    gpu = SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0", retain_primary_context=lambda: calls.append("PyCUDA"))
+    monkeypatch.setattr(bindings, "cuDeviceGetByPCIBusId", lambda address: (found, 7))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxSetFlags", lambda device, flags: calls.append("flags"))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: (made, calls.append("retain")))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRelease", lambda device: calls.append("release"))
+    primary_context(gpu)
+    assert calls == called
 
 
 def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):

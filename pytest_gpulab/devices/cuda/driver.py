@@ -59,9 +59,10 @@ def primary_context(gpu: Any) -> Any:
     """
     from cuda.bindings import driver
 
-    _, device = driver.cuDeviceGetByPCIBusId(gpu.pci_bus_id().encode())
-    driver.cuDevicePrimaryCtxSetFlags(device, driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value)
-    error, _ = driver.cuDevicePrimaryCtxRetain(device)
+    error, device = driver.cuDeviceGetByPCIBusId(gpu.pci_bus_id().encode())
+    if error == driver.CUresult.CUDA_SUCCESS:
+        driver.cuDevicePrimaryCtxSetFlags(device, driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value)
+        error, _ = driver.cuDevicePrimaryCtxRetain(device)
     try:
         return gpu.retain_primary_context()  # which PyCUDA keeps; if the driver made none it says why
     finally:
