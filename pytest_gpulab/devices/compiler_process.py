@@ -32,6 +32,7 @@ from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at once
 BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
+WORTH_A_PROCESS_S = 0.5  # to start one takes 0.1 s, an exercise's kernel 0.04 s; CUB's headers take seconds
 ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
 _ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
@@ -87,13 +88,15 @@ class CompilerProcess:
         return known or self._compiled(request)
 
     def ahead(self, requests: Sequence[Request]) -> None:
-        """Work on the first request, and on the others, if it compiles, at once, in further processes, too.
+        """Work on the first request; if it compiles and takes long, on the others at once, in further processes, too.
 
-        `compiled` returns what comes of each. Where the processes do not start it will have to work on the rest itself.
+        `compiled` returns what comes of each, and works on the rest itself, also where no process starts.
         """
+        begin_s = time.monotonic()
         with contextlib.suppress(DeviceUnavailable):
             self._work_on(requests[:1])
-        if self._compiles(requests[0]) and len(requests) > 1:
+        takes_long = time.monotonic() - begin_s > WORTH_A_PROCESS_S
+        if takes_long and self._compiles(requests[0]) and len(requests) > 1:
             self._share(requests[1:])
 
     def _compiles(self, request: Request) -> bool:

@@ -139,6 +139,7 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
     monkeypatch.setattr(
         CompilerProcess, "_work_on", lambda self, share: (shares.append(len(share)), original(self, share))[1]
     )
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     compiler.ahead(requests)
     assert sorted(shares) == [1, 1, 1, 1, 2]  # the first one alone
     compiler.close()
@@ -150,7 +151,15 @@ def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for
         compiler.compiled(requests[4])
 
 
-def test_what_was_hopeless_ahead_is_not_tried_again(compiler: CompilerProcess) -> None:
+def test_for_what_compiles_quickly_no_further_process_is_started(compiler: CompilerProcess) -> None:
+    requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
+    compiler._compiled(requests[0])  # the first time the files are read
+    compiler.ahead(requests)
+    assert len(compiler._ahead) == 1
+
+
+def test_what_was_hopeless_ahead_is_not_tried_again(compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     request = nvrtc.ptx_request(TREE, "a.cu", "compute_90", {"T": "int"})
     compiler.ahead([nvrtc.ptx_request(SMALL, "a.cu", "compute_90"), request])
     for _ in range(2):
@@ -165,19 +174,24 @@ def test_where_no_further_process_starts_all_is_compiled_in_turn(
 ) -> None:
     requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
     monkeypatch.setattr(compiler_process, "_command", lambda limits: ["false"])
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     compiler.ahead(requests)
     assert len(compiler._ahead) == 2
     assert all(compiler.compiled(request).output for request in requests)
 
 
 @pytest.mark.parametrize("text", ["nothing of C++", TREE])
-def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(compiler: CompilerProcess, text: str) -> None:
+def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(
+    compiler: CompilerProcess, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     compiler.ahead([nvrtc.ptx_request(text, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)])
     assert len(compiler._ahead) == 1
 
 
 @pytest.mark.parametrize("foresighted", [False, True])
 def test_a_device_compiles_ahead_if_it_may(foresighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
     device, _ = open_device("sim", isolated=True, foresighted=foresighted)
     assert isinstance(device, ForesightedDevice)
     variants = [{"WHAT": str(what)} for what in range(3)]

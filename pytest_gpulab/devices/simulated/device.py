@@ -277,7 +277,7 @@ class SimulatedDevice:
         step_budget: see `LaunchOptions`.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
         compiler: NVRTC in a process of its own, which the device ends; in this process if None.
-        foresighted: whether that may use several processor cores, for variants of one source.
+        foresighted: whether that may use several processor cores, for variants of one source that take long.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed, or nothing is known of the architecture.
