@@ -1,6 +1,8 @@
 """What all tests share: pytester runs pytest inside a test, and the files that take longest come first."""
 
+import os
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,12 @@ LONGEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run each benchmark once, as a test of its kernel, unless benchmarks are what was asked for."""
+    """Run each benchmark once, as a test of its kernel, unless benchmarks are what was asked for.
+
+    Where the package is not installed, its folder is in PYTHONPATH: any pytest that a test runs is to find the plugin.
+    """
+    if not entry_points(group="pytest11", name="gpulab"):
+        os.environ.setdefault("PYTEST_PLUGINS", "pytest_gpulab.plugin")
     if not config.getoption("benchmark_only", False):
         config.option.benchmark_disable = True
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files that have most tests

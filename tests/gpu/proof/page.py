@@ -17,9 +17,8 @@ from tabulate import tabulate
 INTRODUCTION = """# Results on an NVIDIA H200
 
 What pytest-gpulab promises of grading on a real GPU, measured. Each section names the command that measures it; run it
-from a checkout, on a machine with a GPU, with the package installed (or its folder in `PYTHONPATH`, and
-`pytest_gpulab.plugin` in `PYTEST_PLUGINS`). Where a bar is missed it says so. This page is made by
-`tests/gpu/proof/page.py` from what those commands write.
+from a checkout, on a machine with a GPU, with the package installed (or its folder on `PYTHONPATH`). Where a bar is
+missed it says so. This page is made by `tests/gpu/proof/page.py` from what those commands write.
 """
 
 
