@@ -214,6 +214,7 @@ def test_an_array_comes_back_with_its_guard_zones_in_one_copy_after_each_launch(
     driver.reads, context.launches = 0, 1
     assert np.array_equal(memory.get(), values) and memory.damage() is None
     assert driver.reads == 1
+    assert all(zone.base is None for zone in memory._read[1:])  # or they would keep the contents in memory, too
     driver.contents[GUARD_BYTES + values.nbytes] ^= 0xFF
     context.launches = 2
     assert memory.damage() == f"wrote past the end of an array of {elements} elements, first at index {elements}"

@@ -170,7 +170,7 @@ class CudaMemory:
         """
         whole = self._copied(self.address - GUARD_BYTES, self.nbytes + 2 * GUARD_BYTES)
         before, contents, after = np.split(whole, (GUARD_BYTES, GUARD_BYTES + self.nbytes))
-        self._read = self._context.launches, before, after
+        self._read = self._context.launches, before.copy(), after.copy()
         return contents
 
     def _copied(self, address: int, nbytes: int) -> Array:
