@@ -80,3 +80,58 @@ def test_verdicts_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) -> None
         ("ann", "reduction/naive.cu", "correct[n=1]", "passed", "failed"),
         ("bob", "scan/naive.cu", "compile", "passed", "nothing"),
     ]
+
+
+FAKE = """
+import json, os, sys, time
+import figures
+name = sys.argv[sys.argv.index("--json") + 1]
+proof = figures.Proof(f"{sys.argv[2]} on GPU {os.environ['CUDA_VISIBLE_DEVICES']}")
+proof.records["began"] = time.time()
+time.sleep(0.3)
+if sys.argv[1] == "missed":
+    proof.figure("speed", "1", "2", False)
+sys.exit(proof.finish(figures.Path(name)) if sys.argv[1] != "broken" else 3)
+"""
+
+
+def test_everything_runs_side_by_side_but_the_class_and_renews_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything = loaded("everything", monkeypatch)
+    (tmp_path / "fake.py").write_text(FAKE)
+    names = {"verdicts": "good", "quiet": "missed", "itself": "broken", "sequential": "good", "class": "good"}
+    monkeypatch.setattr(everything, "HERE", tmp_path)
+    monkeypatch.setattr(everything, "PROOFS", {name: ("fake.py", what, name) for name, what in names.items()})
+    monkeypatch.setenv("PYTHONPATH", str(PROOF))
+    results, page = tmp_path / "results", tmp_path / "page.md"
+    results.mkdir()
+    (results / "itself.json").write_text("of an earlier run")
+    monkeypatch.setattr(sys, "argv", ["everything.py", str(results), "--gpus", "4", "7", "--page", str(page)])
+    assert everything.main() == 1
+    said = capsys.readouterr().out
+    assert "verdicts: all bars are met, after " in said and f"; see {results / 'verdicts'}.txt" in said
+    assert "quiet: a bar is missed, or it failed" in said and "itself: failed with 3" in said
+    sections = [line for line in page.read_text().splitlines() if line[:2] == "##"]
+    assert [line[:-1] for line in sections] == [f"## {name} on GPU " for name in ("verdicts", "quiet", "class")]
+    assert {line[-1] for line in sections[:2]} <= {"4", "7"} and sections[2][-1] == "4"
+    began = {path.stem: json.loads(path.read_text())["records"]["began"] for path in results.glob("*.json")}
+    assert began.keys() == {"verdicts", "quiet", "sequential", "class"}
+    assert began["class"] > max(began[name] for name in ("verdicts", "quiet", "sequential")) + 0.3
+    assert "1" in (results / "quiet.txt").read_text()
+
+
+def test_one_proof_alone_and_the_gpus_that_cuda_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = loaded("everything", monkeypatch)
+    ran = []
+    monkeypatch.setattr(everything, "_run", lambda name, gpu, folder: ran.append((name, gpu)) or 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert everything.gpus() == ["2", "3"]
+    assert everything.run(["class", "ladder"], ["2"], tmp_path) == {"ladder": 0, "class": 0}
+    assert ran == [("ladder", "2"), ("class", "2")]
+
+
+def test_every_proof_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = loaded("everything", monkeypatch)
+    assert sorted((*everything.LONGEST_FIRST, *everything.ALONE)) == sorted(everything.PROOFS)
+    assert all((PROOF / program).exists() for program, *_ in everything.PROOFS.values())
