@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 LIMIT_S = 60.0
+WITH_GPU = ("--resources", "GPU=1")
 T = TypeVar("T")
 
 

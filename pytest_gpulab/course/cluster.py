@@ -31,6 +31,8 @@ WORKERS_LIMIT_S = 60.0
 """How long to wait for the first worker."""
 DESERTED_LIMIT_S = 600.0
 """How long to go on when there is no worker any more."""
+ANSWER_LIMIT_S = 30.0
+"""How long to fetch a grade that a worker has."""
 LOOK_S = 1.0
 """How often to look for workers that came or went."""
 ATTEMPTS = 3
@@ -186,21 +188,26 @@ class ClusterExecutor:
         sent.answer.add_done_callback(self._ended)
 
     def _ended(self, answer: Any) -> None:
-        """Hand on a grade, or have another worker try if no worker gave an answer; Dask calls this in a thread."""
+        """Hand on a grade, or have another worker try if no worker gave an answer.
+
+        Dask calls this in a thread that all answers of this process share, and would let it wait for ever.
+        """
         from distributed import KilledWorker
 
+        if answer.key not in self._running:
+            return  # nobody waits for this answer any more
         try:
-            grade, error = answer.result(), None
+            grade, error = answer.result(timeout=ANSWER_LIMIT_S), None
         except (Exception, CancelledError) as raised:
             grade, error = None, raised
         with self._lock:
             sent = self._running.pop(answer.key, None)
         self._is_due.set()
         if sent is None:
-            return  # nobody waits for this answer any more
+            return
         if error is None:
             sent.future.set_result(grade)
-        elif isinstance(error, CancelledError):  # Dask's word for all futures of a connection that broke
+        elif answer.status != "error":  # Dask cancels all futures of a connection that broke
             self._send_again(sent, f"the connection to the scheduler at {self.address} broke")
         elif isinstance(error, KilledWorker):
             self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import operator
 import os
-import socket
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing
 from dataclasses import replace
@@ -16,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dask_cluster import LIMIT_S, DaskCluster, wait_for
-from distributed.client import ClosedClientError
-from distributed.comm import CommClosedError
-from trouble import SOURCE, exercises_in, job
+from dask_cluster import LIMIT_S, WITH_GPU, DaskCluster, wait_for
+from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
 import pytest_gpulab
@@ -32,33 +28,7 @@ from pytest_gpulab.course.jobs import Job, NotGraded, graded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade
 
-WITH_GPU = ("--resources", "GPU=1")
 RIGHT = SOURCE % 0
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
-    """A worker that declares a GPU, under a nanny as batch systems start it, and one that does not."""
-    with closing(DaskCluster(tmp_path_factory.mktemp("cluster"))) as made:
-        made.add_worker(*WITH_GPU)
-        made.add_worker("--no-nanny")
-        with closing(cluster_module._connected(made.address)) as client:
-            client.wait_for_workers(2, LIMIT_S)
-        yield made
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[DaskCluster]:
-    """A scheduler without workers, which gives a job up with the first worker that is lost."""
-    folder = tmp_path / "bare"
-    folder.mkdir()
-    with closing(DaskCluster(folder, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")) as made:
-        yield made
-
-
-@pytest.fixture
-def exercises(tmp_path: Path) -> Path:
-    return exercises_in(tmp_path)
 
 
 def without_durations(grade: Grade) -> Grade:
@@ -261,84 +231,6 @@ def test_a_cluster_without_workers_is_waited_for_but_not_for_ever(
             running.result(LIMIT_S)
         with pytest.raises(NotGraded, match=r"the cluster at tcp://\S+ has had no worker for 0.2 s"):
             waiting.result(LIMIT_S)
-
-
-def test_without_the_scheduler_nothing_is_graded(
-    bare: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_module, "ATTEMPTS", 1)
-    monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
-    bare.add_worker("--no-nanny")
-    with closing(ClusterExecutor(bare.address, "sim")) as executor:
-        monkeypatch.setattr(executor._client, "_timeout", 0.5)  # to connect anew
-        running, waiting = (
-            executor.submit(job(waiting_exercises_in(tmp_path / student), RIGHT, student)) for student in ("a", "b")
-        )
-        wait_for(lambda: graders_in(tmp_path / "a"))
-        bare.scheduler.kill()
-        with pytest.raises(NotGraded, match=r"the connection to the scheduler at tcp://\S+ broke; it was sent 1 times"):
-            running.result(LIMIT_S)
-        with pytest.raises(NotGraded, match=r"the scheduler at tcp://\S+ was lost"):
-            waiting.result(LIMIT_S)
-
-
-@pytest.mark.parametrize("method", ["packed", "submit", "cancel"])
-def test_no_job_waits_for_ever_for_a_cluster_that_takes_none_any_more(
-    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise ClosedClientError("closed")
-
-    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
-        if method == "packed":
-            monkeypatch.setattr(cluster_module, "packed", refused)
-        if method == "submit":
-            monkeypatch.setattr(executor._client, "submit", refused)
-        future = executor.submit(job(waiting_exercises_in(tmp_path), RIGHT))
-        if method == "cancel":
-            wait_for(lambda: graders_in(tmp_path))
-            monkeypatch.setattr(executor._client, "cancel", refused)
-            monkeypatch.setattr(executor, "_rooms", lambda: 1 / 0)
-        with pytest.raises(
-            NotGraded, match=rf"the cluster at {cluster.address} failed: (ClosedClient|ZeroDivision)Error"
-        ):
-            future.result(LIMIT_S)
-        monkeypatch.undo()
-        (tmp_path / "go").touch()
-
-
-def test_a_connection_that_breaks_in_the_end_costs_nothing(
-    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise CommClosedError
-
-    executor = ClusterExecutor(cluster.address, "sim")
-    monkeypatch.setattr(executor._client, "run", broken)
-    executor.close()
-    assert executor._client.status == "closed"
-
-
-def test_a_connection_that_comes_back_costs_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
-    exercises = waiting_exercises_in(tmp_path)
-    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
-        running = executor.submit(job(exercises, RIGHT))
-        wait_for(lambda: graders_in(tmp_path))
-        executor._client.loop.add_callback(executor._client.scheduler_comm.comm.abort)
-        (tmp_path / "go").touch()
-        assert running.result(LIMIT_S).points == 100
-
-
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:{free}", "nonsense", "tcp://no.such.host.invalid:1"])
-def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "CONNECT_LIMIT_S", 0.2)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # and nobody listens
-        address = address.format(free=held.getsockname()[1])
-        with pytest.raises(
-            ExecutorUnavailable, match=rf"there is no Dask scheduler at {address} \(.+\); start one with"
-        ):
-            ClusterExecutor(address)
 
 
 def test_a_cluster_needs_dask(monkeypatch: pytest.MonkeyPatch) -> None:

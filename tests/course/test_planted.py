@@ -7,6 +7,7 @@ obeyed; every planted header breaks what includes it; every link leads to a file
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -101,7 +102,7 @@ def assert_all_is_as_without(folder: Path, done: subprocess.CompletedProcess[str
         if line.startswith("PASSED ")
     )
     assert passed == sorted(ids), told(done)
-    assert done.returncode == 0 and "666" not in done.stdout and "planted" not in told(done)
+    assert done.returncode == 0 and not re.search(r"seed 666\b", done.stdout) and "planted" not in told(done)
     (rootdir,) = [line.partition("rootdir: ")[2] for line in done.stdout.splitlines() if line.startswith("rootdir: ")]
     assert Path(rootdir).name in ("course", "elsewhere", folder.name)
 

@@ -9,42 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from compiling import DEFINES, HEADERS, KERNEL, MAY, SMALL, TIGHT, TREE
 
 from pytest_gpulab.devices import compiler_process, nvrtc, open_device
 from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.nvrtc_program import Request
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, ForesightedDevice
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.sandbox import PROTECTION, Sandbox, none, refusal
-
-KERNEL = (
-    '#include <gpulab.cuh>\n#include "own.cuh"\n__global__ void f(int *p) { p[threadIdx.x] = OWN + WHAT; int x; }\n'
-)
-HEADERS, DEFINES = {"own.cuh": "#define OWN 7\n"}, {"WHAT": "1"}
-TIGHT = Limits(memory_bytes=1 << 30, compile_s=1, output_bytes=4000)
-MAY = r"\); it may take 1 s, 1 GiB of memory and 0\.00381 MiB of output"
-# a template tree that takes hours: it doubles with each level
-TREE = """template <int N, int M> struct A { static const long v = A<N - 1, M>::v + A<N - 1, M + (1 << N)>::v; };
-template <int M> struct A<0, M> { static const long v = M; };
-__device__ long x = A<28, 0>::v;
-"""
-SMALL = "__global__ void f() {}\n"
-
-
-@pytest.fixture(params=["sandbox, where there is one", "no sandbox"])
-def within(request: pytest.FixtureRequest) -> Sandbox | None:
-    return None if request.param.startswith("sandbox") else none("it was not asked for")
-
-
-@pytest.fixture
-def compiler(within: Sandbox | None) -> Iterator[CompilerProcess]:
-    compiler = CompilerProcess(TIGHT, within)
-    yield compiler
-    compiler.close()
 
 
 def compiled(compiler: CompilerProcess, source: str) -> str:
@@ -126,87 +100,6 @@ def test_what_took_all_memory_is_not_tried_again(within: Sandbox | None) -> None
         said.append(caught.value.diagnostics)
     assert said[0] == said[1]
     compiler.close()
-
-
-def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for(
-    compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = [("__global__ void f(T *p) { *p = 1; }", {"T": f"{name}"}) for name in ("int", "long", "nobody", "float")]
-    texts += [(TREE, {"T": "double"}), (SMALL, {})]
-    requests = [nvrtc.ptx_request(text, "a.cu", "compute_90", defines) for text, defines in texts]
-    shares: list[int] = []
-    original = CompilerProcess._work_on
-    monkeypatch.setattr(
-        CompilerProcess, "_work_on", lambda self, share: (shares.append(len(share)), original(self, share))[1]
-    )
-    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    compiler.ahead(requests)
-    assert sorted(shares) == [1, 1, 1, 1, 2]  # the first one alone
-    compiler.close()
-    monkeypatch.setattr(CompilerProcess, "_started", None)  # nothing is compiled any more
-    for number, mangled in ((0, "_Z1fPi"), (1, "_Z1fPl"), (3, "_Z1fPf")):
-        assert f".entry {mangled}(".encode() in (compiler.compiled(requests[number]).output or b"")
-    assert 'identifier "nobody" is undefined' in compiler.compiled(requests[2]).log
-    with pytest.raises(CompileError, match="SIGXCPU"):
-        compiler.compiled(requests[4])
-
-
-def test_for_what_compiles_quickly_no_further_process_is_started(compiler: CompilerProcess) -> None:
-    requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
-    compiler._compiled(requests[0])  # the first time the files are read
-    compiler.ahead(requests)
-    assert len(compiler._ahead) == 1
-
-
-def test_what_was_hopeless_ahead_is_not_tried_again(compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    request = nvrtc.ptx_request(TREE, "a.cu", "compute_90", {"T": "int"})
-    compiler.ahead([nvrtc.ptx_request(SMALL, "a.cu", "compute_90"), request])
-    for _ in range(2):
-        begin_s = time.monotonic()
-        with pytest.raises(CompileError, match="SIGXCPU"):
-            compiler.compiled(request)
-        assert time.monotonic() - begin_s < 0.5
-
-
-def test_where_no_further_process_starts_all_is_compiled_in_turn(
-    compiler: CompilerProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    requests = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
-    monkeypatch.setattr(compiler_process, "_command", lambda limits: ["false"])
-    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    compiler.ahead(requests)
-    assert len(compiler._ahead) == 2
-    assert all(compiler.compiled(request).output for request in requests)
-
-
-@pytest.mark.parametrize("text", ["nothing of C++", TREE])
-def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(
-    compiler: CompilerProcess, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    compiler.ahead([nvrtc.ptx_request(text, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)])
-    assert len(compiler._ahead) == 1
-
-
-@pytest.mark.parametrize("foresighted", [False, True])
-def test_a_device_compiles_ahead_if_it_may(foresighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    device, _ = open_device("sim", isolated=True, foresighted=foresighted)
-    assert isinstance(device, ForesightedDevice)
-    variants = [{"WHAT": str(what)} for what in range(3)]
-    device.compile_ahead(KERNEL, "a.cu", variants, HEADERS)
-    asked: list[Request] = []
-    original = CompilerProcess._compiled
-    monkeypatch.setattr(
-        CompilerProcess, "_compiled", lambda self, request: (asked.append(request), original(self, request))[1]
-    )
-    for what, variant in enumerate(variants):
-        array = device.array([0], "int32")
-        device.compile(KERNEL, "a.cu", variant, HEADERS).launch("f", (1,), (1,), (array,))
-        assert array.get()[0] == 7 + what
-    assert len(asked) == (0 if foresighted else 3)
-    device.close()
 
 
 def test_each_text_has_its_time_for_itself(within: Sandbox | None) -> None:

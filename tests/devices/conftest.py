@@ -1,0 +1,23 @@
+"""A compiler in a process of its own, in a sandbox and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from compiling import TIGHT
+
+from pytest_gpulab.devices.compiler_process import CompilerProcess
+from pytest_gpulab.devices.sandbox import Sandbox, none
+
+
+@pytest.fixture(params=["sandbox, where there is one", "no sandbox"])
+def within(request: pytest.FixtureRequest) -> Sandbox | None:
+    return None if request.param.startswith("sandbox") else none("it was not asked for")
+
+
+@pytest.fixture
+def compiler(within: Sandbox | None) -> Iterator[CompilerProcess]:
+    compiler = CompilerProcess(TIGHT, within)
+    yield compiler
+    compiler.close()

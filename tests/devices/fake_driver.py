@@ -1,0 +1,37 @@
+"""A driver and a context for parts of the CUDA device that need little of them."""
+
+from contextlib import nullcontext
+
+from pytest_gpulab.devices.cuda.memory import _GUARD, APART_BYTES
+
+
+class Driver:
+    """Counts pieces of memory that were taken from it and not given back."""
+
+    def __init__(self):
+        self.taken = 0
+
+    def mem_alloc(self, nbytes):
+        self.taken += 1
+        return self
+
+    def __int__(self):
+        return 1 << 40
+
+    def memcpy_htod(self, target, values):
+        assert target == int(self) + APART_BYTES and values is _GUARD
+
+    def free(self):
+        self.taken -= 1
+
+
+class Context:
+    """Has a driver, and is always current."""
+
+    def __init__(self):
+        self.driver, self.users, self.usable = Driver(), set(), True
+
+    def current(self):
+        return nullcontext()
+
+    at_work = current

@@ -1,0 +1,161 @@
+"""Opening a GPU without one: beside nvcc, when it is first needed, and what becomes of it if it is full or gone."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from cuda.bindings import driver as bindings
+from fake_driver import Driver
+
+from pytest_gpulab.devices.cuda import context as context_module
+from pytest_gpulab.devices.cuda import device as device_module
+from pytest_gpulab.devices.cuda import gpu as gpu_module
+from pytest_gpulab.devices.cuda import turns
+from pytest_gpulab.devices.cuda.context import PrimaryContext
+from pytest_gpulab.devices.cuda.driver import primary_context
+from pytest_gpulab.devices.cuda.memory import Blocks
+from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+
+NOT_FOUND, FULL = bindings.CUresult.CUDA_ERROR_INVALID_DEVICE, bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+FOUND = bindings.CUresult.CUDA_SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "called"),
+    [
+        (FOUND, FOUND, ["flags", "retain", "PyCUDA", "release"]),
+        (FOUND, FULL, ["flags", "retain", "PyCUDA"]),
+        (NOT_FOUND, FULL, ["PyCUDA"]),  # such as a part of a GPU
+    ],
+)
+def test_a_context_is_made_beside_other_threads_and_left_to_pycuda(monkeypatch, found, made, called):
+    calls = []
+    gpu = SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0", retain_primary_context=lambda: calls.append("PyCUDA"))
+    monkeypatch.setattr(bindings, "cuDeviceGetByPCIBusId", lambda address: (found, 7))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxSetFlags", lambda device, flags: calls.append("flags"))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: (made, calls.append("retain")))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRelease", lambda device: calls.append("release"))
+    primary_context(gpu)
+    assert calls == called
+
+
+def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
+    """Making a context interrupts what is timed again and again, for up to a second."""
+    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.3)
+    waited_s = []
+
+    class Gpu:
+        def retain_primary_context(self):
+            begin_s = time.monotonic()
+            with Turns("GPU-1", tmp_path).timing():
+                waited_s.append(time.monotonic() - begin_s)
+            return "made once"
+
+    monkeypatch.setattr(context_module, "primary_context", lambda gpu: gpu.retain_primary_context())
+    context = PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
+    assert not waited_s
+    context.make()
+    assert waited_s[0] >= 0.3
+
+
+LIMIT_S = 20
+KNOWN = DeviceInfo("cuda", "a GPU", "nvcc 13.0", "sm_90", estimates=False)
+
+
+class Opened(SimpleNamespace):
+    """What `load_driver` returns: one GPU, whose context is made with a function."""
+
+    def __init__(self, make):
+        gpu = SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0", retain_primary_context=make)
+        super().__init__(Device=lambda ordinal: gpu, Error=MemoryError)
+        self.Device.count = lambda: 1
+
+
+class Nvcc:
+    version, within = "nvcc 13.0", SimpleNamespace(words="no sandbox")
+
+    def __init__(self):
+        self.compiles, self.opened = threading.Event(), threading.Event()
+
+    def cubin(self, *text):
+        self.compiles.set()
+        assert self.opened.wait(LIMIT_S)
+        return b"cubin", ""
+
+    def ahead(self, *texts):
+        self.cubin()
+
+
+@pytest.fixture
+def opening(monkeypatch, tmp_path):
+    """A device that is known, and that nvcc and the driver wait for each other on."""
+
+    def opened(nvcc, make):
+        def load_driver():
+            assert nvcc.compiles.wait(LIMIT_S)
+            return Opened(make)
+
+        monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
+        monkeypatch.setattr(gpu_module, "load_driver", load_driver)
+        monkeypatch.setattr(context_module, "primary_context", lambda gpu: gpu.retain_primary_context())
+        monkeypatch.setattr(device_module, "Nvcc", lambda: nvcc)
+        monkeypatch.setattr(device_module, "CudaModule", lambda *made: made)
+        return device_module.CudaDevice(known=KNOWN)
+
+    return opened
+
+
+def test_a_known_gpu_is_opened_while_nvcc_is_at_work(opening):
+    """Both take half a second; a process that grades needs the one as soon as the other."""
+    nvcc = Nvcc()
+    device = opening(nvcc, nvcc.opened.set)
+    assert device.info == KNOWN and device.usable
+    device.compile_ahead("", "", [], {})
+    assert nvcc.opened.is_set()
+    assert device.compile("")[1:] == (b"cubin", "")
+    device.close()
+    assert not device.usable
+
+
+def test_a_known_gpu_that_has_no_room_is_not_used(opening):
+    nvcc = Nvcc()
+
+    def is_full():
+        nvcc.opened.set()
+        raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
+
+    device = opening(nvcc, is_full)
+    with pytest.raises(DeviceUnavailable, match="no room for another process"):
+        device.compile("")
+    assert not device.usable  # another process is to try again
+    device.close()
+
+
+def test_a_known_gpu_that_is_gone_is_missed_when_it_is_needed(opening, monkeypatch):
+    nvcc = Nvcc()
+    nvcc.opened.set()
+    device = opening(nvcc, None)
+
+    def nothing_there():
+        raise DeviceUnavailable("no GPU can be used")
+
+    monkeypatch.setattr(gpu_module, "load_driver", nothing_there)
+    for _ in "compile", "once more":
+        with pytest.raises(DeviceUnavailable, match="no GPU can be used"):
+            device.compile("")
+    device.close()
+
+
+def test_a_known_gpu_that_nobody_needed_is_never_opened(opening):
+    device = opening(None, None)
+    device.reset()
+    device.close()
+
+
+def test_a_device_that_was_not_used_can_be_closed(tmp_path):
+    context = PrimaryContext(Driver(), None, 1.0, Turns("GPU-1", tmp_path))
+    Blocks(context).close()
+    context.close()
+    assert not context.usable
