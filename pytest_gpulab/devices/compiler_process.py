@@ -47,7 +47,7 @@ class CompilerProcess:
 
     Args:
         limits: what a translation may take.
-        within: where to start it; None: in bubblewrap if that works.
+        within: where to start it; None: in bubblewrap if that works, and without if it does not.
 
     Attributes:
         version: NVRTC's, such as `13.5`.
@@ -64,11 +64,12 @@ class CompilerProcess:
         self._within = sandbox(_needed()) if within is None else within
         self._hopeless: dict[str, str] = {}
         self._ahead: dict[_Key, Answer | CompileError] = {}
+        self._longest_s = 0.0
         self._process: _Process | None
         try:
             self._process, self.version = self._started()
         except DeviceUnavailable as error:
-            if not self._within.bubblewrap:
+            if within is not None or not self._within.bubblewrap:
                 raise
             # no student's text was near it yet: something of this Python is missing there
             self._within = none(f"the compiler does not start in bubblewrap ({error})")
@@ -88,22 +89,12 @@ class CompilerProcess:
         return known or self._compiled(request)
 
     def ahead(self, requests: Sequence[Request]) -> None:
-        """Work on the first request; if it compiles and takes long, on the others at once, in further processes, too.
+        """Work on several requests at once, in further processes, too, if an earlier one took long.
 
         `compiled` returns what comes of each, and works on the rest itself, also where no process starts.
         """
-        begin_s = time.monotonic()
-        with contextlib.suppress(DeviceUnavailable):
-            self._work_on(requests[:1])
-        takes_long = time.monotonic() - begin_s > WORTH_A_PROCESS_S
-        if takes_long and self._compiles(requests[0]) and len(requests) > 1:
-            self._share(requests[1:])
-
-    def _compiles(self, request: Request) -> bool:
-        answer = self._ahead.get(_key(request))
-        return isinstance(answer, Answer) and answer.output is not None
-
-    def _share(self, requests: Sequence[Request]) -> None:
+        if self._longest_s < WORTH_A_PROCESS_S:
+            return
         processes = min(self._limits.at_once, len(requests))
         own, *others = [requests[number::processes] for number in range(processes)]
         with ThreadPoolExecutor(processes) as pool:
@@ -127,7 +118,9 @@ class CompilerProcess:
     def _compiled(self, request: Request) -> Answer:
         if request.text in self._hopeless:  # other variants of it would take as long
             raise CompileError(self._hopeless[request.text])
+        begin_s = time.monotonic()
         answer = self._asked(request)
+        self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
         if "ended" in answer:
             self._hopeless[request.text] = f"The compiler did not come to its end ({answer['ended']}){self._may}"
             raise CompileError(self._hopeless[request.text])
@@ -181,21 +174,29 @@ class _Process:
 
     Attributes:
         is_over: whether it has ended by itself, as far as was seen.
+
+    Raises:
+        DeviceUnavailable: it cannot be started.
     """
 
     def __init__(self, command: list[str]) -> None:
         self.is_over = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `_ended`)
         folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: quoted includes are looked for there
-        self._popen = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=folder,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-            start_new_session=True,
-        )
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                cwd=folder,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                start_new_session=True,
+            )
+        except OSError as error:  # there are too many processes, or there is no memory for one more
+            self._errors.close()
+            Path(folder).rmdir()
+            raise DeviceUnavailable(f"no process can be started: {error}") from None
         self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
 
     def ask(self, request: dict[str, Any], limit_s: float, most_bytes: int) -> dict[str, Any] | None:

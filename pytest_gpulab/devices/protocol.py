@@ -318,8 +318,7 @@ class ForesightedDevice(Protocol):
     ) -> None:
         """Compile a source with several sets of macros side by side, so that `Device.compile` need not.
 
-        The first is compiled alone: what does not compile as one variant mostly does as none. What is wrong with it is
-        said by `Device.compile`.
+        What does not compile is said there.
 
         Raises:
             DeviceUnavailable: the compiler cannot be run.

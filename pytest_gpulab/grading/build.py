@@ -85,12 +85,15 @@ class Builds:
     def of_all(self, variants: Sequence[Variant]) -> None:
         """Compile all of them, side by side where the device can.
 
+        The first one is compiled alone: what does not compile as one variant mostly does as none.
+
         Raises:
             Blocked: one of them cannot be launched; as `of`.
         """
-        self._look_ahead(variants)
-        for variant in variants:
+        for number, variant in enumerate(variants):
             self.of(variant)
+            if number == 0:
+                self._look_ahead(variants[1:])
 
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
         missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}

@@ -268,12 +268,24 @@ def test_one_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, progr
         stand_in(monkeypatch, program)
 
 
-def test_one_that_does_not_start_in_the_sandbox_starts_without_and_says_so() -> None:
+def test_one_that_does_not_start_in_the_sandbox_starts_without_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing = Sandbox("bubblewrap and limits", ("sh", "-c", "echo no such file >&2"))
-    compiler = CompilerProcess(TIGHT, refusing)
+    monkeypatch.setattr(compiler_process, "sandbox", lambda needed: refusing)
+    compiler = CompilerProcess(TIGHT)
     assert compiler.protection == "limits only: the compiler does not start in bubblewrap (no such file)"
     assert "entry" in compiled(compiler, SMALL)
     compiler.close()
+
+
+def test_a_process_for_which_there_is_no_room_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refused)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*temporarily unavailable$"):
+        CompilerProcess(within=none("it was not asked for"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_without_nvidias_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

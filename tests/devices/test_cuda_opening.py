@@ -84,9 +84,6 @@ class Nvcc:
         assert self.opened.wait(LIMIT_S)
         return b"cubin", ""
 
-    def ahead(self, *texts):
-        self.cubin()
-
 
 @pytest.fixture
 def opening(monkeypatch, tmp_path):
@@ -112,8 +109,6 @@ def test_a_known_gpu_is_opened_while_nvcc_is_at_work(opening):
     nvcc = Nvcc()
     device = opening(nvcc, nvcc.opened.set)
     assert device.info == KNOWN and device.usable
-    device.compile_ahead("", "", [], {})
-    assert nvcc.opened.is_set()
     assert device.compile("")[1:] == (b"cubin", "")
     device.close()
     assert not device.usable

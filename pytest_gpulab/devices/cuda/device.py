@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
 from .timing import CudaStopwatch
-
-_Result = TypeVar("_Result")
 
 
 class CudaDevice:
@@ -95,7 +92,10 @@ class CudaDevice:
             CompileError: with nvcc's own message, which names `filename`.
         """
         text = (source, filename, self._info.architecture, defines or {}, headers or {})
-        cubin, log = self._while_opening(lambda: self._nvcc.cubin(*text))
+        with ThreadPoolExecutor(1) as beside:
+            compiled = beside.submit(self._nvcc.cubin, *text)
+            self._gpu.context.make()  # the first time: takes as long as nvcc does
+            cubin, log = compiled.result()
         return CudaModule(self._gpu.context, cubin, log)
 
     def compile_ahead(
@@ -106,15 +106,7 @@ class CudaDevice:
         headers: Mapping[str, str],
     ) -> None:
         """Compile variants side by side; see `ForesightedDevice.compile_ahead`."""
-        text = (source, filename, self._info.architecture, variants, headers)
-        self._while_opening(lambda: self._nvcc.ahead(*text))
-
-    def _while_opening(self, compiling: Callable[[], _Result]) -> _Result:
-        """Have nvcc work while the GPU is opened and the context made, if they are not yet."""
-        with ThreadPoolExecutor(1) as beside:
-            compiled = beside.submit(compiling)
-            self._gpu.context.make()
-            return compiled.result()
+        self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:
         """Allocate and fill an array."""

@@ -118,9 +118,7 @@ class Nvcc:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile a source with several sets of macros, the first alone and the others, if it compiles, side by side.
-
-        `cubin` returns what comes of it.
+        """Compile a source with several sets of macros side by side; `cubin` returns what comes of it.
 
         Raises:
             DeviceUnavailable: see `cubin`.
@@ -128,10 +126,8 @@ class Nvcc:
         texts = [_Text(source, filename, architecture, defines, headers) for defines in variants]
         keys = [self._key(text) for text in texts]
         with _unwarned(), ThreadPoolExecutor(self._limits.at_once) as pool:
-            made = [self._made(keys[0], texts[0])]
-            if not isinstance(made[0], CompileError):
-                made += pool.map(self._made, keys[1:], texts[1:])
-            self._ahead = {key: outcome for key, outcome in zip(keys, made, strict=False) if not _was_killed(outcome)}
+            made = zip(keys, pool.map(self._made, keys, texts), strict=True)
+            self._ahead = {key: outcome for key, outcome in made if not _was_killed(outcome)}
 
     def _key(self, text: _Text) -> str:
         headers = (*_texts(text.headers), *_own_headers())
