@@ -8,6 +8,12 @@ from pytest_gpulab.devices.cuda.memory import _GUARD, APART_BYTES
 class Driver:
     """Counts pieces of memory that were taken from it and not given back."""
 
+    class Error(Exception):
+        """As PyCUDA's: memory's is one of them."""
+
+    class MemoryError(Error):
+        """There is none left."""
+
     def __init__(self):
         self.taken = 0
 

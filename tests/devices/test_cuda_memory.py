@@ -14,6 +14,7 @@ from pytest_gpulab.devices.cuda.memory import (
     CudaMemory,
     describe_damage,
 )
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 
 def zone(*written):
@@ -128,3 +129,14 @@ def test_a_broken_context_keeps_its_memory():
     context.usable = False
     blocks.close()
     assert context.driver.taken == 1 and blocks in context.users
+
+
+def test_a_gpu_that_others_filled_is_not_there():
+    blocks = Blocks(Context())
+
+    def full(nbytes):
+        raise Driver.MemoryError("cuMemAlloc failed: out of memory")
+
+    blocks.context.driver.mem_alloc = full
+    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for 1,000 bytes more: out of memory$"):
+        blocks.take(1000)

@@ -10,6 +10,7 @@ from fake_driver import Driver
 
 from pytest_gpulab.devices.cuda import context as context_module
 from pytest_gpulab.devices.cuda import device as device_module
+from pytest_gpulab.devices.cuda import driver as driver_module
 from pytest_gpulab.devices.cuda import gpu as gpu_module
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
@@ -39,6 +40,17 @@ def test_a_context_is_made_beside_other_threads_and_left_to_pycuda(monkeypatch, 
     monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRelease", lambda device: calls.append("release"))
     primary_context(gpu)
     assert calls == called
+
+
+def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
+    answers = threading.Event()
+    monkeypatch.setattr(driver_module, "OPEN_LIMIT_S", 0.05)
+    monkeypatch.setattr(bindings, "cuDeviceGetByPCIBusId", lambda address: (FOUND, 7))
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxSetFlags", lambda device, flags: None)
+    monkeypatch.setattr(bindings, "cuDevicePrimaryCtxRetain", lambda device: answers.wait(LIMIT_S))
+    with pytest.raises(DeviceUnavailable, match=r"^the NVIDIA driver had not opened the GPU after 0\.05 s; nvidia-smi"):
+        primary_context(SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0"))
+    answers.set()
 
 
 def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
@@ -140,6 +152,7 @@ def test_a_known_gpu_that_is_gone_is_missed_when_it_is_needed(opening, monkeypat
     for _ in "compile", "once more":
         with pytest.raises(DeviceUnavailable, match="no GPU can be used"):
             device.compile("")
+        assert not device.usable  # another process is to try again
     device.close()
 
 
@@ -147,6 +160,9 @@ def test_a_known_gpu_that_nobody_needed_is_never_opened(opening):
     device = opening(None, None)
     device.reset()
     device.close()
+    assert not device.usable
+    with pytest.raises(DeviceUnavailable, match="this device was closed"):
+        device.empty(1, "int32")
 
 
 def test_a_device_that_was_not_used_can_be_closed(tmp_path):

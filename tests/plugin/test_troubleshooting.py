@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +17,7 @@ from doc_pages import ROOT
 from test_timing_report import book
 
 from pytest_gpulab.devices import nvml, open_device
+from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
@@ -219,14 +221,18 @@ def compiler_limit(machine: Machine) -> str:
 
 
 def gpu_full(machine: Machine) -> str:
-    try:
-        device, _ = open_device("cuda")
-    except DeviceUnavailable as missing:
-        pytest.skip(str(missing))
-    with pytest.raises(DeviceUnavailable) as caught:
-        device.empty(1 << 50, "uint8")
-    device.close()
+    driver = ModuleType("pycuda.driver")
+    vars(driver).update(MemoryError=MemoryError)
+    with pytest.raises(DeviceUnavailable) as caught, room_for(driver, "1,048,576 bytes more"):
+        raise MemoryError("cuMemAlloc failed: out of memory")
     return str(caught.value)
+
+
+def gpu_silent(machine: Machine) -> str:
+    machine.gpus(1)
+    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.driver"), "OPEN_LIMIT_S", 0.05)
+    machine.patch.setattr(import_module("cuda.bindings.driver"), "cuInit", lambda flags: time.sleep(2))
+    return unavailable()
 
 
 class Gpu:
@@ -297,14 +303,14 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "The compiler did not": compiler_limit,
     "the GPU has no room for another process": gpu_full_of_processes,
     "the GPU has no room for ...": gpu_full,
+    "the NVIDIA driver had not opened": gpu_silent,
     "thresholds: the exercises": no_calibration,
     "--gpulab-calibrate measures": calibrated_simulated,
     "too close to": too_close,
 }
-ON_A_GPU = {"the GPU has no room for ..."}
 
 
-@pytest.mark.parametrize("begin", [pytest.param(b, marks=[pytest.mark.gpu] if b in ON_A_GPU else []) for b in PROVOKED])
+@pytest.mark.parametrize("begin", PROVOKED)
 def test_a_message_of_the_table_is_given(
     begin: str, course: Course, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

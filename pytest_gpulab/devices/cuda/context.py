@@ -94,8 +94,10 @@ class PrimaryContext:
             KernelFault: the kernel ended abnormally, or not at all. The device cannot be used any more: the driver
                 asks for a new process (cuda.h, under the error codes 700 to 721).
         """
-        end, spin_s = self.driver.Event(), _SPIN_S if self._turns.is_timing else _UNTIMED_SPIN_S
+        end: Any = None
+        spin_s = _SPIN_S if self._turns.is_timing else _UNTIMED_SPIN_S
         try:
+            end = self.driver.Event()
             end.record()
             started = time.perf_counter()
             while not end.query():

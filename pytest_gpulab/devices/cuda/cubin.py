@@ -18,18 +18,20 @@ _VARIABLE_SECTIONS = (".nv.global", ".nv.constant")
 
 @dataclass(frozen=True)
 class CubinNames:
-    """Names as the student wrote them, to the symbols that the driver knows."""
+    """Names as the student wrote them, to the symbols that the driver knows; and what the variables take together."""
 
     kernels: Mapping[str, str]
     variables: Mapping[str, str]
+    variables_bytes: int
 
 
 def read_names(cubin: bytes) -> CubinNames:
     """Return the kernels and the `__device__` and `__constant__` variables of a compiled module."""
-    kernels, variables = {}, {}
+    kernels, variables, nbytes = {}, {}, 0
     for symbol in Elf(cubin).symbols:
         if symbol.kind == _FUNCTION and symbol.section and symbol.other & _KERNEL:
             kernels[unmangle(symbol.name)] = symbol.name
         elif symbol.kind == _OBJECT and symbol.section.startswith(_VARIABLE_SECTIONS):
             variables[unmangle(symbol.name)] = symbol.name
-    return CubinNames(kernels, variables)
+            nbytes += symbol.nbytes
+    return CubinNames(kernels, variables, nbytes)

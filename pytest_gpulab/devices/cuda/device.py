@@ -40,13 +40,20 @@ class CudaDevice:
         self._nvcc = Nvcc()
         self._ordinal, self._launch_limit_s = ordinal, launch_limit_s
         self._opened: OpenGpu | None = None
+        self._unusable = ""
         self._stopwatch: CudaStopwatch | None = None
         self._info = known or self._described()
 
     @property
     def _gpu(self) -> OpenGpu:
         if self._opened is None:
-            self._opened = OpenGpu(self._ordinal, self._launch_limit_s)
+            if self._unusable:
+                raise DeviceUnavailable(self._unusable)
+            try:
+                self._opened = OpenGpu(self._ordinal, self._launch_limit_s)
+            except DeviceUnavailable as missing:
+                self._unusable = str(missing)
+                raise
         return self._opened
 
     def _described(self) -> DeviceInfo:
@@ -77,7 +84,7 @@ class CudaDevice:
     @property
     def usable(self) -> bool:
         """Whether no kernel has broken it and nobody has closed it; see `BreakableDevice`."""
-        return self._opened is None or self._opened.context.usable
+        return self._opened.context.usable if self._opened else not self._unusable
 
     def compile(
         self,
@@ -156,3 +163,4 @@ class CudaDevice:
             self._stopwatch = None
         if self._opened is not None:
             self._opened.close()
+        self._unusable = self._unusable or "this device was closed"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..protocol import DeviceUnavailable
+
+OPEN_LIMIT_S = 30.0  # takes a tenth of a second, and seconds while dozens of processes do the same
+_Answer = TypeVar("_Answer")
 
 
 def load_driver() -> ModuleType:
@@ -46,7 +52,7 @@ def _initialise() -> None:
     from cuda.bindings import driver
 
     with suppress(RuntimeError):  # there is no driver
-        driver.cuInit(0)
+        _in_time(lambda: driver.cuInit(0))
 
 
 def primary_context(gpu: Any) -> Any:
@@ -56,18 +62,57 @@ def primary_context(gpu: Any) -> Any:
 
     Raises:
         pycuda.driver.Error: there is no room for it.
+        DeviceUnavailable: the driver does not answer.
     """
     from cuda.bindings import driver
 
     error, device = driver.cuDeviceGetByPCIBusId(gpu.pci_bus_id().encode())
     if error == driver.CUresult.CUDA_SUCCESS:
         driver.cuDevicePrimaryCtxSetFlags(device, driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value)
-        error, _ = driver.cuDevicePrimaryCtxRetain(device)
+        error, _ = _in_time(lambda: driver.cuDevicePrimaryCtxRetain(device))
     try:
         return gpu.retain_primary_context()  # which PyCUDA keeps; if the driver made none it says why
     finally:
         if error == driver.CUresult.CUDA_SUCCESS:
             driver.cuDevicePrimaryCtxRelease(device)
+
+
+def _in_time(question: Callable[[], _Answer]) -> _Answer:
+    """Return what the driver answers; a GPU that broke may keep it from answering, and that is no student's fault.
+
+    Raises:
+        DeviceUnavailable: there is no answer in time.
+    """
+    answers: SimpleQueue[_Answer | Exception] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(question())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=OPEN_LIMIT_S)
+    except Empty:
+        what = f"the NVIDIA driver had not opened the GPU after {OPEN_LIMIT_S:g} s"
+        raise DeviceUnavailable(f"{what}; nvidia-smi shows whether it answers at all") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+@contextmanager
+def room_for(driver: ModuleType, what: str) -> Iterator[None]:
+    """Take memory on a GPU that others use, too.
+
+    Raises:
+        DeviceUnavailable: there is no room.
+    """
+    try:
+        yield
+    except driver.MemoryError as error:
+        raise DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}") from None
 
 
 def _unloadable(error: ImportError) -> str:

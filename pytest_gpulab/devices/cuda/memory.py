@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import Array, DeviceUnavailable
+from ..protocol import Array
 from .context import PrimaryContext
-from .driver import driver_words
+from .driver import room_for
 
 GUARD_BYTES = 4096
 MAX_KEPT_BYTES = 1 << 20  # of a piece
@@ -57,10 +57,8 @@ class Blocks:
         return self._kept[nbytes].pop()
 
     def _new(self, nbytes: int) -> Any:
-        try:
+        with room_for(self.context.driver, f"{nbytes:,} bytes more"):
             return self.context.driver.mem_alloc(nbytes)
-        except self.context.driver.MemoryError as error:
-            raise DeviceUnavailable(f"the GPU has no room for {nbytes:,} bytes more: {driver_words(error)}") from None
 
     def give(self, piece: Any, nbytes: int) -> None:
         """Keep a piece or free it; the context must be current."""

@@ -12,6 +12,7 @@ from ..occupancy import BlockNeeds, KernelOccupancy, occupancy_of
 from ..protocol import (
     DEFAULT_OPTIONS,
     Array,
+    DeviceUnavailable,
     KernelResources,
     LaunchError,
     LaunchOptions,
@@ -25,6 +26,8 @@ from .driver import driver_words
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
 
+LOADS = 2  # of each file: for PyCUDA, and to be inspected
+FITS_SHARE = 0.9  # of a GPU's memory; the driver takes some itself
 _Extents = tuple[int, int, int]
 
 
@@ -40,7 +43,8 @@ class CudaModule:
             try:
                 self._module = context.driver.module_from_buffer(cubin)
                 self._inspected = InspectedModule(cubin)
-            except (context.driver.Error, RuntimeError) as error:  # such as variables that do not fit into its memory
+            except (context.driver.Error, RuntimeError) as error:
+                self._refuse_for_others(error, LOADS * self._names.variables_bytes, "the compiled file")
                 raise LaunchError(f"the GPU cannot load the compiled file: {driver_words(error)}") from None
             self._limits = limits_of_current_gpu()
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy | None] = {}
@@ -190,10 +194,24 @@ class CudaModule:
             try:
                 function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
             except self._context.driver.Error as error:
+                self._context.wait(call.kernel)  # an earlier one may have ended abnormally: then it is that
+                stacks_bytes = function.local_size_bytes * self._attribute("MULTIPROCESSOR_COUNT")
+                stacks_bytes *= self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
+                self._refuse_for_others(error, stacks_bytes, f"the stacks of {call.kernel}")
                 message = f"the GPU refuses to launch {call.kernel!r} with grid {call.grid} and block {call.block}"
                 raise LaunchError(f"{message}: {driver_words(error)}") from None
 
         return start
+
+    def _refuse_for_others(self, error: Exception, needed_bytes: int, what: str) -> None:
+        """Tell memory that others took from what the GPU would not have room for even if it were empty.
+
+        Raises:
+            DeviceUnavailable: others took it.
+        """
+        is_full = isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
+        if is_full and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
+            raise DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}") from None
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
         given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)

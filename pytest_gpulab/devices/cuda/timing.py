@@ -20,6 +20,7 @@ from ..nvml import ConditionsReader
 from ..protocol import Module
 from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies, Copy
 from .context import PrimaryContext
+from .driver import room_for
 from .interruptions import Interruptions
 from .memory import CudaMemory
 from .module import CudaModule
@@ -97,7 +98,11 @@ END:
 
 
 class CudaStopwatch:
-    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn."""
+    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn.
+
+    Raises:
+        DeviceUnavailable: the GPU has no room for it.
+    """
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
@@ -111,7 +116,7 @@ class CudaStopwatch:
         self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
         self._touch_grid = (self._attribute("MULTIPROCESSOR_COUNT"), 1)
         self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
-        with context.at_work():
+        with context.at_work(), room_for(driver, "what a stopwatch needs"):
             self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
             self._kernels = driver.module_from_buffer(_KERNELS)
             self._read_all = self._kernels.get_function("read_all")
@@ -182,9 +187,9 @@ class CudaStopwatch:
         self._start.record()
         for start in launches:
             start()
-        self._end.record()
         is_late = False
         with suppress(self._context.driver.Error):  # of a kernel that ended abnormally: `wait` explains it
+            self._end.record()
             is_late = self._start.query()
         self._context.wait(kernel)
         return float(self._start.time_till(self._end)), not is_late

@@ -1,0 +1,132 @@
+"""Loading and launching without a GPU: whose fault it is when the driver refuses, and what it says of it."""
+
+from types import SimpleNamespace
+
+import pytest
+from fake_driver import Context, Driver
+
+from pytest_gpulab.devices.cuda import module as module_module
+from pytest_gpulab.devices.cuda.context import PrimaryContext
+from pytest_gpulab.devices.cuda.cubin import CubinNames
+from pytest_gpulab.devices.cuda.module import CudaModule
+from pytest_gpulab.devices.cuda.timing import CudaStopwatch
+from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchError
+from pytest_gpulab.devices.stopwatch import Call
+
+GIB = 1 << 30
+ILLEGAL = "an illegal memory access was encountered"
+ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 100, "MAX_THREADS_PER_MULTIPROCESSOR": 2000, "L2_CACHE_SIZE": 1 << 20}
+ATTRIBUTES |= {"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 1 << 16, "MEMORY_CLOCK_RATE": 1000, "GLOBAL_MEMORY_BUS_WIDTH": 64}
+
+
+class Refusing(Driver):
+    """A driver that has one answer to what loads and launches."""
+
+    device_attribute = SimpleNamespace(**{name: name for name in ATTRIBUTES})
+    function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def refuse(self, *_, **__):
+        raise self.error
+
+    module_from_buffer = refuse
+
+
+def full_context(error):
+    """A context whose GPU has 100 GiB."""
+    context = Context()
+    context.driver, context.launches, context.wait = Refusing(error), 0, lambda kernel: None
+    context.gpu = SimpleNamespace(total_memory=lambda: 100 * GIB, get_attribute=ATTRIBUTES.__getitem__)
+    return context
+
+
+FULL = Driver.MemoryError("cuModuleLoadDataEx failed: out of memory")
+
+
+@pytest.mark.parametrize(
+    ("error", "gib", "raised", "told"),
+    [
+        (FULL, 1, DeviceUnavailable, "the GPU has no room for the compiled file: out of memory"),
+        (RuntimeError("the driver answers CUDA_ERROR_OUT_OF_MEMORY"), 1, DeviceUnavailable, "the GPU has no room"),
+        (FULL, 46, LaunchError, "the GPU cannot load the compiled file: out of memory"),
+        (Driver.Error("cuModuleLoadDataEx failed: no image"), 1, LaunchError, "the GPU cannot load .*: no image"),
+    ],
+)
+def test_variables_that_fit_are_not_to_blame_for_a_full_gpu(monkeypatch, error, gib, raised, told):
+    """46 GiB do not: a file is loaded twice."""
+    monkeypatch.setattr(module_module, "read_names", lambda cubin: CubinNames({}, {}, gib * GIB))
+    with pytest.raises(raised, match=told):
+        CudaModule(full_context(error), b"", "")
+
+
+def launched(context, local_bytes):
+    """Launch a kernel with so large a stack for each thread."""
+    module = CudaModule.__new__(CudaModule)
+    refuse = SimpleNamespace(
+        local_size_bytes=local_bytes, max_threads_per_block=1024, shared_size_bytes=0, set_attribute=lambda *_: None
+    )
+    function = type("Function", (SimpleNamespace,), {"__call__": context.driver.refuse})(**vars(refuse))
+    module._context, module._functions = context, {"f": function}
+    module._inspected = SimpleNamespace(parameter_bytes=lambda symbol: ())
+    module._names = CubinNames({"f": "_Z1fv"}, {}, 0)
+    module.prepared(Call("f", (1,), (32,), ()))()
+
+
+@pytest.mark.parametrize(
+    ("error", "kib", "raised", "told"),
+    [
+        (FULL, 1, DeviceUnavailable, "the GPU has no room for the stacks of f: out of memory"),
+        (FULL, 500, LaunchError, "the GPU refuses to launch 'f' with grid .*: out of memory"),
+        (Driver.Error("cuLaunchKernel failed: invalid argument"), 1, LaunchError, "refuses to launch .*: invalid arg"),
+    ],
+)
+def test_stacks_that_fit_are_not_to_blame_for_a_full_gpu(error, kib, raised, told):
+    with pytest.raises(raised, match=told):
+        launched(full_context(error), kib << 10)
+
+
+class Broken(Refusing):
+    """A driver that says of everything what an earlier kernel did."""
+
+    def __init__(self):
+        super().__init__(Driver.Error(f"cuEventCreate failed: {ILLEGAL}"))
+
+    Event, Context = Refusing.refuse, SimpleNamespace(pop=lambda: None)
+
+
+def broken_context(tmp_path):
+    context = PrimaryContext(Broken(), SimpleNamespace(get_attribute=ATTRIBUTES.__getitem__), 1.0, Turns("G", tmp_path))
+    context._context = SimpleNamespace(push=lambda: None)
+    return context
+
+
+def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
+    context = broken_context(tmp_path)
+    with pytest.raises(KernelFault, match="a thread accessed memory that belongs to no array") as caught:
+        context.wait("f")
+    assert caught.value.code == "out-of-bounds" and not context.usable
+
+
+def test_a_launch_that_is_refused_because_of_an_earlier_one_says_so(tmp_path):
+    with pytest.raises(KernelFault, match="a thread accessed memory that belongs to no array"):
+        launched(broken_context(tmp_path), 0)
+
+
+def test_a_kernel_that_has_failed_before_the_clock_stops_is_found(tmp_path):
+    watch = CudaStopwatch.__new__(CudaStopwatch)
+    watch._context = broken_context(tmp_path)
+    watch._start = SimpleNamespace(record=lambda: None, query=lambda: True)
+    watch._end = SimpleNamespace(record=watch._context.driver.refuse)
+    with pytest.raises(KernelFault, match="a thread accessed memory that belongs to no array"):
+        watch._timed([lambda: None], "f")
+
+
+def test_a_stopwatch_for_which_there_is_no_room_is_not_there():
+    context = full_context(FULL)
+    context.driver.mem_alloc = context.driver.refuse
+    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for what a stopwatch needs: out of memory$"):
+        CudaStopwatch(context, None)
