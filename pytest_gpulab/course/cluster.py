@@ -207,8 +207,10 @@ class ClusterExecutor:
             return
         if error is None:
             sent.future.set_result(grade)
-        elif answer.status != "error":  # Dask cancels all futures of a connection that broke
+        elif answer.status == "cancelled":  # as Dask cancels all of a connection that broke
             self._send_again(sent, f"the connection to the scheduler at {self.address} broke")
+        elif answer.status != "error":
+            self._send_again(sent, f"its grade could not be fetched from the scheduler at {self.address}: {error!r}")
         elif isinstance(error, KilledWorker):
             self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
         elif isinstance(error, NotGraded):

@@ -11,6 +11,7 @@ import multiprocessing
 import shutil
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,9 +23,22 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade
 
+IDLE_LIMIT_S = 600.0
+"""How long the processes of a run wait for jobs: whoever sent them may be gone without a word."""
+
+
+@dataclass
+class _Run:
+    """The processes that grade for a run, how many jobs they are at, and when they were at one last."""
+
+    executor: LocalExecutor
+    jobs: int = 0
+    last_s: float = 0.0
+
+
 _lock = threading.Lock()
-_executors: dict[str, LocalExecutor] = {}
-"""The processes that grade on this worker, for each run that has sent jobs."""
+_runs: dict[str, _Run] = {}
+"""Those that have sent jobs to this worker."""
 
 
 @dataclass(frozen=True)
@@ -84,20 +98,36 @@ def graded_there(sent: PackedJob) -> Grade:
     if model != sent.model:
         raise NotGraded(f"the worker {worker.address} grades on another device than the run began with: {model}")
     exercises = unpacked(sent, Path(worker.local_directory))
+    _end_idle_runs()
     with _lock:
-        if sent.run not in _executors:
+        if sent.run not in _runs:
             multiprocessing.current_process().daemon = False  # Dask's nanny does not foresee that a worker starts some
-            _executors[sent.run] = LocalExecutor(worker.state.nthreads, (settings.device,))
-        future = _executors[sent.run].submit(replace(sent.job, exercises=exercises))
-    return future.result()
+            _runs[sent.run] = _Run(LocalExecutor(worker.state.nthreads, (settings.device,)))
+        run = _runs[sent.run]
+        run.jobs += 1
+        future = run.executor.submit(replace(sent.job, exercises=exercises))
+    try:
+        return future.result()
+    finally:
+        with _lock:
+            run.jobs, run.last_s = run.jobs - 1, time.monotonic()
+
+
+def _end_idle_runs() -> None:
+    now_s = time.monotonic()
+    with _lock:
+        idle = [name for name, run in _runs.items() if not run.jobs and now_s - run.last_s > IDLE_LIMIT_S]
+        ended = [_runs.pop(name) for name in idle]
+    for run in ended:
+        run.executor.close()
 
 
 def forget(run: str) -> None:
     """Stop the jobs of a run and end its processes."""
     with _lock:
-        executor = _executors.pop(run, None)
-    if executor is not None:
-        executor.close()
+        known = _runs.pop(run, None)
+    if known is not None:
+        known.executor.close()
 
 
 def unpacked(sent: PackedJob, scratch: Path) -> Path:

@@ -88,7 +88,8 @@ class Worker:
     Its temporary folder goes with it: a compiler that is killed leaves large files. A tool that it runs under keeps the
     common one, where Nsight Compute has a lock.
 
-    It opens its device while whoever started it does something else; the first answer says if it could not.
+    It opens its device while whoever started it does something else; the first answer says if it could not, or, with a
+    GPU that is known, the first that needs it.
     """
 
     def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
@@ -100,8 +101,16 @@ class Worker:
         if not under:
             self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
             known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
-        self._process = _started(under, known, self._errors.fileno(), for_guard)
-        os.close(for_guard)
+        try:
+            self._process = _started(under, known, self._errors.fileno(), for_guard)
+        except OSError:  # there is no room for another process
+            os.close(self._lifeline)
+            self._errors.close()
+            if self._folder is not None:
+                self._folder.cleanup()
+            raise
+        finally:
+            os.close(for_guard)
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()

@@ -93,7 +93,7 @@ class RemoteGrader:
         """Start the processes, and return what the device says about itself.
 
         Raises:
-            DeviceUnavailable: it cannot be opened.
+            DeviceUnavailable: it cannot be opened; what is known already is opened, and perhaps missed, later.
             WorkerError: a mistake of this package.
         """
         if self._second is not None:  # the GPU takes longer

@@ -11,6 +11,7 @@ from concurrent.futures import CancelledError
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from pytest_gpulab.course import cluster_worker
 from pytest_gpulab.course.cluster import ClusterExecutor
 from pytest_gpulab.course.cluster_worker import PackedJob, packed, unpacked
 from pytest_gpulab.course.executor import ExecutorUnavailable
-from pytest_gpulab.course.jobs import Job, NotGraded, graded
+from pytest_gpulab.course.jobs import Job, NotGraded, device_model, graded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade
 
@@ -280,6 +281,24 @@ def test_an_exercise_that_changes_meanwhile_is_noticed(exercises: Path, tmp_path
     (exercises / "twice" / "exercise.py").write_text("exercise = None\n")
     with pytest.raises(NotGraded, match="the exercise twice was changed while its submissions were graded"):
         unpacked(packed(before, "run", "model"), tmp_path / "worker")
+
+
+def test_a_run_that_nobody_hears_of_any_more_is_ended_for_the_next(
+    exercises: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = SimpleNamespace(address="here", local_directory=str(tmp_path / "worker"))
+    worker.state = SimpleNamespace(nthreads=1)
+    monkeypatch.setattr("distributed.get_worker", lambda: worker)
+    model = device_model(cluster_worker.looked_at("sim", None, None)[0])
+    runs = cluster_worker._runs
+    for run, idle_limit_s, known in (("a", 600.0, "a"), ("b", 600.0, "ab"), ("c", 0.0, "c")):
+        monkeypatch.setattr(cluster_worker, "IDLE_LIMIT_S", idle_limit_s)
+        processes = [each for run in runs.values() for each in run.executor._workers]
+        assert cluster_worker.graded_there(packed(job_of(exercises), run, model)).points == 100
+        assert "".join(runs) == known
+    assert [each._is_stopped for each in processes] == [True, True]
+    cluster_worker.forget("c")
+    assert not runs
 
 
 def test_a_run_that_a_worker_does_not_know_is_forgotten_already() -> None:

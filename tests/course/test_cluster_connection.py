@@ -124,6 +124,21 @@ def test_a_grade_that_cannot_be_fetched_is_graded_again(
     assert len(tried) == 2
 
 
+def test_a_grade_that_can_never_be_fetched_is_not_waited_for(
+    cluster: DaskCluster, exercises: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: object, **__: object) -> None:
+        raise OSError("it is gone")
+
+    with closing(ClusterExecutor(cluster.address, "sim")) as executor:
+        monkeypatch.setattr(executor._client, "_gather", failing)
+        told = (
+            r"^its grade could not be fetched from the scheduler at tcp://\S+: OSError\('it is gone'\); it was sent 3"
+        )
+        with pytest.raises(NotGraded, match=told):
+            executor.submit(job(exercises, RIGHT)).result(LIMIT_S)
+
+
 def test_an_answer_that_nobody_waits_for_is_not_fetched(cluster: DaskCluster) -> None:
     """The loop that would fetch it may be gone, and the thread that all answers come by would wait for it."""
     fetched = []

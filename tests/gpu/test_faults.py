@@ -56,6 +56,26 @@ def test_a_fault_is_named_and_the_device_says_that_it_is_broken(body, expected):
     assert "PyCUDA" not in ended.stderr
 
 
+NOTICED = {
+    "waited for": "start(); time.sleep(0.5); context.wait('k')",
+    "started again": "start(); time.sleep(0.5); start()",
+    "timed to its end": "watch._timed([start, lambda: time.sleep(0.5)], 'k')",
+}
+
+
+@pytest.mark.parametrize("when", NOTICED)
+def test_a_fault_is_named_though_it_happened_before_the_kernel_is(when):
+    program = PROGRAM.replace(
+        "import numpy", "import time\nfrom pytest_gpulab.devices.stopwatch import Call\nimport numpy"
+    )
+    launch = 'module.launch("k", (1,), (32,), (x,))'
+    timed = f"with device.stopwatch() as watch, context.current(): {NOTICED[when]}"
+    prepared = 'start, context = module.prepared(Call("k", (1,), (32,), (x,))), device._gpu.context'
+    ended = run("*(int *)16 = 1;", program.replace(launch, f"{prepared}\n    {timed}"))
+    assert ended.stdout.startswith(FAULTS["*(int *)16 = 1;"]), ended
+    assert ended.returncode == 0 and "PyCUDA" not in ended.stderr
+
+
 def test_ctrl_c_ends_a_launch_that_does_not_end_itself(tmp_path):
     interrupt_soon = "import signal, threading\nthreading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()\n"
     program = PROGRAM.replace("launch_limit_s=1.0", "launch_limit_s=50.0").replace(

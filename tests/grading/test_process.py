@@ -64,3 +64,16 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     monkeypatch.setenv(LOCKS, "elsewhere")
     answer, _ = process.answered_under(["env"], {}, {}, 60.0)
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
+def test_a_worker_for_which_there_is_no_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(process, "_started", refused)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(BlockingIOError):
+        Worker({})
+    assert len(list(Path("/proc/self/fd").iterdir())) == before and not list(tmp_path.iterdir())
