@@ -85,6 +85,7 @@ class RemoteGrader:
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
+        self._missing: DeviceUnavailable | None = None
         self._second = SecondOpinion(exercise.exercise, self._task) if self._on_gpu else None
         self._is_built = True
         self._sha256 = _sha256(path)
@@ -185,14 +186,15 @@ class RemoteGrader:
         return self._second.count(check) or self._graded(check)
 
     def _graded(self, check: Check, asking: str = "check") -> CheckResult:
-        found = None
+        ending = ""
         for _ in range(ATTEMPTS):
+            if self._missing is not None:
+                return _not_graded(check, self._missing)
             try:
                 return self._asked(check, asking)
             except DeviceUnavailable as missing:
                 self._kill()
-                verdict, found = of_error(missing)
-                return check.result(verdict, (found,))
+                return _not_graded(check, missing)
             except Hung:
                 self._kill()
                 what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
@@ -200,9 +202,11 @@ class RemoteGrader:
                 return self._lost(check, finding("endless-loop", what, hint=hint))
             except Crashed as crash:
                 self._kill()
-                found = finding("crash", f"The process that ran this check {crash}, {ATTEMPTS} times in a row.")
-        assert found is not None
-        return self._lost(check, found)
+                ending = f"{crash}, {ATTEMPTS} times in a row"
+        if self._on_gpu and check.kind == "compile":  # nvcc has processes of its own: it was the driver that crashed
+            self._missing = DeviceUnavailable(f"the process that grades {ending}")
+            return _not_graded(check, self._missing)
+        return self._lost(check, finding("crash", f"The process that ran this check {ending}."))
 
     def _asked(self, check: Check, asking: str) -> CheckResult:
         if self._worker is None:
@@ -291,6 +295,11 @@ class RemoteGrader:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+
+def _not_graded(check: Check, missing: DeviceUnavailable) -> CheckResult:
+    verdict, found = of_error(missing)
+    return check.result(verdict, (found,))
 
 
 def _sha256(path: Path) -> str:

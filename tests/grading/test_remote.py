@@ -181,6 +181,15 @@ def test_a_crash_that_repeats_itself_is_the_submissions(hostile: Class) -> None:
     assert dependent.what.startswith("Not graded, because `correct[n=31]` did not pass: The process")
 
 
+def test_a_crash_before_any_kernel_was_launched_is_the_gpus(hostile: Class) -> None:
+    """nvcc, which a submission may crash, has processes of its own; what is left is the driver's."""
+    results = graded(hostile, KERNEL + "// compile: crash\n")
+    assert set(verdicts(results).values()) == {"not gradable"}
+    (found,) = results["compile"].findings
+    assert found.what == "The device failed: the process that grades was ended by SIGSEGV, 2 times in a row"
+    assert hostile.deeds() == ["crash", "crash"]
+
+
 def test_a_crash_that_does_not_come_again_costs_nothing(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// launch 31: crash_once\n")
     assert set(verdicts(results).values()) == {"passed"}
