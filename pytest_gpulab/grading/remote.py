@@ -186,10 +186,10 @@ class RemoteGrader:
         return self._second.count(check) or self._graded(check)
 
     def _graded(self, check: Check, asking: str = "check") -> CheckResult:
+        if self._missing is not None:
+            return _not_graded(check, self._missing)
         ending = ""
         for _ in range(ATTEMPTS):
-            if self._missing is not None:
-                return _not_graded(check, self._missing)
             try:
                 return self._asked(check, asking)
             except DeviceUnavailable as missing:
