@@ -23,7 +23,7 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.findings import because_of
+from pytest_gpulab.grading.findings import because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.ncu import Profiler
@@ -32,8 +32,6 @@ from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 
 MAX_STOPPED = 3
 """Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""
-NO_DEVICE = "device-fault"
-"""The code where a submission that compiles has nowhere to run."""
 
 
 class NotGraded(Exception):
@@ -200,8 +198,8 @@ def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: flo
     for check in checks:
         if len(stopped) < MAX_STOPPED:
             result = grader.run(check)
-            if check.kind == "compile" and result.verdict == "not gradable" and result.findings[0].code == NO_DEVICE:
-                raise NotGraded(result.findings[0].what)  # what follows would be graded by chance, if at all
+            if lacks_device(result):
+                raise NotGraded(result.findings[0].what)
             if result.findings and result.findings[0].code == "endless-loop" and result.duration_s >= timeout_s:
                 stopped.append(result)
             yield result

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
-from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
 
 MAX_EVIDENCE_LINES = 60
 
@@ -90,6 +90,9 @@ def because_of(check: str, cause: Finding, hidden: bool = False) -> Finding:
     return Finding(cause.code, what, cause.where, because=check, hidden=hidden)
 
 
+_NO_DEVICE = "device-fault"
+
+
 def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
     """Return what a device's error means: the student's fault (`failed`) or the machine's (`not gradable`)."""
     if isinstance(error, CompileError):
@@ -102,7 +105,12 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
     if isinstance(error, CannotSimulate):
         what = f"the simulated GPU does not know {error.what}"
         return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
-    return "not gradable", finding("device-fault", f"The device failed: {error}", hint=HINTS["not-timed"])
+    return "not gradable", finding(_NO_DEVICE, f"The device failed: {error}", hint=HINTS["not-timed"])
+
+
+def lacks_device(result: CheckResult) -> bool:
+    """Say whether a submission has nowhere to run: then what follows would be graded by chance, if at all."""
+    return result.kind == "compile" and result.verdict == "not gradable" and result.findings[0].code == _NO_DEVICE
 
 
 _ERROR_LINE = re.compile(

@@ -21,7 +21,7 @@ from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.findings import finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
@@ -85,7 +85,7 @@ class RemoteGrader:
         }
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
-        self._missing: DeviceUnavailable | None = None
+        self._missing: Finding | None = None
         self._second = SecondOpinion(exercise.exercise, self._task) if self._on_gpu else None
         self._is_built = True
         self._sha256 = _sha256(path)
@@ -144,6 +144,8 @@ class RemoteGrader:
             if self._second is not None:
                 self._second.close()
             raise
+        if lacks_device(result):
+            self._missing = result.findings[0]
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:
@@ -158,7 +160,9 @@ class RemoteGrader:
             self._second.close()
 
     def _judged(self, check: Check) -> CheckResult:
-        """Ask the GPU and, where it is a real one, the simulated one as well."""
+        """Ask the GPU, unless it was missing before, and, where it is a real one, the simulated one as well."""
+        if self._missing is not None:  # what is graded all the same would be so by chance
+            return check.result("not gradable", (self._missing,))
         if self._second is None:
             return self._graded(check)
         if not self._is_built:
@@ -186,8 +190,6 @@ class RemoteGrader:
         return self._second.count(check) or self._graded(check)
 
     def _graded(self, check: Check, asking: str = "check") -> CheckResult:
-        if self._missing is not None:
-            return _not_graded(check, self._missing)
         ending = ""
         for _ in range(ATTEMPTS):
             try:
@@ -204,8 +206,7 @@ class RemoteGrader:
                 self._kill()
                 ending = f"{crash}, {ATTEMPTS} times in a row"
         if self._on_gpu and check.kind == "compile":  # nvcc has processes of its own: it was the driver that crashed
-            self._missing = DeviceUnavailable(f"the process that grades {ending}")
-            return _not_graded(check, self._missing)
+            return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))
         return self._lost(check, finding("crash", f"The process that ran this check {ending}."))
 
     def _asked(self, check: Check, asking: str) -> CheckResult:

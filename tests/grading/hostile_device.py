@@ -64,6 +64,11 @@ def fault(device: HostileDevice, is_first: bool) -> None:
     raise KernelFault("device-fault", "twice: the GPU gave the kernel up")
 
 
+def gone(device: HostileDevice, is_first: bool) -> None:
+    device.usable = False
+    raise DeviceUnavailable("it does not answer")
+
+
 def claim(device: HostileDevice, is_first: bool) -> None:
     device.usable = False
     for thread in range(2):
@@ -76,7 +81,7 @@ def say(device: HostileDevice, is_first: bool) -> None:
 
 
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
-    deed.__name__: deed for deed in (hang, crash, crash_once, fault, claim, say)
+    deed.__name__: deed for deed in (hang, crash, crash_once, fault, gone, claim, say)
 }
 
 

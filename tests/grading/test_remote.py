@@ -244,6 +244,14 @@ def test_a_device_that_cannot_be_opened_costs_no_points(bench: Class) -> None:
     assert result.findings[0].what.startswith("The device failed: ")
 
 
+def test_a_gpu_that_is_not_there_is_not_looked_for_again_in_each_check(hostile: Class) -> None:
+    """What follows would be graded by chance, if at all; and it may take half a minute to see that it is not there."""
+    results = graded(hostile, KERNEL + "// compile: gone\n")
+    assert set(verdicts(results).values()) == {"not gradable"}
+    assert {result.findings[0].what for result in results.values()} == {"The device failed: it does not answer"}
+    assert hostile.deeds() == ["gone"]
+
+
 def test_a_mistake_of_ours_shows_where_it_was_made(bench: Class) -> None:
     grader = bench.grader()
     with pytest.raises(WorkerError, match=r"(?s)Traceback.*KeyError: 'unheard of'\n\nstderr of the process:\n"):
