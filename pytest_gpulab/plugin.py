@@ -73,6 +73,7 @@ class GradingHooks:
         self.written: list[ReportFile] = []
         self.write_errors: list[str] = []
         self.calibration: list[str] = []
+        self.is_at_end = False
         self.is_worker = hasattr(config, "workerinput")
         if self.is_worker:  # before NumPy is loaded, whose linear algebra would start a thread for every core
             os.environ.update(with_one_thread(os.environ))
@@ -178,6 +179,13 @@ class GradingHooks:
         nodeid = None if file_path.is_relative_to(root) else Path(os.path.relpath(file_path, root)).as_posix()
         return CudaFile.from_parent(parent, path=file_path, nodeid=nodeid)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Note that the run came to its regular end."""
+        result = yield
+        self.is_at_end = True
+        return result
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Let a skipped check point at the submission."""
@@ -202,7 +210,8 @@ class GradingHooks:
         self.bench.close_device()
         if self.is_worker or self.config.getoption("collectonly") or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return  # nothing was graded: the reports of the last run stay as they are
-        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED or bool(session.shouldfail or session.shouldstop)
+        # The exit status does not tell: a second Ctrl-C leaves it as if nothing had happened.
+        interrupted = not self.is_at_end or bool(session.shouldfail or session.shouldstop)
         self.write_errors = self._write_reports(interrupted)
         if self.settings.calibrate:
             self.write_errors += self._write_calibration(interrupted)

@@ -261,14 +261,19 @@ class _Student:
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
-        return Finding("nothing-handed-in", "There is no .cu file.", evidence=_named(self.others), hint=LAYOUT)
+        others = sorted(self.others, key=lambda entry: not self._is_meant_as_source(entry))
+        names = f", but {_first_named(others)}" if others else ""
+        advice = ": submissions end in .cu" if any(map(self._is_meant_as_source, others)) else ""
+        what = f"There is no .cu file{names}{advice}."
+        return Finding("nothing-handed-in", what, evidence=_named(others), hint=LAYOUT)
+
+    def _is_meant_as_source(self, entry: Entry) -> bool:
+        name = entry.parts[-1].casefold()
+        return ".cu" in name or Path(name).stem in map(str.casefold, self.exercises)
 
     def _left_out(self) -> Finding:
         others = sorted(self.others, key=lambda entry: entry.suffix != ".cu")  # notes are rarely a mistake
-        names = [entry.label_below for entry in others[:MAX_NAMED_AT_ONCE]]
-        more = len(others) - len(names)
-        told = f"{', '.join(names)} and {more} more" if more else ", ".join(names)
-        what = f"{count(len(others), 'file')} for no exercise, left out: {told}."
+        what = f"{count(len(others), 'file')} for no exercise, left out: {_first_named(others)}."
         hint = f"Call a file after its exercise: {listed(sorted(self.exercises), 'or')}."
         return Finding("no-exercise", what, evidence=_named(others), hint=hint)
 
@@ -301,6 +306,13 @@ def _with_time(entry: Entry) -> str:
 def _time(entry: Entry) -> str:
     modified_s = min(max(entry.modified_s, 0.0), _LAST_S)
     return datetime.fromtimestamp(modified_s, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _first_named(entries: Sequence[Entry]) -> str:
+    """Return the first names, for one sentence about a student, and how many more there are."""
+    names = ", ".join(entry.label_below for entry in entries[:MAX_NAMED_AT_ONCE])
+    more = len(entries) - MAX_NAMED_AT_ONCE
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _named(entries: Sequence[Entry]) -> tuple[str, ...]:

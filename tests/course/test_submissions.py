@@ -160,10 +160,9 @@ def test_a_student_without_a_source_is_told(folder: Path) -> None:
     assert found.students == ("alice", "bob") and found.submissions == ()
     alice, bob = found.problems
     assert alice.finding.code == bob.finding.code == "nothing-handed-in" and bob.finding.evidence == ()
-    assert alice.finding.what == "There is no .cu file." and alice.finding.evidence[-2:] == (
-        "alice/09.txt",
-        "and 2 more",
-    )
+    assert alice.finding.what == "There is no .cu file, but 00.txt, 01.txt, 02.txt and 9 more."
+    assert alice.finding.evidence[-2:] == ("alice/09.txt", "and 2 more")
+    assert bob.finding.what == "There is no .cu file."
 
 
 def test_a_source_in_nobodys_folder_is_told_and_other_files_there_are_not(folder: Path) -> None:

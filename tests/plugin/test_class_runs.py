@@ -43,7 +43,7 @@ def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None
             "*gpulab: class*",
             "twice *",
             "*gpulab: what was handed in*",
-            "dora: There is no .cu file.",
+            "dora: There is no .cu file, but notes.txt.",
             "*gpulab: handed in nothing*",
             "5 (Eve E.)",
             "*gpulab: students*",

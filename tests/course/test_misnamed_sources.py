@@ -1,0 +1,41 @@
+"""Who handed in files, but none that ends in .cu, is told which: the one line names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from zips import EXERCISES
+
+from pytest_gpulab.course.submissions import handed_in
+
+ADVICE = "submissions end in .cu."
+
+
+def told(tmp_path: Path, *names: str) -> str:
+    """Return what is told of a student who handed in files of these names."""
+    for name in names:
+        path = tmp_path / "class/cid" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "scratch").mkdir()
+    (problem,) = handed_in(tmp_path / "class", EXERCISES, tmp_path / "scratch").problems
+    assert (problem.label, problem.finding.code) == ("cid", "nothing-handed-in")
+    return problem.finding.what
+
+
+@pytest.mark.parametrize(
+    "name", ["reduction.cpp", "Reduction.CPP", "reduction", "mine/scan.txt", "reduction.cu.txt", "mine.CU.txt", "a.cu~"]
+)
+def test_a_source_with_another_ending_is_named_with_advice(tmp_path: Path, name: str) -> None:
+    assert told(tmp_path, name) == f"There is no .cu file, but {name}: {ADVICE}"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "reductions.cpp", "reduction/notes.txt"])
+def test_another_file_is_named_without_advice(tmp_path: Path, name: str) -> None:
+    assert told(tmp_path, name) == f"There is no .cu file, but {name}."
+
+
+def test_of_many_files_three_are_named_likely_sources_first(tmp_path: Path) -> None:
+    names = ("a.txt", "b.txt", "c.txt", "d.txt", "scan.cpp")
+    assert told(tmp_path, *names) == f"There is no .cu file, but scan.cpp, a.txt, b.txt and 2 more: {ADVICE}"
