@@ -82,6 +82,8 @@ class LaunchProfile:
         instruction_source: what counts of issued instructions are made from: the compiler's machine code; where it
             cannot be read, rules; where it is too large to follow, `rules for large code`; empty where nothing was
             counted.
+        order_free: whether it is known that no order of warps changes what the launch does: looked for
+            (`LaunchOptions.check`), no hazard was found, and threads share memory by plain accesses and barriers alone.
     """
 
     kernel: str
@@ -97,6 +99,7 @@ class LaunchProfile:
     output: str = ""
     kernel_occupancy: KernelOccupancy | None = None
     instruction_source: InstructionSource = ""
+    order_free: bool = False
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]
@@ -185,6 +188,10 @@ class Module(Protocol):
     @property
     def symbols(self) -> tuple[str, ...]:
         """The `__device__` and `__constant__` variables by their names."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a launch may leave something behind, not in its arrays, that a later one finds."""
 
     def read_symbol(self, name: str) -> bytes:
         """Return a variable's present contents.

@@ -52,7 +52,7 @@ class Limits:
     Attributes:
         step_budget: as in `LaunchOptions`.
         max_elements: the extents' product above which a case is not run.
-        again: whether to run every pattern twice, or only the one whose warps are put in other orders.
+        again: whether to run every pattern twice, or only one, and that where the order of warps may matter.
     """
 
     step_budget: int | None = None
@@ -140,7 +140,7 @@ class CaseRuns:
             for pattern in case.patterns:
                 rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                 prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
-                decoy = None if runs else self._decoy(case, problem, prepared)
+                decoy = None if runs or not build.module.remembers else self._decoy(case, problem, prepared)
                 with at_work_on(self._device):
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                 if verdict != "passed":
@@ -175,20 +175,21 @@ class CaseRuns:
                 if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
                     runs.append(run)
                     return _judged(run, prepared, FIRST)
-            return self._repeated(build, prepared, arrays, runs, vary_order=decoy is not None)
+            return self._repeated(build, prepared, arrays, runs)
         finally:
             arrays.free()
 
     def _repeated(
-        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], vary_order: bool
+        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay once; if that is right replay differently, and compare."""
+        vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
         first = self._replay(build, prepared.plan, prepared.inputs, FIRST, arrays)
         runs.append(first)
         verdict, findings = _judged(first, prepared, FIRST)
         if verdict != "passed":
             return verdict, self._on_luck(build, prepared, arrays, runs, findings)
-        orders = _orders(first) if vary_order and self._is_simulated else ()
+        orders = _orders(first) if vary_order else ()
         for repetition in orders or (AGAIN,) * self._again:
             run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
             runs.append(run)
@@ -216,7 +217,7 @@ class CaseRuns:
 
     @property
     def _is_simulated(self) -> bool:
-        return self._device.info.kind == "simulated"  # a real GPU orders its warps itself
+        return self._device.info.kind == "simulated"
 
     def _replay(
         self,
@@ -236,12 +237,14 @@ class CaseRuns:
 
 
 def _orders(first: Run) -> tuple[Repetition, ...]:
-    """Return in which orders to run again what was right with all warps in step.
+    """Return in which orders to run again what was right with all warps in step; none where no order can matter.
 
     Warps that take turns cost several times more than in step, so one input pattern of a case must do. Both orders are
     tried where warps share memory: whether low warps read what high ones write, as in a tree, or the other way round,
     as in a scan, a missing barrier shows in one order alone.
     """
+    if first.profiles and all(profile.order_free for profile in first.profiles):
+        return ()
     share = any(profile.resources.shared_bytes != 0 for profile in first.profiles)
     return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)
 

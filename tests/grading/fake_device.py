@@ -33,6 +33,7 @@ class Program:
         kernels: name to function.
         parameters: name to the size of each parameter; None as from a device that cannot tell.
         symbols: name to contents.
+        remembers: whether a launch may leave something behind.
         error: raised by compiling.
     """
 
@@ -40,6 +41,7 @@ class Program:
     parameters: tuple[int, ...] | None = None
     symbols: dict[str, bytes] = field(default_factory=dict)
     error: DeviceError | None = None
+    remembers: bool = True
 
 
 class FakeMemory:
@@ -86,6 +88,10 @@ class FakeModule:
     @property
     def symbols(self) -> tuple[str, ...]:
         return tuple(self.program.symbols)
+
+    @property
+    def remembers(self) -> bool:
+        return self.program.remembers
 
     def read_symbol(self, name: str) -> bytes:
         return self.program.symbols[name]

@@ -138,6 +138,12 @@ def test_orders_of_warps_are_tried_on_one_pattern_and_both_where_warps_may_share
     assert schedules[: 2 * len(one_case) + 2] == [*one_case, *one_case, "lockstep", "lockstep"]
 
 
+def test_no_order_of_warps_is_tried_where_none_can_matter(bench: Bench) -> None:
+    only_correct(bench, right(order_free=True))
+    assert {options.schedule for _, options in bench.device.launches} == {"lockstep"}
+    assert [options.fill for _, options in bench.device.launches[:3]] == [0xFF, 0xFF, 0xA5], "decoy, first, again"
+
+
 def test_a_real_gpu_has_its_own_order(tmp_path: Path) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> None:
         out.values[...] = 2 * source.values if is_first(options) else 0
@@ -211,6 +217,12 @@ def test_what_only_the_decoy_does_is_nothing_on_a_simulated_gpu(bench: Bench) ->
         return kernel()(options, source, out, n)
 
     assert codes(only_correct(bench, program(twice))) == {}
+
+
+def test_there_is_no_decoy_for_who_could_not_remember_it(bench: Bench) -> None:
+    only_correct(bench, program(kernel(), remembers=False))
+    first, second, *_ = (options for _, options in bench.device.launches)
+    assert first.check and second.schedule == "warps", "the first run comes first, and orders are tried as ever"
 
 
 LANE = Lane((2, 0, 0), (1, 3, 0))

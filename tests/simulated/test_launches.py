@@ -257,3 +257,21 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
     module.launch("f", (1,), (1,), [array])
     assert not unused and array.get()[1] == 5
     assert len(list(device.arena.contents())) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "body", "remembers"),
+    [
+        ("", "x[0] = 1;", False),
+        ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = BLOCK_SIZE;", False),
+        ("__constant__ int weights[4];", "x[0] = weights[x[1]];", False),
+        ("__device__ int unused;", "x[0] = 1;", False),
+        ("__device__ int kept;", "x[0] = ++kept;", True),
+        ("namespace { __device__ int kept; }", "x[0] = ++kept;", True),
+        ("", "static __device__ int kept; x[0] = ++kept;", True),
+        ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = ++*(int *)&gpulab_tunable_BLOCK_SIZE;", True),
+    ],
+)
+def test_what_can_remember_an_earlier_launch(device: Device, declared: str, body: str, remembers: bool) -> None:
+    module = device.compile(f"#include <gpulab.cuh>\n{declared}\n__global__ void f(int *x) {{ {body} }}\n")
+    assert module.remembers == remembers

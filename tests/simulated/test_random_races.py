@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_gpulab.devices.protocol import LaunchOptions, Schedule
+from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, Schedule
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 THREADS, BLOCKS, WORDS = 96, 2, 128
@@ -146,3 +147,33 @@ def test_races_are_those_of_a_brute_force_check(schedule: Schedule, program: lis
     assert reported <= expected, "a false alarm"
     assert bool(reported) == bool(expected), "a race was missed"
     assert not [hazard for hazard in hazards if hazard.kind == "barrier"]
+
+
+ORDERS: tuple[Schedule, ...] = ("lockstep", "warps", "warps-reversed")
+TOLD = """\
+__syncthreads();
+data[512 + b * 96 + t] = x;
+for (int i = t; i < 128; i += 96) data[128 + b * 128 + i] = tile[i];
+}
+"""
+"""What each thread read, and what was left in shared memory."""
+
+
+def told(module: Any, device: SimulatedDevice, schedule: Schedule) -> tuple[LaunchProfile, bytes]:
+    data = device.array(np.zeros(1024, np.int32))
+    options = LaunchOptions(schedule, fill=0, check=True)
+    return module.launch("f", (BLOCKS,), (THREADS,), [data], options=options), data.get().tobytes()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=programs)
+def test_what_is_called_free_of_order_comes_out_alike_in_every_order(program: list[Statement]) -> None:
+    lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
+    head = HEAD.replace("x = 0;", "x = 0;\nfor (int i = t; i < 128; i += 96) tile[i] = i;\n__syncthreads();")
+    device = SimulatedDevice()
+    module = device.compile(f"{head.replace('t * 7 + b', 'x + t * 7 + b')}{lines}\n{TOLD}")
+    profiles, left = zip(*(told(module, device, schedule) for schedule in ORDERS), strict=True)
+    if profiles[0].order_free:
+        assert len(set(left)) == 1
+    shares_plainly = not any(statement.kind == "COUNT" for statement in program)
+    assert profiles[0].order_free == (shares_plainly and not profiles[0].hazards)

@@ -106,3 +106,22 @@ def test_shared_memory_does_not_survive_a_block(run: Run) -> None:
     out = np.zeros(96, np.uint32)
     run(source, out, grid=(3,), options=LaunchOptions(fill=0xA5))
     assert (out == 0xA5A5A5A5).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_free"),
+    [
+        ("tile[t] = in[t]; __syncthreads(); out[t] = tile[127 - t];", True),
+        ("tile[t] = in[t]; out[t] = tile[127 - t];", False),
+        ("out[t] = tile[t];", False),
+        ("out[atomicAdd(&in[0], 1) & 127] = t;", False),
+        ("out[t] = ((volatile int *)in)[t];", False),
+        ("out[t] = (int)clock64();", False),
+        ("if (t < 64) __syncthreads(); out[t] = in[t];", False),
+    ],
+)
+def test_what_no_order_of_warps_changes(run: Run, body: str, is_free: bool) -> None:
+    source = f"__global__ void f(int *in, int *out) {{ __shared__ int tile[128]; int t = threadIdx.x; {body} }}"
+    arrays = np.zeros(128, np.int32), np.zeros(128, np.int32)
+    assert run(source, *arrays, block=(128,), options=LaunchOptions(check=True)).order_free == is_free
+    assert not run(source, *arrays, block=(128,)).order_free, "nobody looked"

@@ -12,7 +12,6 @@ from ..occupancy import BlockNeeds, KernelOccupancy, occupancy_of
 from ..protocol import (
     DEFAULT_OPTIONS,
     Array,
-    DeviceUnavailable,
     KernelResources,
     LaunchError,
     LaunchOptions,
@@ -22,7 +21,7 @@ from ..protocol import (
 from ..stopwatch import Call
 from .context import PrimaryContext
 from .cubin import read_names
-from .driver import driver_words
+from .driver import driver_words, no_room_for
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
 
@@ -64,6 +63,11 @@ class CudaModule:
     def symbols(self) -> tuple[str, ...]:
         """The `__device__` and `__constant__` variables by their names."""
         return tuple(sorted(self._names.variables))
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a launch may leave something behind: for all that is known."""
+        return True
 
     def read_symbol(self, name: str) -> bytes:
         """Return a variable's present contents.
@@ -211,7 +215,7 @@ class CudaModule:
         """
         is_full = isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
         if is_full and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
-            raise DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}") from None
+            raise no_room_for(what, error) from None
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
         given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -54,6 +56,7 @@ from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
+_WORD = re.compile(r"[\w$]+")
 STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 
 
@@ -83,6 +86,9 @@ class SimulatedModule:
         for name in self._variables:
             self._initialise(self._module.variables[name])
         self._programs: dict[str, Program] = {}
+        used = Counter(_WORD.findall(ptx))
+        self.remembers = any(v.space == "global" and used[name] > 1 for name, v in held.items())
+        """Whether a launch may leave something behind: in a variable that is used, the one place there is."""
 
     def _initialise(self, variable: Variable) -> None:
         data = self._variables[variable.name].data
@@ -222,6 +228,7 @@ class SimulatedModule:
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
+            order_free=options.check and not launch.hazards and program.is_orderly,
         )  # fmt: skip
         return profile if counters is None else self._counted(profile, counters, ran, total)
 

@@ -71,6 +71,14 @@ class Program:
     clean: set[object] = field(default_factory=set)
 
     @cached_property
+    def is_orderly(self) -> bool:
+        """Whether threads share memory by plain accesses and barriers alone, and look at no clock.
+
+        Then the order of warps decides nothing unless something races.
+        """
+        return all(site.order == "weak" for site in self.sites) and "w.clock" not in self.source
+
+    @cached_property
     def places(self) -> Places:
         """The source lines of its statements."""
         return Places([step.statements for step in self.steps])
