@@ -132,6 +132,9 @@ class TimingDevice(Device, Protocol):
             ValueError: it does not fit in there.
         """
 
+    def copy(self, copies: Copies) -> None:
+        """Copy within device memory, one after the other."""
+
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none.
 

@@ -8,7 +8,7 @@ has room to be moved about in, because while one grader times others wait, and a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -56,6 +56,10 @@ class Pool:
         """Let each copy be put elsewhere at random."""
         self._rng = rng
         self._copies.clear()
+
+    def reset(self, copies: Iterable[Copy]) -> None:
+        """Make copies, untimed."""
+        self._device.copy(tuple(copies))
 
     def spare(self, buffer: Buffer) -> None:
         """Have room for one copy more, which `set_aside` will need."""
@@ -134,8 +138,7 @@ class Contender:
             DeviceError: a launch ends abnormally.
         """
         self._set_constants(Mix(0))
-        for buffer in self._buffers:
-            self._replicas[0][buffer.name].set(initial_contents(buffer, self.contents[0], FIRST.poison))
+        self._pool.reset(self._resets(0, Mix(0)))  # from the GPU's own memory: there it is already
         return tuple(
             self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
             for call in self._calls(0)

@@ -54,12 +54,16 @@ class FakeStopwatch:
         return self.run(module, calls, copies)
 
     def run(self, module: Any, calls: Sequence[Call], copies: Copies) -> float:
-        for copy in copies:
-            stretch = slice(None) if copy.elements is None else copy.elements
-            copy.target.values.reshape(-1)[stretch] = copy.source.values.reshape(-1)[stretch]
+        carry_out(copies)
         launched = [module.launch(call.kernel, call.grid, call.block, call.args) for call in calls]
         elapsed_ms = sum(profile.estimated_ms or 0.0 for profile in launched)
         return elapsed_ms * self.noise(len(self.cold) + len(self.batches))
+
+
+def carry_out(copies: Copies) -> None:
+    for copy in copies:
+        stretch = slice(None) if copy.elements is None else copy.elements
+        copy.target.values.reshape(-1)[stretch] = copy.source.values.reshape(-1)[stretch]
 
 
 class ClockedDevice(FakeDevice):
@@ -74,6 +78,9 @@ class ClockedDevice(FakeDevice):
         self.held.remove(memory)
         assert 0 <= offset_bytes <= whole.nbytes - memory.nbytes
         return memory
+
+    def copy(self, copies: Copies) -> None:
+        carry_out(copies)
 
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -43,6 +43,12 @@ class ClockedGpu(SimulatedDevice):
         assert 0 <= offset_bytes < whole.nbytes
         return self.empty(shape, dtype)
 
+    def copy(self, copies: Any) -> None:
+        for copy in copies:
+            stretch, values = copy.elements or slice(None), copy.target.get()
+            values.reshape(-1)[stretch] = copy.source.get().reshape(-1)[stretch]
+            copy.target.set(values)
+
     def alone(self) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -70,10 +76,7 @@ class Watch:
         return ()
 
     def cold_ms(self, module: Any, calls: Sequence[Call], copies: Any = ()) -> float:
-        for copy in copies:
-            stretch, values = copy.elements or slice(None), copy.target.get()
-            values.reshape(-1)[stretch] = copy.source.get().reshape(-1)[stretch]
-            copy.target.set(values)
+        self.gpu.copy(copies)
         for call in calls:
             module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
         return self.gpu.takes_ms[id(module)] * len(calls) * float(np.exp(0.002 * self.rng.standard_normal()))

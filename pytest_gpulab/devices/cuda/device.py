@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
+from ..stopwatch import Copies
 from .driver import load_driver
 from .gpu import OpenGpu
-from .memory import CudaMemory, CudaPart
+from .memory import CudaMemory, CudaPart, copy_within
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
@@ -131,6 +132,11 @@ class CudaDevice:
         """Return an array inside another one; see `TimingDevice.part`."""
         assert isinstance(whole, CudaMemory)
         return CudaPart(whole, offset_bytes, shape, dtype)
+
+    def copy(self, copies: Copies) -> None:
+        """Copy within the GPU's memory; see `TimingDevice.copy`."""
+        with self._gpu.context.at_work():
+            copy_within(copies)
 
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..protocol import Array
+from ..stopwatch import Copies, Copy
 from .context import PrimaryContext
 from .driver import room_for
 
@@ -212,6 +213,24 @@ class CudaPart(CudaMemory):
 
     def _is_freed(self) -> bool:
         return self._whole._is_freed()
+
+
+def copy_within(copies: Copies) -> None:
+    """Copy between arrays on the GPU, one after the other; the context must be current, nothing is waited for."""
+    for copy in copies:
+        source, target = copy.source, copy.target
+        assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
+        offset, nbytes = _stretch(copy)
+        if nbytes:
+            source._context.driver.memcpy_dtod(target.address + offset, source.address + offset, nbytes)
+
+
+def _stretch(copy: Copy) -> tuple[int, int]:
+    """Return where a copy begins, in bytes from an array's start, and how many bytes it takes."""
+    if copy.elements is None:
+        return 0, copy.source.nbytes
+    first, end, _ = copy.elements.indices(copy.source.nbytes // copy.source.dtype.itemsize)
+    return first * copy.source.dtype.itemsize, (end - first) * copy.source.dtype.itemsize
 
 
 def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int) -> str | None:

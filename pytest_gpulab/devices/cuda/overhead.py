@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-AMONG = 32  # empty kernels that follow each other without a gap
+AMONG = 32  # empty kernels that follow each other
+EMPTY_MS = 1.25e-3  # an empty kernel's own time, by Nsight Compute's gpu__time_duration (H200): no times tell it
+MAX_GAP_MS = 2e-4  # where an empty kernel's own time is another, the gap is no longer for that
 
 
 class Overhead:
     """What a sample takes longer than the launches in it; 0 before anything is known.
 
-    An empty kernel by itself takes its own time and the overhead, each further one after it no more than its own time.
+    An empty kernel by itself takes its own time and the overhead, each further one after it its own time and a gap,
+    which is no part of a kernel's time, and in one process longer than in another one, by a tenth of a microsecond.
     Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
     counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
     overhead itself, and then every time that is measured with it is too short by as much.
@@ -23,13 +26,13 @@ class Overhead:
         self._alone_ms += [] if alone_ms is None else [alone_ms]
         self._among_ms += [] if among_ms is None else [among_ms]
 
-    @property
-    def ms(self) -> float:
-        """What to take off a sample."""
+    def ms(self, launches: int) -> float:
+        """Return what to take off a sample of so many launches."""
         if not self._alone_ms or not self._among_ms:
             return 0.0
         alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)
-        return alone_ms - (among_ms - alone_ms) / (AMONG - 1)
+        further_ms = (among_ms - alone_ms) / (AMONG - 1)
+        return alone_ms - further_ms + launches * min(max(further_ms - EMPTY_MS, 0.0), MAX_GAP_MS)
 
 
 def _lower_quartile(values: list[float]) -> float:

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..nvml import ConditionsReader
 from ..protocol import Module
-from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies, Copy
+from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies
 from .context import PrimaryContext
 from .driver import room_for
 from .interruptions import Interruptions
-from .memory import CudaMemory
+from .memory import CudaMemory, copy_within
 from .module import CudaModule
 from .overhead import AMONG, Overhead
 from .report import peak_bandwidth_gb_s
@@ -130,11 +130,13 @@ class CudaStopwatch:
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        return self._without_overhead(self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies))
+        elapsed_ms = self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
+        return self._without_overhead(elapsed_ms, len(calls))
 
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        return self._without_overhead(self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies))
+        elapsed_ms = self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
+        return self._without_overhead(elapsed_ms, len(calls))
 
     def conditions(self) -> Conditions:
         """Look at the GPU's state, and after samples that others may have interrupted, whether others interrupt."""
@@ -166,11 +168,11 @@ class CudaStopwatch:
         assert self._flush_ms is not None, "`begin` comes first"
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
-                self._copy(before)
+                copy_within(before)
                 enqueued = 2 * len(after) + len(launches) + 1  # touches included
                 for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
                     self._flush()
-                self._copy(after)
+                copy_within(after)
                 self._touch_targets(after)
                 elapsed_ms, seamless = self._timed(launches, kernel)
                 if seamless or attempt == MAX_ATTEMPTS - 1:
@@ -179,8 +181,8 @@ class CudaStopwatch:
         self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
-    def _without_overhead(self, elapsed_ms: float) -> float:
-        return max(elapsed_ms - self._overhead.ms, MIN_MS)
+    def _without_overhead(self, elapsed_ms: float, launches: int) -> float:
+        return max(elapsed_ms - self._overhead.ms(launches), MIN_MS)
 
     def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
         """Return the time, and whether everything was enqueued before the first launch could start."""
@@ -226,21 +228,5 @@ class CudaStopwatch:
                 np.uint64(target.address), np.uint64(target.nbytes), grid=self._touch_grid, block=(TOUCH_BLOCK, 1, 1)
             )
 
-    def _copy(self, copies: Copies) -> None:
-        for copy in copies:
-            source, target = copy.source, copy.target
-            assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
-            offset, nbytes = _stretch(copy)
-            if nbytes:
-                self._context.driver.memcpy_dtod(target.address + offset, source.address + offset, nbytes)
-
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
-
-
-def _stretch(copy: Copy) -> tuple[int, int]:
-    """Return where a copy begins, in bytes from an array's start, and how many bytes it takes."""
-    if copy.elements is None:
-        return 0, copy.source.nbytes
-    first, end, _ = copy.elements.indices(copy.source.nbytes // copy.source.dtype.itemsize)
-    return first * copy.source.dtype.itemsize, (end - first) * copy.source.dtype.itemsize

@@ -43,7 +43,7 @@ def median_ms(sample: Sample) -> float:
 
 def elapsed_ms(watch: CudaStopwatch, start: Callable[[], Any], what: str) -> float:
     """Time what is no kernel of a module as kernels are timed: what surrounds it is taken off."""
-    return watch._without_overhead(watch._sample([start], what))
+    return watch._without_overhead(watch._sample([start], what), launches=1)
 
 
 def warm_up(watch: CudaStopwatch) -> None:
