@@ -28,11 +28,11 @@ class DriversCompileError(Exception):
         self.msg, self.stdout, self.stderr = msg, stdout, stderr
 
 
-def compiled_by_pycuda(source: str, nvcc: str, options: list[str], **more: Any) -> bytes:
+def compiled_by_pycuda(source: str, nvcc: str, options: list[str], include_dirs: list[str], **more: Any) -> bytes:
     """Do what PyCUDA does: in a new folder, which stays when nvcc fails."""
     folder = Path(tempfile.mkdtemp())
     (folder / "kernel.cu").write_text(source)
-    command = [nvcc, "--cubin", *options, "kernel.cu"]
+    command = [nvcc, "--cubin", *options, *(f"-I{name}" for name in include_dirs), "kernel.cu"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
@@ -191,3 +191,14 @@ def test_what_the_compiler_says_of_a_text_that_compiles_is_kept_with_it_up_to_a_
         assert compiler.nvcc.cubin("text", "k.cu", "sm_90", {}, {})[1] == "note\nk.cu(1): warning #177-D: unused"
     compiler.says("yes | head -c 1000000 >&2; echo code >kernel.cubin")
     assert len(compiler.nvcc.cubin("another", "k.cu", "sm_90", {}, {})[1]) == 64 * 1024 - 1
+
+
+def test_what_needs_the_headers_that_nvcc_is_spared_gets_them(compiler: Compiler) -> None:
+    compiler.says(
+        """case "$*" in
+*/include/nvcc*) echo 'k.cu(1): error: namespace "std" has no member "riemann_zeta"' >&2; exit 1 ;;
+esac
+echo code >kernel.cubin"""
+    )
+    assert compiler.cubin("the text") == b"code\n"
+    assert compiler.runs == 2

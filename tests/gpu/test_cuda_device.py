@@ -346,3 +346,14 @@ def test_the_same_source_is_compiled_once_with_the_same_warnings(device, tmp_pat
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == (b"kept", "said")
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "2"}, {})[0] not in (first[0], b"kept")
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {"more.cuh": ""})[0] != b"kept"
+
+
+def test_what_nvcc_is_spared_is_there_for_who_needs_it(opened_device):
+    spared = """
+#ifndef __cpp_lib_math_special_functions
+__global__ void lean(float *x) { static_assert(std::is_same<decltype(std::min(1, 2)), const int &>::value, ""); }
+#endif
+"""
+    assert opened_device.compile(spared).kernels == ("lean",)
+    asked = "double on_the_host() { return std::riemann_zeta(2.0); }\n__global__ void f(float *x) { x[0] = 1; }"
+    assert opened_device.compile(asked).kernels == ("f",)

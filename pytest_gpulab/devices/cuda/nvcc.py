@@ -22,6 +22,8 @@ from .limits import limited, said
 from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
+_SPARING = str(_INCLUDE_DIR / "nvcc")  # where it says what nvcc is spared
+_SPARED = re.compile(r'"(assoc_|beta|comp_ellint_|cyl_|ellint_|expint|hermite|laguerre|legendre|riemann_|sph_)')
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -151,6 +153,14 @@ class Nvcc:
         return made
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
+        try:
+            return self._compiled_with((_SPARING,), text)
+        except CompileError as error:
+            if not _SPARED.search(error.diagnostics):
+                raise
+        return self._compiled_with((), text)
+
+    def _compiled_with(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
         with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name)
             included = folder / "include"
@@ -158,10 +168,11 @@ class Nvcc:
             for header, contents in text.headers.items():
                 (included / header).write_text(contents)
             nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
-            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, included)
+            folders = (*folders, str(_INCLUDE_DIR), str(included))
+            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, folders)
             return cubin, diagnostics(*said(folder, self._limits))
 
-    def _compile(self, nvcc: str, source: str, filename: str, architecture: str, included: Path) -> bytes:
+    def _compile(self, nvcc: str, source: str, filename: str, architecture: str, folders: Sequence[str]) -> bytes:
         from pycuda import compiler, driver
 
         try:
@@ -172,7 +183,7 @@ class Nvcc:
                 no_extern_c=True,
                 arch=architecture,
                 cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
-                include_dirs=[str(_INCLUDE_DIR), str(included)],
+                include_dirs=list(folders),
             )
         except driver.CompileError as error:
             _remove_leftovers(error.msg)
