@@ -143,7 +143,9 @@ class JobHooks:
         try:
             with usage_errors():
                 self._begin(session.items, self._schedule)
+            self._is_stopped = True
             result = yield
+            self._is_stopped = False
             if not session.shouldstop and not session.shouldfail:
                 self._settle(self._schedule)
             return result
@@ -248,14 +250,15 @@ class JobHooks:
         if self.bench.cluster is not None:
             self.bench.cluster.close()
 
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """End all processes, also if no check came to run; let the exit status tell that grades were not kept."""
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
                 self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
-            self._is_stopped = exitstatus == pytest.ExitCode.INTERRUPTED
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED if self._errors else session.exitstatus
+            self._is_stopped &= not session.shouldfail  # -x goes on from nowhere
+            if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was graded, how to go on if that is not all, and what of it was not kept."""

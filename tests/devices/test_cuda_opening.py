@@ -4,6 +4,7 @@ import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from cuda.bindings import driver as bindings
 from fake_driver import Driver
@@ -137,6 +138,23 @@ def test_a_known_gpu_that_has_no_room_is_not_used(opening):
     with pytest.raises(DeviceUnavailable, match="no room for another process"):
         device.compile("")
     assert not device.usable  # another process is to try again
+    device.close()
+
+
+def test_a_known_gpu_that_does_not_answer_is_asked_once(opening):
+    nvcc, asked = Nvcc(), []
+
+    def silent():
+        nvcc.opened.set()
+        asked.append(1)
+        raise DeviceUnavailable("the NVIDIA driver had not opened the GPU after 30 s")
+
+    device = opening(nvcc, silent)
+    for _ in "compile", "once more":
+        with pytest.raises(DeviceUnavailable, match="had not opened the GPU"):
+            device.array(np.zeros(4)) if asked else device.compile("")
+        assert not device.usable  # another process is to try again
+    assert asked == [1]
     device.close()
 
 

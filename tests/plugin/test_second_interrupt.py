@@ -50,8 +50,17 @@ def test_of_a_class_stopped_twice_no_student_gets_a_result(stopped_twice: Course
     result = stopped_twice.grade_apart(*STOPPING, *asked)
     assert result.ret != pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["ERROR: *the run was stopped before everything was graded"])
+    result.stdout.fnmatch_lines(["gpulab: stopped: 1 of 1 submissions are graded*"])
     assert not (stopped_twice.folder / "pages").exists()
     assert is_interrupted(stopped_twice)
+
+
+def test_what_is_not_written_of_a_stopped_run_leaves_it_a_stopped_one(course: Course) -> None:
+    course.write("stopping.py", STOP_AT_THE_SPEEDUP.replace("STOP", "raise KeyboardInterrupt"))
+    course.write("handed_in/ann/twice.cu", RIGHT)
+    result = course.grade_apart(*STOPPING, "--gpulab-submissions=handed_in", "--gpulab-report=feedback:pages")
+    result.stdout.fnmatch_lines(["ERROR: *the run was stopped before everything was graded"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
 @pytest.mark.parametrize("ending", ["pytest.exit('enough', returncode=0)", "raise RuntimeError"])

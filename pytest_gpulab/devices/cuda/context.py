@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from ..protocol import DeviceUnavailable, KernelFault
-from .driver import driver_words, primary_context
+from .driver import driver_words, no_room_for, primary_context
 from .faults import kernel_fault, overtime_fault
 from .turns import COURTESY_S, Turns
 
@@ -43,16 +43,17 @@ class PrimaryContext:
         """Make it, unless it is there: takes up to a second beside others, and they cannot time meanwhile.
 
         Raises:
-            DeviceUnavailable: the GPU has no room for it, or takes one process at a time.
+            DeviceUnavailable: the GPU has no room for it, takes one process at a time, or does not answer.
         """
         if self._context is not None:
             return
         try:
             with self._turns.making():
                 self._context = primary_context(self.gpu)
-        except self.driver.Error as error:
-            self._unusable = f"the GPU has no room for another process: {driver_words(error)}"
-            raise DeviceUnavailable(self._unusable) from None
+        except (self.driver.Error, DeviceUnavailable) as error:
+            missing = error if isinstance(error, DeviceUnavailable) else no_room_for("another process", error)
+            self._unusable = str(missing)
+            raise missing from None
 
     @contextmanager
     def current(self) -> Iterator[None]:

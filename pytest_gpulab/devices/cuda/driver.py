@@ -112,7 +112,12 @@ def room_for(driver: ModuleType, what: str) -> Iterator[None]:
     try:
         yield
     except driver.MemoryError as error:
-        raise DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}") from None
+        raise no_room_for(what, error) from None
+
+
+def no_room_for(what: str, error: Exception) -> DeviceUnavailable:
+    """Return that there is no room on a GPU, for the driver's reason."""
+    return DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}")
 
 
 def _unloadable(error: ImportError) -> str:
