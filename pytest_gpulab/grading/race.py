@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -50,7 +50,8 @@ CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
 PAUSE_S = 0.25  # between them
-INTERRUPTED_PAUSE_S, INTERRUPTED_WAIT_S = 1.0, 20.0  # until what others spoil is tried again, and altogether
+INTERRUPTED_PAUSE_S = 1.0  # until what others spoil is tried again
+INTERRUPTED_WAIT_S = 60.0  # so long altogether: several kernels may hang, each for ten seconds, one after the other
 LONG_S = 1.0  # a sitting that took so long needs no other
 MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
 
@@ -91,6 +92,13 @@ class RaceResult:
         """
         moved = max(0.0, least_bytes - self.l2_bytes) if self.caches == "cold" else 0.0
         return moved / (self.peak_bandwidth_gb_s * 1e9) * 1e3
+
+
+@dataclass
+class Patience:
+    """How long the races of a submission may go on waiting, altogether, for others to end what spoils them."""
+
+    left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
 
 
 def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
@@ -134,18 +142,23 @@ class Race:
         self._forgotten = 0
         self._others: dict[str, None] = {}
 
-    def run(self, device: TimingDevice) -> RaceResult:
+    def run(self, device: TimingDevice, patience: Patience) -> RaceResult:
         """Time both sides in alternating order on the device that holds them, once.
+
+        Args:
+            device: see there.
+            patience: of which it takes what it needs.
 
         Raises:
             DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
         result = self._sitting(device)
-        end_s = time.monotonic() + INTERRUPTED_WAIT_S
-        while self._is_spoilt(result) and time.monotonic() < end_s:
+        while self._is_spoilt(result) and patience.left_s > 0:
+            begin_s = time.monotonic()
             time.sleep(INTERRUPTED_PAUSE_S)
             self._forget()
             result = self._sitting(device)
+            patience.left_s -= time.monotonic() - begin_s
         if self._is_doubtful(result):
             time.sleep(PAUSE_S)
             result = _of_both(result, self._sitting(device), self._thresholds or ())

@@ -23,7 +23,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Array, Inputs, Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Race, RaceResult
+from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Patience, Race, RaceResult
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
@@ -64,6 +64,7 @@ class TimedCosts:
         self._raced: dict[_RaceKey, _Raced | Blocked] = {}
         self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
         self._reference_ms: dict[_RaceKey, float] = {}
+        self._patience = Patience()
 
     def measure(self, tier: SpeedTier) -> Measurement:
         """Time a submission and its baseline on the same data.
@@ -170,7 +171,7 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                result = Race(pool, baseline, contender, aims, checked, rng).run(self._device)
+                result = Race(pool, baseline, contender, aims, checked, rng).run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
                 outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
             except DeviceError as error:

@@ -247,6 +247,18 @@ def test_others_that_never_end_are_not_waited_for_for_ever(
     assert 2 <= sittings(clocked) <= 4
 
 
+def test_the_races_of_a_submission_share_the_time_to_wait_for_others(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.6)
+    clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
+    tiers = tuple(SpeedTier(least, 20, size, required=True) for least, size in ((1.5, SIZE), (1.51, 2 * SIZE)))
+    results = clocked.results(right(1.9), speed=tiers)
+    assert [result.verdict for result in results.values() if result.kind == "speedup"] == ["inconclusive"] * 2
+    assert sittings(clocked) == 2 + 1
+
+
 def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named(clocked: ClockedBench) -> None:
     clocked.watch.others = lambda: clocked.watch.events.append("others") or ("a",)  # type: ignore[method-assign,func-returns-value]
     result = tier(clocked, right(1.0))

@@ -27,6 +27,7 @@ EXERCISES = ("reduction", "scan", "divergence", "constant_memory")
 LIMIT_S = 560
 DEVICE = "cuda"
 NOT_GRADABLE = "not gradable"
+UNDECIDED = (NOT_GRADABLE, "inconclusive")  # nobody's are: why?
 PLUGIN = "pytest_gpulab.plugin"
 Verdicts = dict[str, dict[str, str]]  # student -> check -> verdict
 
@@ -125,8 +126,9 @@ def graded(folder: Path, workers: int) -> tuple[Verdicts, float]:
     grades = json.loads(report.read_text())["grades"]
     print(f"{folder.name}: {len(grades)} graded in {took_s:.1f} s", flush=True)
     for grade in grades:
-        if grade["checks"][0]["verdict"] == NOT_GRADABLE:
-            print(f"{grade['submission']}: {grade['checks'][0]['findings']}", flush=True)
+        for check in grade["checks"]:
+            if check["verdict"] in UNDECIDED:
+                print(f"{grade['submission']}: {check['name']}: {check['findings']}", flush=True)
     return {
         Path(grade["submission"]).parent.name: {check["name"]: check["verdict"] for check in grade["checks"]}
         for grade in grades
