@@ -126,13 +126,21 @@ _HOST_CODE_HINT = (
 )
 
 
+_ENDLESS = re.compile(r"^The compiler did not come to its end\b", re.M)
+_ENDLESS_HINT = (
+    "It needs more than it may take: look for templates and macros that make ever more of themselves, and for loops of "
+    "many passes that are unrolled."
+)
+
+
 def _of_diagnostics(diagnostics: str) -> Finding:
     """Name the first error of messages in the form `file.cu(12): error: text` that nvcc and NVRTC share."""
+    hint = _ENDLESS_HINT if _ENDLESS.search(diagnostics) else None
     first = _ERROR_LINE.search(diagnostics)
     if first is None:
-        return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines())
+        return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines(), hint)
     what = f"The file does not compile: {first['text']}"
-    hint = _HOST_CODE_HINT if _HOST_CODE.search(first["text"]) else None
+    hint = _HOST_CODE_HINT if _HOST_CODE.search(first["text"]) else hint
     return finding("compile-error", what, f"{first['file']}:{first['line']}", diagnostics.splitlines(), hint)
 
 

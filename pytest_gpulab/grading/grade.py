@@ -146,6 +146,12 @@ class CheckResult:
     listing: Listing | None = None
     hidden: bool = False
 
+    @property
+    def other_threshold(self) -> float | None:
+        """The speedup that is asked for, where it is not what the name says: calibrated, or for the simulated GPU."""
+        measured = self.measurement
+        return measured.threshold if measured and f"[{measured.threshold:g}x" not in self.name else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return builtins only, ready for JSON."""
         return _plain_fields(self)

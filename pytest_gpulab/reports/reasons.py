@@ -107,8 +107,8 @@ def condensed(found: Iterable[Reason]) -> list[Reason]:
 
 def _label(check: CheckResult) -> str:
     """Return a check's name, with what it asks for on this device if that is not what the name says."""
-    measured = check.measurement
-    return f"{check.name} (here {measured.threshold:g}x)" if measured and measured.calibrated else check.name
+    other = check.other_threshold
+    return check.name if other is None else f"{check.name} (here {other:g}x)"
 
 
 def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:

@@ -199,8 +199,8 @@ def _wrapped(text: str, indent: str) -> str:
 
 def threshold_note(result: CheckResult) -> str:
     """Return what a check asks for on this device if that is not what its name says, else nothing."""
-    measured = result.measurement
-    return f"on this GPU {result.name} asks for {measured.threshold:g}x" if measured and measured.calibrated else ""
+    other = result.other_threshold
+    return "" if other is None else f"on this GPU {result.name} asks for {other:g}x"
 
 
 def result_reason(result: CheckResult) -> str:

@@ -45,6 +45,13 @@ def test_the_compilers_message_may_have_another_form_and_is_capped(bench: Bench)
     assert finding.evidence[-1] == "... and 940 more lines"
 
 
+@pytest.mark.parametrize("before", ["", "student.cu(7): error: expression must have a constant value\n"])
+def test_a_compiler_that_met_a_limit_has_a_hint_of_its_own(bench: Bench, before: str) -> None:
+    error = CompileError(f"{before}The compiler did not come to its end; it may take 60 s.")
+    (finding,) = bench.result("compile", Program(error=error)).findings
+    assert "make ever more of themselves" in finding.hint
+
+
 def test_a_path_to_include_is_refused_before_the_compiler_sees_it(bench: Bench) -> None:
     source = '#include <gpulab.cuh>\n#include "/etc/hostname"\n'
     results = bench.results(source)  # a program that the fake device does not know: compiling it would fail the test

@@ -192,6 +192,8 @@ def test_a_flag_says_where_sources_are_alike_with_a_few_pairs_at_most() -> None:
     book.duplicates += tuple(replace(pair, submissions=(f"class/s{n}/scan.cu", "x.cu")) for n in range(100, 105))
     text = page(book, EVENING)
     assert text.count("97 % alike: class/") == 3 and "and 3 more pairs, which the JSON report lists" in text
+    book.duplicates = book.duplicates[:4]
+    assert "and 1 more pair, which the JSON report lists" in page(book, EVENING)
 
 
 def test_a_row_opens_to_its_flags(text: str) -> None:
