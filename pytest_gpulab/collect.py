@@ -190,6 +190,7 @@ class CheckItem(GradingItem):
     def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.exercise, self.check, self.position = exercise, check, position
+        self.is_graded = False
         expectation = self.parent.workbench.expectations.for_path(self.path)
         # While a calibration is measured, which speeds are reached is the question.
         is_asked = self.parent.workbench.settings.calibrate and check.kind == "speedup"
@@ -199,7 +200,14 @@ class CheckItem(GradingItem):
             self.add_marker(pytest.mark.xfail(raises=ExpectedFailure, strict=True, reason=reason))
 
     def runtest(self) -> None:
-        """Grade, note the result for the reports, and turn the verdict into an outcome."""
+        """Grade, and turn the verdict into an outcome."""
+        result = self.graded()
+        if result.printed:
+            self.add_report_section("call", PRINTF, result.printed)
+        self._raise_unless_passed(result)
+
+    def graded(self) -> CheckResult:
+        """Grade, and note the result for the reports."""
         from pytest_gpulab.grading.grade import Grade
         from pytest_gpulab.reports.gradebook import result_properties
 
@@ -207,18 +215,22 @@ class CheckItem(GradingItem):
         result = grader.run(self.check)
         grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
         self.user_properties += result_properties(grade, self.position)
-        if result.printed:
-            self.add_report_section("call", PRINTF, result.printed)
-        self._raise_unless_passed(result)
+        self.is_graded = True
+        return result
+
+    def is_expected(self, result: CheckResult) -> bool:
+        """Say whether this is the failure that the instructor expects."""
+        has_failed = result.verdict in ("failed", "missed")
+        return has_failed and self.expected_code in {finding.code for finding in result.findings}
 
     def _raise_unless_passed(self, result: CheckResult) -> None:
         from pytest_gpulab.reports.terminal import result_reason, threshold_note
 
         if result.verdict in ("inconclusive", "not gradable", "not started"):
             pytest.skip(result_reason(result))
+        if self.is_expected(result):
+            raise ExpectedFailure(result.findings)
         if result.verdict in ("failed", "missed") and self.expected_code:
-            if self.expected_code in {finding.code for finding in result.findings}:
-                raise ExpectedFailure(result.findings)
             note = f"the instructor expects another finding: {self.expected_code}"
             raise CheckFailed(result.findings, note, is_told=False)
         if result.verdict == "failed":

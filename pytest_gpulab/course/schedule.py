@@ -179,6 +179,11 @@ class AwaitedGrader:
         wait((self._grade,), patience_s)
         return self._grade.done()
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether there is a grade, and not merely no hope of one."""
+        return self._grade.done() and self._grade.exception() is None
+
     def run(self, check: Check) -> CheckResult:
         """Return a check's result, once the submission is graded."""
         try:

@@ -88,10 +88,10 @@ def read_all(descriptor: int) -> str:
     return b"".join(parts).decode()
 
 
-def started(course: Course) -> subprocess.Popen[str]:
-    """Start grading and wait until the first submission is graded and the second one is under way."""
+def started(course: Course, workers: int = 1) -> subprocess.Popen[str]:
+    """Start grading and wait until the submission that takes a minute is under way."""
     process = subprocess.Popen(
-        [*COMMAND, "--gpulab-report=json:grades.json"],
+        [*COMMAND, f"--gpulab-workers={workers}", "--gpulab-report=json:grades.json"],
         cwd=course.folder,
         stdout=subprocess.PIPE,
         text=True,
@@ -130,6 +130,19 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
     again.stdout.fnmatch_lines(["gpulab: 2/2 graded; 1 of them before; *"])
 
 
+def test_of_a_stopped_run_all_is_reported_that_was_graded_also_behind_one_that_hangs(unhurried: Course) -> None:
+    (unhurried.folder / "handed_in/ann/twice.cu").unlink()
+    unhurried.write("handed_in/bob/twice.cu", RIGHT)
+    process = started(unhurried, workers=2)
+    time.sleep(4)  # until bob's is graded, too
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == pytest.ExitCode.INTERRUPTED and "gpulab: 1/2 graded" in output
+    assert re.search(r"^bob +passed +90 +90/100$", output, re.MULTILINE), "a line a student"
+    (grade,) = json.loads((unhurried.folder / "grades.json").read_text())["grades"]
+    assert (grade["student"], grade["points"], len(grade["checks"])) == ("bob", 90, 7)
+
+
 @pytest.mark.parametrize("has_store", [False, True], ids=["without a store", "with a store that takes nothing"])
 def test_a_run_that_keeps_nothing_does_not_promise_to_go_on(
     course: Course, monkeypatch: pytest.MonkeyPatch, has_store: bool
@@ -144,7 +157,7 @@ def test_a_run_that_keeps_nothing_does_not_promise_to_go_on(
     monkeypatch.setattr(Gradebook, "add", stop)
     course.write("handed_in/ann/twice.cu", RIGHT)
     result = course.grade(*OPTIONS[len(WITHOUT) + 2 :], *(() if has_store else ("-p", "no:cacheprovider")))
-    assert result.ret == (pytest.ExitCode.TESTS_FAILED if has_store else pytest.ExitCode.INTERRUPTED)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["gpulab: stopped: 1 of 1 submissions are graded."])
 
 
