@@ -68,7 +68,10 @@ def _verdict(row: Row) -> str:
 
 def _total(standing: Standing) -> str:
     if graded_points(standing.row) is None:
-        return "not gradable"
+        verdicts = {check.verdict for check in standing.row.checks}
+        return (
+            "n/a" if verdicts and "not gradable" not in verdicts else "not gradable"
+        )  # or there are no points in them
     return f"{points_text(standing.earned)}/{points_text(standing.possible)}"
 
 

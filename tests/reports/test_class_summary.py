@@ -63,6 +63,15 @@ def test_points_that_cannot_be_told_are_not_told_as_zero() -> None:
     assert set(cells[3:-2]) == {"n/a"}
 
 
+def test_of_checks_without_points_there_is_no_total() -> None:
+    book = Gradebook()
+    for grade in Made(1).gradebook().grades:
+        checks = (replace(check, points=0.0, max_points=0.0) for check in grade.checks if check.verdict == "passed")
+        add(book, replace(grade, checks=tuple(checks)))
+    (row,) = (line for line in summary(book)["students"] if line.startswith("s100"))
+    assert row.split()[1] == "passed" and set(row.split()[2:]) == {"n/a"}
+
+
 def unknown(grade: Grade) -> Grade:
     return replace(grade, checks=tuple(replace(check, verdict="not gradable", points=0.0) for check in grade.checks))
 
