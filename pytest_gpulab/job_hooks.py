@@ -140,28 +140,30 @@ class JobHooks:
         """Start all jobs in the order of the checks; end with what runs, however the session does."""
         if self._schedule is None:
             return (yield)
+        is_under_way = False
         try:
             with usage_errors():
                 self._begin(session.items, self._schedule)
-            self._is_stopped = True
+            is_under_way = True
             result = yield
-            self._is_stopped = False
+            is_under_way = False
             if not session.shouldstop and not session.shouldfail:
                 self._settle(self._schedule)
             return result
         finally:
-            self._progress = self._schedule.progress()
             self._erase()
+            self._is_stopped = is_under_way and not session.shouldfail  # by -x: the same command would end there again
             with closing(self._schedule):
-                if self._is_stopped and not session.shouldfail:
+                self._progress = self._schedule.progress()
+                if self._is_stopped:
                     self._note_what_is_graded(session.items)
 
     def _note_what_is_graded(self, items: Iterable[pytest.Item]) -> None:
         """Have reports of a stopped run hold the submissions, too, whose turn to be told of had not come."""
+        graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # others go on meanwhile
         for item in items:
-            grader = self._graders.get(item.parent) if isinstance(item, CheckItem) and not item.is_graded else None
-            if isinstance(item, CheckItem) and grader is not None and grader.is_graded:
-                item.parent.use(grader)
+            if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
+                item.parent.use(graded[item.parent])
                 is_expected = item.is_expected(item.graded())
                 self.gradebook.add(item.user_properties, is_expected)
 
@@ -267,7 +269,6 @@ class JobHooks:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
                 self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
-            self._is_stopped &= not session.shouldfail  # -x goes on from nowhere
             if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

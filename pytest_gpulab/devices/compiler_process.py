@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices import nvrtc, nvrtc_program
-from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.limits import NOT_ENDED, Limits
 from pytest_gpulab.devices.nvrtc_program import Answer, Request
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
@@ -122,11 +122,11 @@ class CompilerProcess:
         answer = self._asked(request)
         self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
         if "ended" in answer:
-            self._hopeless[request.text] = f"The compiler did not come to its end ({answer['ended']}){self._may}"
+            self._hopeless[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
             raise CompileError(self._hopeless[request.text])
         output, log = answer["output"], answer["log"]
         if output is None and _out_of_memory(log):
-            log += f"\nThe compiler did not come to its end{self._may}"
+            log += f"\n{NOT_ENDED}{self._may}"
             self._hopeless[request.text] = log
         return Answer(None if output is None else base64.b64decode(output), log)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KIB = 1024
+NOT_ENDED = "The compiler did not come to its end"
+"""How a line of its messages begins that was added where a limit ended it."""
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,9 @@ class LaunchProfile:
         instruction_source: what counts of issued instructions are made from: the compiler's machine code; where it
             cannot be read, rules; where it is too large to follow, `rules for large code`; empty where nothing was
             counted.
-        order_free: whether it is known that no order of warps changes what the launch does: looked for
-            (`LaunchOptions.check`), no hazard was found, and threads share memory by plain accesses and barriers alone.
+        order_free: whether it is known that no order of warps changes what the launch does: hazards were looked for
+            (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
+            blocks alone.
     """
 
     kernel: str

@@ -113,7 +113,7 @@ class CaseRuns:
         self._max_elements, self._step_budget, self._again = limits.max_elements, limits.step_budget, limits.again
 
     def outcome(self, case: Case) -> CaseOutcome:
-        """Run a case in both repetitions of each pattern, up to the first thing that is wrong.
+        """Run a case, in as many repetitions of each pattern as may differ, up to the first thing that is wrong.
 
         Raises:
             Blocked: there is no build to run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from pytest_gpulab.devices.limits import NOT_ENDED
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
 from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
 
@@ -126,16 +127,13 @@ _HOST_CODE_HINT = (
 )
 
 
-_ENDLESS = re.compile(r"^The compiler did not come to its end\b", re.M)
-_ENDLESS_HINT = (
-    "It needs more than it may take: look for templates and macros that make ever more of themselves, and for loops of "
-    "many passes that are unrolled."
-)
+_NOT_ENDED = re.compile(f"^{NOT_ENDED}\\b", re.M)
+COMPILER_HINT = "The compiler did not come to an end: look for templates and macros that multiply."
 
 
 def _of_diagnostics(diagnostics: str) -> Finding:
     """Name the first error of messages in the form `file.cu(12): error: text` that nvcc and NVRTC share."""
-    hint = _ENDLESS_HINT if _ENDLESS.search(diagnostics) else None
+    hint = COMPILER_HINT if _NOT_ENDED.search(diagnostics) else None
     first = _ERROR_LINE.search(diagnostics)
     if first is None:
         return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines(), hint)

@@ -21,7 +21,7 @@ from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.findings import finding, lacks_device, of_error
+from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
@@ -30,8 +30,6 @@ from pytest_gpulab.grading.second_opinion import SecondOpinion
 DEFAULT_TIMEOUT_S = 120.0
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
 ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
-
-COMPILER_HINT = "The compiler did not come to an end: look for templates and macros that multiply."
 
 
 class RemoteGrader:

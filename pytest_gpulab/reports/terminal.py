@@ -200,7 +200,7 @@ def _wrapped(text: str, indent: str) -> str:
 def threshold_note(result: CheckResult) -> str:
     """Return what a check asks for on this device if that is not what its name says, else nothing."""
     other = result.other_threshold
-    return "" if other is None else f"on this GPU {result.name} asks for {other:g}x"
+    return "" if other is None else f"here {result.name} asks for {other:g}x"
 
 
 def result_reason(result: CheckResult) -> str:

@@ -12,9 +12,11 @@ from pytest_gpulab.devices.cuda.memory import (
     MAX_KEPT_BYTES,
     Blocks,
     CudaMemory,
+    copy_within,
     describe_damage,
 )
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.stopwatch import Copy
 
 
 def zone(*written):
@@ -88,6 +90,48 @@ def test_an_array_comes_back_with_its_guard_zones_in_one_copy_after_each_launch(
     assert memory.damage() == f"wrote past the end of an array of {elements} elements, first at index {elements}"
     assert np.array_equal(memory.get(), values) and memory.damage() is not None
     assert driver.reads == 1 + 2 + 1
+
+
+class Piece(int):
+    def free(self):
+        """It was only lent."""
+
+
+class Space(Driver):
+    """Memory in which all arrays lie."""
+
+    def __init__(self):
+        super().__init__()
+        self.contents, self.end = np.zeros(1 << 16, np.uint8), 0
+
+    def mem_alloc(self, nbytes):
+        self.end += nbytes
+        return Piece(self.end - nbytes)
+
+    def memcpy_htod(self, target, values):
+        self.contents[target:][: values.nbytes] = values.reshape(-1).view(np.uint8)
+
+    def memcpy_dtod(self, target, source, nbytes):
+        self.contents[target:][:nbytes] = self.contents[source:][:nbytes].copy()
+
+    def memcpy_dtoh(self, target, source):
+        target[:] = self.contents[source:][: target.nbytes]
+
+
+@pytest.mark.parametrize("elements", [None, slice(6, 11), slice(3, 3), slice(30, 99)])
+def test_whole_arrays_and_stretches_of_them_are_copied_within_the_gpu(elements):
+    context = Context()
+    context.driver = Space()
+    blocks = Blocks(context)
+    source, target = (CudaMemory(blocks, (4, 8), np.float32) for _ in range(2))
+    source.set(np.arange(1, 33, dtype=np.float32).reshape(4, 8))
+    copy_within([Copy(source, target, elements)])
+    expected = np.zeros(32, np.float32)
+    expected[elements or slice(None)] = source.get().reshape(-1)[elements or slice(None)]
+    assert np.array_equal(target.get().reshape(-1), expected)
+    source.free()
+    with pytest.raises(ValueError, match=r"^this array was freed$"):
+        copy_within([Copy(source, target, elements)])
 
 
 def test_a_piece_of_memory_is_used_again_for_the_same_size_alone():

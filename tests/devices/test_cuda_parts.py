@@ -138,7 +138,7 @@ KERNEL_MS, OVERHEAD_MS = 0.0021, 0.0043
 
 def learned(alone, among=5, disturbed=0, by_ms=0.0045):
     """Learn from so many samples with noise, some of which something made longer."""
-    rng, overhead = np.random.default_rng(3), Overhead()
+    rng, overhead = np.random.default_rng(3), Overhead(None)
     for _ in range(among):
         overhead.learn(among_ms=OVERHEAD_MS + AMONG * KERNEL_MS + 0.0002 * rng.random())
     for number in range(alone):
@@ -151,9 +151,12 @@ def test_the_overhead_of_a_sample_is_found_though_most_samples_are_disturbed(dis
     assert learned(9, disturbed=disturbed) == pytest.approx(OVERHEAD_MS, abs=0.0003)
 
 
-@pytest.mark.parametrize(("further_ms", "gap_ms"), [(0.00135, 0.0001), (0.0012, 0), (0.0025, 0.0002)])
-def test_the_gap_between_launches_is_taken_off_for_each(further_ms, gap_ms):
-    overhead = Overhead()
+@pytest.mark.parametrize(
+    ("empty_ms", "further_ms", "gap_ms"),
+    [(0.00125, 0.00135, 0.0001), (0.00125, 0.0012, 0), (0.00125, 0.0025, 0.0002), (None, 0.00135, 0)],
+)
+def test_the_gap_between_launches_is_taken_off_for_each_where_it_can_be_told(empty_ms, further_ms, gap_ms):
+    overhead = Overhead(empty_ms)
     overhead.learn(among_ms=OVERHEAD_MS + AMONG * further_ms, alone_ms=OVERHEAD_MS + further_ms)
     assert overhead.ms(launches=0) == pytest.approx(OVERHEAD_MS)
     assert overhead.ms(launches=32) == pytest.approx(OVERHEAD_MS + 32 * gap_ms)
@@ -165,4 +168,4 @@ def test_an_overhead_that_was_learned_at_a_bad_moment_is_mended_by_few_samples_m
 
 
 def test_nothing_is_taken_off_before_anything_is_known():
-    assert Overhead().ms(1) == learned(0) == learned(9, among=0) == 0
+    assert Overhead(KERNEL_MS).ms(1) == learned(0) == learned(9, among=0) == 0

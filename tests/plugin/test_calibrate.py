@@ -87,7 +87,7 @@ def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
         [
             f"gpulab: thresholds: calibrated for {NAME} ({FILE})",
             "too-slow: A speedup of 1.62x over naive.cu.",
-            "on this GPU speedup[[]1.5x[]] asks for 1.*x",
+            "here speedup[[]1.5x[]] asks for 1.*x",
             "alice *",
             "  FAILED speedup[[]1.5x[]] (here 1.*x), missed [[]4x[]] (here 5.*x):",
             "      too-slow: A speedup of 1.62x over naive.cu.",

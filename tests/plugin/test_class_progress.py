@@ -7,13 +7,15 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from course import EXERCISE, NAIVE, RIGHT, WITHOUT, Course
+from course import EXERCISE, NAIVE, RIGHT, WITHOUT, WRONG, Course
 
 from pytest_gpulab.course import progress
 from pytest_gpulab.course.store import Store, StoreError
@@ -88,10 +90,10 @@ def read_all(descriptor: int) -> str:
     return b"".join(parts).decode()
 
 
-def started(course: Course, workers: int = 1) -> subprocess.Popen[str]:
+def started(course: Course, *more: str) -> subprocess.Popen[str]:
     """Start grading and wait until the submission that takes a minute is under way."""
     process = subprocess.Popen(
-        [*COMMAND, f"--gpulab-workers={workers}", "--gpulab-report=json:grades.json"],
+        [*COMMAND, "--gpulab-report=json:grades.json", *more],
         cwd=course.folder,
         stdout=subprocess.PIPE,
         text=True,
@@ -103,6 +105,14 @@ def started(course: Course, workers: int = 1) -> subprocess.Popen[str]:
         assert process.poll() is None and time.monotonic() < end_s
         time.sleep(0.05)
     return process
+
+
+def wait_until_kept(course: Course, grades: int) -> None:
+    path, end_s = course.folder / ".pytest_cache/d/gpulab/grades.sqlite", time.monotonic() + LIMIT_S
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+        while store.execute("SELECT count(*) FROM grade").fetchone()[0] < grades:
+            assert time.monotonic() < end_s
+            time.sleep(0.05)
 
 
 def gone(process: int) -> bool:
@@ -133,14 +143,18 @@ def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course)
 def test_of_a_stopped_run_all_is_reported_that_was_graded_also_behind_one_that_hangs(unhurried: Course) -> None:
     (unhurried.folder / "handed_in/ann/twice.cu").unlink()
     unhurried.write("handed_in/bob/twice.cu", RIGHT)
-    process = started(unhurried, workers=2)
-    time.sleep(4)  # until bob's is graded, too
+    unhurried.write("handed_in/cem/twice.cu", WRONG)
+    unhurried.write("expected.toml", '["handed_in/cem/twice.cu"]\nfails = { "correct[n=31]" = "wrong-result" }\n')
+    process = started(unhurried, "--gpulab-workers=2", "-o", "gpulab_expected=expected.toml")
+    wait_until_kept(unhurried, 2)
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == pytest.ExitCode.INTERRUPTED and "gpulab: 1/2 graded" in output
+    assert process.returncode == pytest.ExitCode.INTERRUPTED and "gpulab: 2/3 graded, 1 with failures" in output
     assert re.search(r"^bob +passed +90 +90/100$", output, re.MULTILINE), "a line a student"
-    (grade,) = json.loads((unhurried.folder / "grades.json").read_text())["grades"]
-    assert (grade["student"], grade["points"], len(grade["checks"])) == ("bob", 90, 7)
+    document = json.loads((unhurried.folder / "grades.json").read_text())
+    told = [(grade["student"], len(grade["checks"])) for grade in document["grades"]]
+    assert told == [("bob", 7), ("cem", 7)] and document["grades"][0]["points"] == 90
+    assert [check["name"] for check in document["grades"][1]["checks"] if check["expected"]] == ["correct[n=31]"]
 
 
 @pytest.mark.parametrize("has_store", [False, True], ids=["without a store", "with a store that takes nothing"])

@@ -264,7 +264,8 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
     [
         ("", "x[0] = 1;", False),
         ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = BLOCK_SIZE;", False),
-        ("__constant__ int weights[4];", "x[0] = weights[x[1]];", False),
+        ("__constant__ int unused[4];", "x[0] = 1;", False),
+        ("__constant__ int kept; __constant__ int *where = (int *)&kept;", "*where = x[0] + 1;", True),
         ("__device__ int unused;", "x[0] = 1;", False),
         ("__device__ int kept;", "x[0] = ++kept;", True),
         ("namespace { __device__ int kept; }", "x[0] = ++kept;", True),

@@ -220,6 +220,8 @@ def copy_within(copies: Copies) -> None:
     for copy in copies:
         source, target = copy.source, copy.target
         assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
+        source._refuse_freed()
+        target._refuse_freed()
         offset, nbytes = _stretch(copy)
         if nbytes:
             source._context.driver.memcpy_dtod(target.address + offset, source.address + offset, nbytes)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..filenames import line_one
-from ..limits import Limits
+from ..limits import NOT_ENDED, Limits
 from ..protocol import CompileError, DeviceUnavailable
 from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
@@ -23,7 +23,10 @@ from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # where it says what nvcc is spared
-_SPARED = re.compile(r'"(assoc_|beta|comp_ellint_|cyl_|ellint_|expint|hermite|laguerre|legendre|riemann_|sph_)')
+_SPARED = re.compile(
+    r'"(?:__)?(?:(?:assoc_)?(?:laguerre|legendre)|beta|(?:comp_)?ellint_[123]|expint|hermite|riemann_zeta'
+    r'|(?:cyl|sph)_\w+)[fl]?"'
+)
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -241,7 +244,7 @@ def met_limit(message: str) -> bool:
 
 def explained(message: str, limits: Limits) -> str:
     """Return the message of a compiler that met a limit with the limits."""
-    return f"{message}\nThe compiler did not come to its end; it may take {limits.words}.".lstrip()
+    return f"{message}\n{NOT_ENDED}; it may take {limits.words}.".lstrip()
 
 
 def _remove_leftovers(message: str) -> None:

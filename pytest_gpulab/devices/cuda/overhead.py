@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 AMONG = 32  # empty kernels that follow each other
-EMPTY_MS = 1.25e-3  # an empty kernel's own time, by Nsight Compute's gpu__time_duration (H200): no times tell it
-MAX_GAP_MS = 2e-4  # where an empty kernel's own time is another, the gap is no longer for that
+EMPTY_MS = {(9, 0): 1.25e-3}
+"""By compute capability, an empty kernel's own time: Nsight Compute's gpu__time_duration on H200s. No times tell it."""
+MAX_GAP_MS = 2e-4  # what seems longer is something else, such as a clock that is not up
 
 
 class Overhead:
     """What a sample takes longer than the launches in it; 0 before anything is known.
 
     An empty kernel by itself takes its own time and the overhead, each further one after it its own time and a gap,
-    which is no part of a kernel's time, and in one process longer than in another one, by a tenth of a microsecond.
+    which is no part of a kernel's time, and in one process longer than in another one, by a tenth of a microsecond. How
+    much of both is the gap can only be said of GPUs whose own time for an empty kernel is known.
     Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
     counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
     overhead itself, and then every time that is measured with it is too short by as much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, empty_ms: float | None) -> None:
+        self._empty_ms = empty_ms
         self._alone_ms: list[float] = []
         self._among_ms: list[float] = []
 
@@ -32,7 +35,8 @@ class Overhead:
             return 0.0
         alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)
         further_ms = (among_ms - alone_ms) / (AMONG - 1)
-        return alone_ms - further_ms + launches * min(max(further_ms - EMPTY_MS, 0.0), MAX_GAP_MS)
+        gap_ms = 0.0 if self._empty_ms is None else min(max(further_ms - self._empty_ms, 0.0), MAX_GAP_MS)
+        return alone_ms - further_ms + launches * gap_ms
 
 
 def _lower_quartile(values: list[float]) -> float:

@@ -24,7 +24,7 @@ from .driver import room_for
 from .interruptions import Interruptions
 from .memory import CudaMemory, copy_within
 from .module import CudaModule
-from .overhead import AMONG, Overhead
+from .overhead import AMONG, EMPTY_MS, Overhead
 from .report import peak_bandwidth_gb_s
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
@@ -107,7 +107,8 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        self._lead_ms, self._overhead = LEAD_MS, Overhead()
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.compute_capability())
+        self._overhead = Overhead(self._empty_ms)
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
         """The size of the level-2 cache."""
@@ -208,7 +209,7 @@ class CudaStopwatch:
     def calibrate(self, anew: bool = True) -> None:
         """Learn what a sample takes too long; see `Stopwatch.calibrate`."""
         if anew:
-            self._overhead = Overhead()
+            self._overhead = Overhead(self._empty_ms)
             for _ in range(AMONG_SAMPLES):
                 self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
         for _ in range(FIRST_SAMPLES if anew else MORE_SAMPLES):

@@ -87,7 +87,7 @@ class SimulatedModule:
             self._initialise(self._module.variables[name])
         self._programs: dict[str, Program] = {}
         used = Counter(_WORD.findall(ptx))
-        self.remembers = any(v.space == "global" and used[name] > 1 for name, v in held.items())
+        self.remembers = any(used[name] > 1 for name in held)
         """Whether a launch may leave something behind: in a variable that is used, the one place there is."""
 
     def _initialise(self, variable: Variable) -> None:
@@ -228,7 +228,7 @@ class SimulatedModule:
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
-            order_free=options.check and not launch.hazards and program.is_orderly,
+            order_free=launch.is_clean and program.is_orderly,
         )  # fmt: skip
         return profile if counters is None else self._counted(profile, counters, ran, total)
 

@@ -133,6 +133,7 @@ class Racecheck:
         self._judge(self.events)
         accesses = [event for event in self.events if isinstance(event, Access)]
         kept = thinned(accesses, by_block=False) if len(accesses) == len(self.events) else []
+        self.reporter.has_gaps |= not kept
         self.events = list(kept)
         self.lanes = sum(access.address.size + SELF_LANES for access in kept)
         self._limit = max(MAX_LANES, 4 * self.lanes)

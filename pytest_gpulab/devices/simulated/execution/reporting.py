@@ -40,6 +40,8 @@ class Reporter:
 
     def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None) -> None:
         self.hazards, self.fences = hazards, fences
+        self.has_gaps = False
+        """Whether something was forgotten that might have raced with what came later."""
         self._open: list[tuple[Question, tuple[Any, Hazard]]] = []  # races unless fences put them in order
         self._asked: Counter[Any] = Counter()
 

@@ -57,6 +57,11 @@ class Launch:
     def __post_init__(self) -> None:
         self.watch = LaunchWatch(self.program, self.hazards) if self.options.check else None
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether hazards were looked for, in all that was done, and there are none."""
+        return self.watch is not None and not self.hazards and not self.watch.reporter.has_gaps
+
 
 class Wave:
     """The memories and the extents of some blocks; see the module's docstring."""

@@ -88,6 +88,7 @@ class Names:
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
         self.fences = False
+        self.sees_order = False
         self._constants: dict[tuple[str, int], str] = {}
 
     @staticmethod
@@ -112,6 +113,7 @@ class Names:
         """Return a name for a memory instruction."""
         order, releases = ordering(access, getattr(instruction, "op", ()))
         self.fences |= releases
+        self.sees_order |= order != "weak"
         site = Site(
             space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns,
             serial,
@@ -207,6 +209,7 @@ class BlockWriter:
 
     def _symbol(self, operand: Sym, code: str) -> str:
         if operand.name in SPECIAL:
+            self.names.sees_order |= operand.name in VOLATILE
             key = (operand.name, code)
             if key not in self.aliases or operand.name in VOLATILE:
                 wide = operand.name in ("%clock64", "%globaltimer", "%gridid")

@@ -102,7 +102,7 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
 @emits("membar", "fence", modifiers=None)
 def _fence(b: BlockWriter, i: Instruction) -> None:
     """Memory is sequentially consistent here: only who looks for races needs to know."""
-    b.names.fences = True
+    b.names.fences = b.names.sees_order = True
     b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
 
 

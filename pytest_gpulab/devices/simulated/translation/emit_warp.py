@@ -53,6 +53,7 @@ def _redux(b: BlockWriter, i: Instruction) -> None:
 
 @emits("activemask")
 def _activemask(b: BlockWriter, i: Instruction) -> None:
+    b.names.sees_order = True  # which lanes are together depends on who else goes on
     b.write(i.operands[0], "activemask(L)", "u4")
 
 

@@ -56,6 +56,8 @@ class Program:
         static_shared, local: bytes a block and a thread.
         sites: memory instructions by index.
         fences: whether it has fences or accesses that release.
+        sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
+            weak, fences, clocks, the mask of active lanes.
         clean: what the race check found to be free of races, to be known again.
     """
 
@@ -68,15 +70,16 @@ class Program:
     sites: list[Site]
     source: str
     fences: bool = False
+    sees_order: bool = False
     clean: set[object] = field(default_factory=set)
 
     @cached_property
     def is_orderly(self) -> bool:
-        """Whether threads share memory by plain accesses and barriers alone, and look at no clock.
+        """Whether threads share memory by plain accesses and barriers of whole blocks alone.
 
         Then the order of warps decides nothing unless something races.
         """
-        return all(site.order == "weak" for site in self.sites) and "w.clock" not in self.source
+        return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
 
     @cached_property
     def places(self) -> Places:
@@ -117,8 +120,14 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = [names.codes[name] for name in flat.registers]
     return Program(
-        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, names.fences
-    )
+        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, names.fences,
+        names.sees_order,
+    )  # fmt: skip
+
+
+def _is_for_all(barrier: Instruction) -> bool:
+    """Whether all threads of the block meet: no number of them is given, behind the barrier's own and a reduction's."""
+    return "arrive" not in barrier.op and len(barrier.operands) <= (3 if "red" in barrier.op else 1)
 
 
 class _Layout:
