@@ -40,7 +40,9 @@ def full_context(error):
     """A context whose GPU has 100 GiB."""
     context = Context()
     context.driver, context.launches, context.wait = Refusing(error), 0, lambda kernel: None
-    context.gpu = SimpleNamespace(total_memory=lambda: 100 * GIB, get_attribute=ATTRIBUTES.__getitem__)
+    context.gpu = SimpleNamespace(
+        total_memory=lambda: 100 * GIB, get_attribute=ATTRIBUTES.__getitem__, compute_capability=lambda: (9, 0)
+    )
     return context
 
 

@@ -41,6 +41,14 @@ RACES = {
     ),
     "plain read of what others count": "if (t < 9) tile[t] = 0; __syncthreads(); atomicAdd(&tile[t % 8], 1);\n"
     " out[i] = tile[t % 4]; // HERE",
+    "set by one who counts, counted by others": "if (t == 5) { tile[1] = 0; atomicAdd(&tile[1], 1); }\n"
+    " if (t == 40) atomicAdd(&tile[1], 1); // HERE\n out[i] = t;",
+    "read by one who counts, counted by others": "if (t == 5) { out[i] = tile[1]; atomicAdd(&tile[1], 1); }\n"
+    " if (t == 40) atomicAdd(&tile[1], 1); // HERE",
+    "set by one who counts after another": "if (t == 40) atomicAdd(&tile[1], 1);\n if (t == 5) {"
+    " atomicAdd(&tile[1], 1);\n tile[1] = 0; } // HERE\n out[i] = t;",
+    "counted by two at once, set by one of them": "if (t == 1 || t == 5) atomicAdd(&tile[1], 1);\n"
+    " if (t == 5) tile[1] = 0; // HERE\n out[i] = t;",
     "bytes that overlap": "char *c = (char *)tile; tile[t] = t;\n out[i] = c[(4 * t + 5) % 256]; // HERE",
     "vectors that overlap": "int4 *v = (int4 *)tile; if (t < 16) v[t] = make_int4(t, t, t, t);\n"
     " out[i] = tile[t]; // HERE",
@@ -54,6 +62,12 @@ RACES = {
         "out[i] = t; __threadfence(); __syncthreads();\n out[i] = out[(i + 64) % 128]; // HERE"
     ),
     "WAW across blocks": "out[t] = i; // HERE",
+    "set by a block that counts, counted by others": "if (i == 5) { out[1] = 0; atomicAdd(&out[1], 1); }\n"
+    " if (i == 70) atomicAdd(&out[1], 1); // HERE",
+    "read by a block that counts, counted by others": "if (i == 5) { out[9] = out[1]; atomicAdd(&out[1], 1); }\n"
+    " if (i == 70) atomicAdd(&out[1], 1); // HERE",
+    "set by a block that counts after another": "if (i == 70) atomicAdd(&out[1], 1); if (i == 5) atomicAdd(&out[1], 1);"
+    "\n if (i == 5) out[1] = 0; // HERE",
     "a volatile flag within a warp": "volatile int *v = out; if (t == 3) v[i] = 1;\n"
     " if (t == 4) v[i] = v[i - 1]; // HERE",
 }

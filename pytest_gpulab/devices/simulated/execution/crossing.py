@@ -137,26 +137,36 @@ Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
 
 
 class _Sweep:
-    """Goes through accesses in order; holds the last write and the last readers of two different blocks."""
+    """Goes through accesses in order; holds the last weak write, and of all else the last ones of two different blocks.
+
+    What is strong races with less, so that it takes the place of nothing that is weak.
+    """
 
     def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
         self.weak = np.array([access.site.order == "weak" for access in accesses])
         self.unit_bytes = unit_bytes
-        self.write, self.reads = _Slot(words), (_Slot(words), _Slot(words))
+        self.write = _Slot(words)
+        self.strong_writes, self.reads, self.strong_reads = ((_Slot(words), _Slot(words)) for _ in range(3))
 
     def access(self, part: Part, words: IndexArray) -> Iterator[Met]:
         """Yield kind, mask of lanes, and what each lane met: position, block, thread, whether harmless."""
-        modifies = part.access.site.modifies
-        values = part.values(self.unit_bytes) if modifies else None
+        site = part.access.site
+        values = part.values(self.unit_bytes) if site.modifies else None
         bits = np.full(len(words), -1, np.int64) if values is None else values.astype(np.int64)
-        same = (self.write.value[words] == bits) & (bits >= 0)
-        yield from self._against(self.write, "WAW" if modifies else "RAW", part, words, same)
-        if not modifies:
-            self._read(part, words)
+        for slot in (self.write, *self.strong_writes):
+            same = (slot.value[words] == bits) & (bits >= 0)
+            yield from self._against(slot, "WAW" if site.modifies else "RAW", part, words, same)
+        is_weak = site.order == "weak"
+        if not site.modifies:
+            self._note(self.reads if is_weak else self.strong_reads, part, words)
             return
         never = np.zeros(len(words), np.bool_)
-        for slot in self.reads:
+        for slot in (*self.reads, *self.strong_reads):
             yield from self._against(slot, "WAR", part, words, never)
+        if not is_weak:
+            self._note(self.strong_writes, part, words)
+            self.strong_writes[0].value[words] = bits
+            return
         self.write.set(words, part.position, _block_of(part), part.thread)
         self.write.value[words] = bits
         yield from self._among(part, words, bits)
@@ -173,21 +183,17 @@ class _Sweep:
         """Lanes of several blocks that write the same word by the same instruction."""
         block = self.write.block[words]
         bad = block != _block_of(part)
-        if part.access.site.order == "weak" and bad.any():
+        if bad.any():
             at = np.full(len(words), part.position)
             yield "WAW", bad, at, block, self.write.thread[words], self.write.value[words] == bits
 
-    def _read(self, part: Part, words: IndexArray) -> None:
-        """Weak readers stay remembered: they race with more than strong ones do."""
-        last, other = self.reads
-        block = _block_of(part)
-        if part.access.site.order != "weak":
-            free = (last.at[words] < 0) | ~self.weak[last.at[words]]
-            words, block, thread = words[free], block[free], part.thread[free]
-        else:
-            thread = part.thread
+    def _note(self, slots: tuple[_Slot, _Slot], part: Part, words: IndexArray) -> None:
+        last, other = slots
+        block, thread = _block_of(part), part.thread
         moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
         other.set(moved, last.at[moved], last.block[moved], last.thread[moved])
+        other.value[moved] = last.value[moved]
         last.set(words, part.position, block, thread)
-        lost = last.block[words] != block  # another block reads the same by the same instruction
+        lost = last.block[words] != block  # another block does the same by the same instruction
         other.set(words[lost], part.position, block[lost], thread[lost])
+        other.value[words[lost]] = -1

@@ -3,8 +3,8 @@
 Two accesses of different threads to the same bytes, one of them a write, race unless the later thread knows that the
 earlier access is over. It knows of accesses of its warp before the last `__syncwarp` of both, of those before a named
 barrier of both, and of all that those threads knew. (Barriers of whole blocks order everything; what they part is
-never given here together.) For each word the last write and the readers since then are held: whoever is ordered after
-the last write is ordered after all before it, or a race was found already (FastTrack, Flanagan and Freund, 2009).
+never given here together.) For each word the last write and the readers since then are held: see `Sweep` (after
+FastTrack, Flanagan and Freund, 2009).
 """
 
 from __future__ import annotations
@@ -90,8 +90,57 @@ class Known:
         self._table[members] = spread[members]
 
 
+class _Doers:
+    """Who accessed each word in one way, and when: the lanes of one warp, and the last thread of another one."""
+
+    def __init__(self, words: int) -> None:
+        self.at = np.full((words, WARP), -1, np.int32)  # of the warp, by lane
+        self.warp = np.full(words, -1, np.intp)
+        self.other_at = np.full(words, -1, np.int32)
+        self.other_thread = np.zeros(words, np.intp)
+
+    def add(self, part: Part, words: IndexArray) -> None:
+        """Note an access."""
+        warps = part.thread // WARP
+        for warp in np.unique(warps):
+            mine = warps == warp
+            here, lane = words[mine], part.thread[mine] % WARP
+            moved = np.unique(here[(self.warp[here] >= 0) & (self.warp[here] != warp)])
+            self.other_at[moved] = self.at[moved].max(axis=1)
+            self.other_thread[moved] = self.warp[moved] * WARP + self.at[moved].argmax(axis=1)
+            self.at[moved] = -1
+            self.warp[here] = warp
+            self.at[here, lane] = part.position
+
+    def forget(self, words: IndexArray) -> None:
+        """Note that nobody accessed these."""
+        self.at[words] = -1
+        self.warp[words] = self.other_at[words] = -1
+
+
+class _Write:
+    """The last write to each word of one kind, or of any: when, by whom, and what."""
+
+    def __init__(self, words: int) -> None:
+        self.at = np.full(words, -1, np.int32)
+        self.thread = np.zeros(words, np.intp)
+        self.value = np.zeros(words, np.uint32)
+        self.has_value = np.zeros(words, np.bool_)
+
+    def note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+        """Note one."""
+        self.at[words] = part.position
+        self.thread[words] = part.thread
+        self.has_value[words] = values is not None
+        if values is not None:
+            self.value[words] = values
+
+
 class Sweep:
     """The words of one memory that more than one thread of a block uses, and what happened to them so far.
+
+    Whoever is ordered after a weak write is ordered after all before it, or a race was found already. Not so after one
+    that races with less: atomics need no order among each other. So what came before those is kept, too.
 
     Args:
         words: how many there are.
@@ -102,26 +151,26 @@ class Sweep:
         self, known: Known, words: int, unit_bytes: int, strong: Callable[[Positions, IndexArray, Part], Mask]
     ) -> None:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
-        self.write_at = np.full(words, -1, np.int32)
-        self.write_thread = np.zeros(words, np.intp)
-        self.write_value = np.zeros(words, np.uint32)
-        self.write_has_value = np.zeros(words, np.bool_)
-        self.reads = np.full((words, WARP), -1, np.int32)  # of one warp, by lane
-        self.read_warp = np.full(words, -1, np.intp)
-        self.other_at = np.full(words, -1, np.int32)  # of another warp, the last reader
-        self.other_thread = np.zeros(words, np.intp)
+        self.write, self.weak_write = _Write(words), _Write(words)
+        self.reads, self.strong_reads, self.strong_writes = _Doers(words), _Doers(words), _Doers(words)
+        self._any_strong = False
 
     def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
         """Compare an access with those before, then note it; words and columns are numbered from 0."""
-        values = part.values(self.unit_bytes) if part.access.site.modifies else None
-        yield from self._against_writes(part, words, columns, values)
-        if part.access.site.modifies:
+        site = part.access.site
+        values = part.values(self.unit_bytes) if site.modifies else None
+        yield from self._against_write(self.write, part, words, columns, values)
+        if self._any_strong:
+            older = np.where(self.weak_write.at[words] == self.write.at[words], np.int32(-1), self.weak_write.at[words])
+            yield from self._against_write(self.weak_write, part, words, columns, values, older)
+            kind = "WAW" if site.modifies else "RAW"
+            yield from self._against(self.strong_writes, kind, part, words, columns)
+        if site.modifies:
             yield from self._among_its_lanes(part, words, values)
-            yield from self._against_reads(part, words, columns)
-            yield from self._against_other_reads(part, words, columns)
-            self._write(part, words, values)
-        else:
-            self._read(part, words)
+            yield from self._against(self.reads, "WAR", part, words, columns)
+            if self._any_strong:
+                yield from self._against(self.strong_reads, "WAR", part, words, columns)
+        self._note(part, words, values)
 
     # --- comparing ---------------------------------------------------------------------------------------
 
@@ -133,15 +182,21 @@ class Sweep:
         there &= (known < at) & ~self.strong(at, thread, part)
         return there
 
-    def _against_writes(
-        self, part: Part, words: IndexArray, columns: IndexArray, values: npt.NDArray[np.uint32] | None
+    def _against_write(
+        self,
+        write: _Write,
+        part: Part,
+        words: IndexArray,
+        columns: IndexArray,
+        values: npt.NDArray[np.uint32] | None,
+        at: Positions | None = None,
     ) -> Iterator[Race]:
-        at, thread = self.write_at[words], self.write_thread[words]
+        at, thread = write.at[words] if at is None else at, write.thread[words]
         bad = self._unordered(columns, part, at, thread)
         if bad.any():
             same = np.zeros(len(bad), np.bool_)
             if values is not None:
-                same = self.write_has_value[words] & (self.write_value[words] == values)
+                same = write.has_value[words] & (write.value[words] == values)
             kind = "WAW" if part.access.site.modifies else "RAW"
             yield Race(part.where(bad), kind, at[bad], thread[bad], same[bad])
 
@@ -150,7 +205,7 @@ class Sweep:
         if part.access.site.is_strong:
             return
         order = np.arange(len(words))
-        last = np.zeros(len(self.write_at), np.intp)
+        last = np.zeros(len(self.write.at), np.intp)
         last[words] = order
         bad = last[words] != order
         if bad.any():
@@ -159,14 +214,26 @@ class Sweep:
             at = np.full(len(winner), part.position, np.int32)
             yield Race(part.where(bad), "WAW", at, part.thread[winner], same)
 
-    def _against_reads(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
-        warp = self.read_warp[words]
+    def _against(self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
+        """Compare with all that are noted, but for the last write, with which it was compared."""
+        yield from self._against_warp(doers, kind, part, words, columns)
+        at, thread = doers.other_at[words], doers.other_thread[words]
+        at = np.where((at == self.write.at[words]) & (thread == self.write.thread[words]), np.int32(-1), at)
+        bad = self._unordered(columns, part, at, thread)
+        if bad.any():
+            yield Race(part.where(bad), kind, at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
+
+    def _against_warp(
+        self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray
+    ) -> Iterator[Race]:
+        warp = doers.warp[words]
         there = warp >= 0
         if not there.any():
             return
-        at = self.reads[words]
+        at = doers.at[words]
         thread = warp[:, None] * WARP + np.arange(WARP)
         bad = (at >= 0) & (thread != part.thread[:, None])
+        bad &= (at != self.write.at[words][:, None]) | (thread != self.write.thread[words][:, None])
         bad &= at > self.known.of(columns, part.thread, np.maximum(warp, 0))
         for lane in range(WARP):
             if bad[:, lane].any():
@@ -176,36 +243,24 @@ class Sweep:
             which = np.where(bad, at, -1).argmax(axis=1)
             rows = np.flatnonzero(any_bad)
             other, who = at[rows, which[rows]], thread[rows, which[rows]]
-            yield Race(part.where(any_bad), "WAR", other, who, np.zeros(len(rows), np.bool_))
-
-    def _against_other_reads(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
-        at, thread = self.other_at[words], self.other_thread[words]
-        bad = self._unordered(columns, part, at, thread)
-        if bad.any():
-            yield Race(part.where(bad), "WAR", at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
+            yield Race(part.where(any_bad), kind, other, who, np.zeros(len(rows), np.bool_))
 
     # --- noting -----------------------------------------------------------------------------------------------
 
-    def _write(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
-        self.write_at[words] = part.position
-        self.write_thread[words] = part.thread
-        self.write_has_value[words] = values is not None
-        if values is not None:
-            self.write_value[words] = values
-        self.reads[words] = -1
-        self.read_warp[words] = self.other_at[words] = -1
-
-    def _read(self, part: Part, words: IndexArray) -> None:
-        warps = part.thread // WARP
-        for warp in np.unique(warps):
-            mine = warps == warp
-            here, lane = words[mine], part.thread[mine] % WARP
-            moved = np.unique(here[(self.read_warp[here] >= 0) & (self.read_warp[here] != warp)])
-            self.other_at[moved] = self.reads[moved].max(axis=1)
-            self.other_thread[moved] = self.read_warp[moved] * WARP + self.reads[moved].argmax(axis=1)
-            self.reads[moved] = -1
-            self.read_warp[here] = warp
-            self.reads[here, lane] = part.position
+    def _note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+        site = part.access.site
+        is_weak = site.order == "weak"
+        self._any_strong |= not is_weak
+        if not site.modifies:
+            (self.reads if is_weak else self.strong_reads).add(part, words)
+            return
+        self.write.note(part, words, values)
+        if not is_weak:
+            self.strong_writes.add(part, words)
+            return
+        self.weak_write.note(part, words, values)
+        for doers in (self.reads, self.strong_reads, self.strong_writes):
+            doers.forget(words)
 
 
 def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
