@@ -144,16 +144,22 @@ class Sweep:
 
     Args:
         words: how many there are.
+        any_strong: whether some accesses are not weak.
         strong: (positions and threads of earlier accesses, later access) to where the memory model lets both be.
     """
 
     def __init__(
-        self, known: Known, words: int, unit_bytes: int, strong: Callable[[Positions, IndexArray, Part], Mask]
+        self,
+        known: Known,
+        words: int,
+        any_strong: bool,
+        unit_bytes: int,
+        strong: Callable[[Positions, IndexArray, Part], Mask],
     ) -> None:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
-        self.write, self.weak_write = _Write(words), _Write(words)
-        self.reads, self.strong_reads, self.strong_writes = _Doers(words), _Doers(words), _Doers(words)
-        self._any_strong = False
+        self._any_strong, strong_words = any_strong, words if any_strong else 0  # they take much memory
+        self.write, self.weak_write = _Write(words), _Write(strong_words)
+        self.reads, self.strong_reads, self.strong_writes = _Doers(words), _Doers(strong_words), _Doers(strong_words)
 
     def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
         """Compare an access with those before, then note it; words and columns are numbered from 0."""
@@ -250,7 +256,6 @@ class Sweep:
     def _note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
         site = part.access.site
         is_weak = site.order == "weak"
-        self._any_strong |= not is_weak
         if not site.modifies:
             (self.reads if is_weak else self.strong_reads).add(part, words)
             return
@@ -258,9 +263,11 @@ class Sweep:
         if not is_weak:
             self.strong_writes.add(part, words)
             return
-        self.weak_write.note(part, words, values)
-        for doers in (self.reads, self.strong_reads, self.strong_writes):
-            doers.forget(words)
+        self.reads.forget(words)
+        if self._any_strong:
+            self.weak_write.note(part, words, values)
+            self.strong_reads.forget(words)
+            self.strong_writes.forget(words)
 
 
 def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
@@ -305,7 +312,8 @@ def races(
     words, index = np.unique(keys, return_inverse=True)
     across = any(isinstance(event, Arrival) for event in events)
     known = Known(len(columns), wave.warps, across)
-    sweep = Sweep(known, len(words), unit_bytes, strong)
+    any_strong = any(part.access.site.order != "weak" for part in parts)
+    sweep = Sweep(known, len(words), any_strong, unit_bytes, strong)
     ends = np.cumsum([len(part.unit) for part in parts])
     at = 0
     for position, event in enumerate(events):
