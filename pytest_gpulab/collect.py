@@ -280,6 +280,12 @@ class BrokenItem(GradingItem):
         raise AssertionError
 
 
+def tell_of_errors(session: pytest.Session) -> None:
+    """Let the exit status say that something went wrong, unless it says that the run was stopped."""
+    if session.exitstatus != pytest.ExitCode.INTERRUPTED:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Let pytest show what cannot be obeyed as a mistake in the command."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpulab.collect import WORKBENCH, CheckItem, CudaFile, usage_errors
+from pytest_gpulab.collect import WORKBENCH, CheckItem, CudaFile, tell_of_errors, usage_errors
 from pytest_gpulab.settings import Settings, SettingsError, shown
 from pytest_gpulab.workbench import Workbench
 
@@ -269,8 +269,8 @@ class JobHooks:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
                 self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
-            if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if self._errors:
+                tell_of_errors(session)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was graded, how to go on if that is not all, and what of it was not kept."""

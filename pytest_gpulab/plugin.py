@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_gpulab import options
-from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, usage_errors
+from pytest_gpulab.collect import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, tell_of_errors, usage_errors
 from pytest_gpulab.settings import ClassSettings, ReportFile, Settings, SettingsError, shown
 from pytest_gpulab.threads import with_one_thread
 from pytest_gpulab.workbench import Workbench
@@ -215,8 +215,8 @@ class GradingHooks:
         self.write_errors = self._write_reports(interrupted)
         if self.settings.calibrate:
             self.write_errors += self._write_calibration(interrupted)
-        if self.write_errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.write_errors:
+            tell_of_errors(session)
 
     def _write_reports(self, interrupted: bool) -> list[str]:
         from pytest_gpulab.reports import formats

@@ -69,9 +69,8 @@ def _verdict(row: Row) -> str:
 def _total(standing: Standing) -> str:
     if graded_points(standing.row) is None:
         verdicts = {check.verdict for check in standing.row.checks}
-        return (
-            "n/a" if verdicts and "not gradable" not in verdicts else "not gradable"
-        )  # or there are no points in them
+        has_no_points = verdicts and "not gradable" not in verdicts
+        return "n/a" if has_no_points else "not gradable"
     return f"{points_text(standing.earned)}/{points_text(standing.possible)}"
 
 

@@ -86,7 +86,7 @@ class SimulatedModule:
         for name in self._variables:
             self._initialise(self._module.variables[name])
         self._programs: dict[str, Program] = {}
-        used = Counter(_WORD.findall(ptx))
+        used = Counter(word for word in _WORD.findall(ptx) if word in held) if held else {}
         self.remembers = any(used[name] > 1 for name in held)
         """Whether a launch may leave something behind: in a variable that is used, the one place there is."""
 

@@ -145,15 +145,18 @@ class _Sweep:
     def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
         self.weak = np.array([access.site.order == "weak" for access in accesses])
         self.unit_bytes = unit_bytes
-        self.write = _Slot(words)
-        self.strong_writes, self.reads, self.strong_reads = ((_Slot(words), _Slot(words)) for _ in range(3))
+        strong_words = 0 if self.weak.all() else words
+        self.write, self.reads = _Slot(words), (_Slot(words), _Slot(words))
+        self.strong_writes, self.strong_reads = ((_Slot(strong_words), _Slot(strong_words)) for _ in range(2))
+        self.writers = (self.write, *self.strong_writes) if strong_words else (self.write,)
+        self.readers = (*self.reads, *self.strong_reads) if strong_words else self.reads
 
     def access(self, part: Part, words: IndexArray) -> Iterator[Met]:
         """Yield kind, mask of lanes, and what each lane met: position, block, thread, whether harmless."""
         site = part.access.site
         values = part.values(self.unit_bytes) if site.modifies else None
         bits = np.full(len(words), -1, np.int64) if values is None else values.astype(np.int64)
-        for slot in (self.write, *self.strong_writes):
+        for slot in self.writers:
             same = (slot.value[words] == bits) & (bits >= 0)
             yield from self._against(slot, "WAW" if site.modifies else "RAW", part, words, same)
         is_weak = site.order == "weak"
@@ -161,7 +164,7 @@ class _Sweep:
             self._note(self.reads if is_weak else self.strong_reads, part, words)
             return
         never = np.zeros(len(words), np.bool_)
-        for slot in (*self.reads, *self.strong_reads):
+        for slot in self.readers:
             yield from self._against(slot, "WAR", part, words, never)
         if not is_weak:
             self._note(self.strong_writes, part, words)
