@@ -28,7 +28,7 @@ def mark_what_is_started() -> None:
 
 
 def is_grader(process: int) -> bool:
-    """Say whether a process has the mark; False where the system does not tell, or it is another user's."""
+    """Say whether a process has the mark; False where the system does not tell, or not yet, or it is another user's."""
     with suppress(OSError):
         return f"{MARK}=1".encode() in (_PROC / str(process) / "environ").read_bytes().split(b"\0")
     return False

@@ -298,10 +298,10 @@ def wait_for(condition: Callable[[], T]) -> T:
 def test_graders_on_a_gpu_are_known_for_such_wherever_they_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPULAB_GRADER", raising=False)
     forked._nursery.cache_clear()
-    executor = LocalExecutor(1, ("cuda:0",))
-    nursery = forked.get_ready()
-    assert nursery is not None and is_grader(nursery.number)
-    executor.close()
+    with closing(LocalExecutor(1, ("cuda:0",))):
+        nursery = forked.get_ready()
+        assert nursery is not None
+        wait_for(lambda: is_grader(nursery.number))  # a process that has just begun has no environment for a moment
     forked._nursery.cache_clear()
 
 
