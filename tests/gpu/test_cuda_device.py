@@ -348,12 +348,20 @@ def test_the_same_source_is_compiled_once_with_the_same_warnings(device, tmp_pat
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {"more.cuh": ""})[0] != b"kept"
 
 
-def test_what_nvcc_is_spared_is_there_for_who_needs_it(opened_device):
-    spared = """
-#ifndef __cpp_lib_math_special_functions
-__global__ void lean(float *x) { static_assert(std::is_same<decltype(std::min(1, 2)), const int &>::value, ""); }
-#endif
-"""
-    assert opened_device.compile(spared).kernels == ("lean",)
-    asked = "double on_the_host() { return std::riemann_zeta(2.0); }\n__global__ void f(float *x) { x[0] = 1; }"
-    assert opened_device.compile(asked).kernels == ("f",)
+NEEDS = {
+    "functions": "double on_the_host() { return std::riemann_zeta(2.0); }",
+    "by way of <cmath>": 'static_assert(std::is_same<decltype(std::min(1, 2)), const int &>::value, "");',
+    "numbers": '#include <limits>\nstatic_assert(std::numeric_limits<int>::max() > 0, "");',
+    "pairs": "#include <utility>\nusing Two = std::pair<int, float>;",
+    "in a header": "#include <algorithm>\ninline void on_the_host(int *begin, int *end) { std::sort(begin, end); }",
+}
+
+
+def test_nvcc_is_spared_what_kernels_do_not_need(opened_device):
+    text = "#ifdef __cpp_lib_math_special_functions\n#error spared\n#endif\n__global__ void f(float *x) { x[0] = 1; }"
+    assert opened_device.compile(text).kernels == ("f",)
+
+
+@pytest.mark.parametrize("needs", NEEDS)
+def test_what_nvcc_is_spared_is_there_for_who_needs_it(opened_device, needs):
+    assert opened_device.compile(f"{NEEDS[needs]}\n__global__ void f(float *x) {{ x[0] = 1; }}").kernels == ("f",)

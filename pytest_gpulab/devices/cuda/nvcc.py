@@ -22,11 +22,7 @@ from .limits import limited, said
 from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
-_SPARING = str(_INCLUDE_DIR / "nvcc")  # where it says what nvcc is spared
-_SPARED = re.compile(
-    r'"(?:__)?(?:(?:assoc_)?(?:laguerre|legendre)|beta|(?:comp_)?ellint_[123]|expint|hermite|riemann_zeta'
-    r'|(?:cyl|sph)_\w+)[fl]?"'
-)
+_SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -77,6 +73,7 @@ class Nvcc:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
         self._hopeless: dict[str, str] = {}
         self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}
+        self._sparing = True
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceUnavailable(
@@ -156,12 +153,16 @@ class Nvcc:
         return made
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
-        try:
-            return self._compiled_with((_SPARING,), text)
-        except CompileError as error:
-            if not _SPARED.search(error.diagnostics):
-                raise
-        return self._compiled_with((), text)
+        """Compile with few headers and, if that fails, with all: what they say then is what counts."""
+        if self._sparing:
+            try:
+                return self._compiled_with((_SPARING,), text)
+            except CompileError as error:
+                if met_limit(error.diagnostics) or _was_killed(error):
+                    raise
+        made = self._compiled_with((), text)
+        self._sparing = False  # other variants of this file need them, too
+        return made
 
     def _compiled_with(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
         with TemporaryDirectory(prefix="gpulab-") as name:
