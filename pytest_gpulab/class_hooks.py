@@ -144,15 +144,15 @@ class ClassHooks:
     def pytest_sessionfinish(self) -> None:
         """Note who has no submission, and look for near-identical sources, before reports are written."""
         if self._is_whole:
-            self._note_whose_files_are_for_no_exercise()
+            self._note_who_has_no_submission()
         if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
             self._gradebook.duplicates = tuple(self._duplicates())
 
-    def _note_whose_files_are_for_no_exercise(self) -> None:
-        """They handed something in, and have a row in the tables that says what became of it."""
+    def _note_who_has_no_submission(self) -> None:
+        """They have a folder, and a row in the tables that says what became of it."""
         with_submissions = self._with_submissions
         for problem in self.collection.problems:
-            if problem.finding.code == "no-exercise" and problem.student not in with_submissions:
+            if problem.student and problem.student not in with_submissions:
                 self._gradebook.ungraded[problem.label] = problem.finding
                 self._gradebook.owners[problem.label] = self.student_id(problem.student)
 

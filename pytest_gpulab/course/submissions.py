@@ -261,21 +261,27 @@ class _Student:
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
-        others = sorted(self.others, key=lambda entry: not self._is_meant_as_source(entry))
+        others = sorted(self.others, key=self._likeness_to_a_source)
         names = f", but {_first_named(others)}" if others else ""
-        advice = ": submissions end in .cu" if any(map(self._is_meant_as_source, others)) else ""
-        what = f"There is no .cu file{names}{advice}."
+        what = f"There is no .cu file{names}{self._advice()}."
         return Finding("nothing-handed-in", what, evidence=_named(others), hint=LAYOUT)
+
+    def _left_out(self) -> Finding:
+        others = sorted(self.others, key=self._likeness_to_a_source)  # notes are rarely a mistake
+        what = f"{count(len(others), 'file')} for no exercise, left out: {_first_named(others)}{self._advice()}."
+        hint = f"Call a file after its exercise: {listed(sorted(self.exercises), 'or')}."
+        return Finding("no-exercise", what, evidence=_named(others), hint=hint)
+
+    def _advice(self) -> str:
+        has_other_ending = any(entry.suffix != ".cu" and self._is_meant_as_source(entry) for entry in self.others)
+        return ": submissions end in .cu" if has_other_ending else ""
+
+    def _likeness_to_a_source(self, entry: Entry) -> tuple[bool, bool]:
+        return entry.suffix != ".cu", not self._is_meant_as_source(entry)
 
     def _is_meant_as_source(self, entry: Entry) -> bool:
         name = entry.parts[-1].casefold()
         return ".cu" in name or Path(name).stem in map(str.casefold, self.exercises)
-
-    def _left_out(self) -> Finding:
-        others = sorted(self.others, key=lambda entry: entry.suffix != ".cu")  # notes are rarely a mistake
-        what = f"{count(len(others), 'file')} for no exercise, left out: {_first_named(others)}."
-        hint = f"Call a file after its exercise: {listed(sorted(self.exercises), 'or')}."
-        return Finding("no-exercise", what, evidence=_named(others), hint=hint)
 
 
 def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Who handed in files, but none that ends in .cu, is told which: the one line names them."""
+"""Who handed in sources that do not end in .cu is told which: the one line names them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def told(tmp_path: Path, *names: str) -> str:
         path.touch()
     (tmp_path / "scratch").mkdir()
     (problem,) = handed_in(tmp_path / "class", EXERCISES, tmp_path / "scratch").problems
-    assert (problem.label, problem.finding.code) == ("cid", "nothing-handed-in")
+    is_left_out = any(name.endswith(".cu") for name in names)
+    assert (problem.label, problem.finding.code) == ("cid", "no-exercise" if is_left_out else "nothing-handed-in")
     return problem.finding.what
 
 
@@ -39,3 +40,13 @@ def test_another_file_is_named_without_advice(tmp_path: Path, name: str) -> None
 def test_of_many_files_three_are_named_likely_sources_first(tmp_path: Path) -> None:
     names = ("a.txt", "b.txt", "c.txt", "d.txt", "scan.cpp")
     assert told(tmp_path, *names) == f"There is no .cu file, but scan.cpp, a.txt, b.txt and 2 more: {ADVICE}"
+
+
+def test_a_source_with_another_ending_beside_a_submission_is_named_with_the_same_advice(tmp_path: Path) -> None:
+    names = ("reduction.cu", "a.txt", "scan.cpp")
+    assert told(tmp_path, *names) == f"2 files for no exercise, left out: scan.cpp, a.txt: {ADVICE}"
+
+
+def test_what_is_left_out_beside_a_submission_is_named_sources_first(tmp_path: Path) -> None:
+    names = ("reduction.cu", "a.txt", "skan.cu")
+    assert told(tmp_path, *names) == "2 files for no exercise, left out: skan.cu, a.txt."

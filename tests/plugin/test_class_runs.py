@@ -119,20 +119,29 @@ def test_who_handed_in_nothing_for_an_exercise_is_told_and_has_a_row(school: Cou
     school.write("handed_in/frank/const.cu", RIGHT)
     school.write("handed_in/gil/notes.txt", "hello")
     school.write("handed_in/gil/Twise.cu", RIGHT)
+    (school.folder / "handed_in/hal").mkdir()
+    school.write("handed_in/ida/all.zip", "not packed")
     reports = ("--gpulab-report=csv:grades.csv", "--gpulab-report=html:report.html", "--gpulab-feedback=pages")
     result = school.grade(*CLASS, kept, *reports)
     result.stdout.fnmatch_lines(
         [
+            "dora: There is no .cu file, but notes.txt.",
             "frank: 1 file for no exercise, left out: const.cu. Call a file after its exercise: twice.",
             "gil: 2 files for no exercise, left out: Twise.cu, notes.txt.",
+            "hal: There is no .cu file.",
+            "ida/all.zip: *",
             "*gpulab: students*",
+            "dora * failed * - *",
             "frank * failed * - *",
-            "gpulab: wrote grades.csv, report.html, 5 pages in pages/",
+            "gpulab: wrote grades.csv, report.html, 8 pages in pages/",
         ]
     )
     table = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
-    assert [line.split(",")[0] for line in table] == ["student", "ann", "bob", "cem", "frank", "gil"]
-    assert table[4].startswith("frank,,,0,,") and "no-exercise" in table[4]
+    rows = {student: cells for student, *cells in (line.split(",") for line in table[1:])}
+    assert sorted(rows) == list(rows) == ["ann", "bob", "cem", "dora", "frank", "gil", "hal", "ida"]
+    why = {"dora": "nothing-handed-in", "frank": "no-exercise", "hal": "nothing-handed-in", "ida": "bad-archive"}
+    for student, code in why.items():
+        assert rows[student][:3] == ["", "", "0"] and code in rows[student][-1]
     assert "left out: const.cu" in (school.folder / "pages" / "frank.html").read_text(encoding="utf-8")
     assert "frank" in (school.folder / "report.html").read_text(encoding="utf-8")
 
