@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.reports.gradebook import Gradebook
 
-WORKERS_A_GPU = 8  # by default: each has a context of its own on it, and only one at a time measures
 WAIT_S = 0.1  # between two looks at how far it is
 
 
@@ -310,7 +309,11 @@ def _default_workers(devices: tuple[str, ...]) -> int:
     from pytest_gpulab.course.cores import usable_cores
 
     cores = usable_cores()
-    return cores if devices == ("sim",) else min(cores, WORKERS_A_GPU * len(devices))
+    if devices == ("sim",):
+        return cores
+    from pytest_gpulab.devices.cuda.fleet import graders_with_room
+
+    return min(cores, sum(map(graders_with_room, devices)))
 
 
 def _told_of(regraded: Sequence[Regraded]) -> Iterator[str]:

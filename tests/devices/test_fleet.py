@@ -1,4 +1,4 @@
-"""Which of several GPUs share the work: those of the first one's model and size."""
+"""Which of several GPUs share the work: those of the first one's model and size; and how many may work on each."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from pytest_gpulab import job_hooks
+from pytest_gpulab.course import cores
 from pytest_gpulab.devices.cuda import fleet
 
 
@@ -13,9 +15,41 @@ class Gpu(SimpleNamespace):
     def name(self) -> str:
         return str(self.model)
 
+    def total_memory(self) -> int:
+        return int(self.gib * 2**30)
 
-def test_only_gpus_like_the_first_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus = [Gpu(model=model, multiprocessor_count=sms) for model, sms in (("A", 8), ("B", 8), ("A", 8), ("A", 4))]
-    device = type("Device", (), {"__new__": lambda cls, ordinal: gpus[ordinal], "count": staticmethod(lambda: 4)})
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[Gpu]:
+    """A machine whose GPUs are in this list."""
+    gpus: list[Gpu] = []
+    device = type(
+        "Device", (), {"__new__": lambda cls, ordinal: gpus[ordinal], "count": staticmethod(lambda: len(gpus))}
+    )
     monkeypatch.setattr(fleet, "load_driver", lambda: SimpleNamespace(Device=device))
+    return gpus
+
+
+def test_only_gpus_like_the_first_share_the_work(machine: list[Gpu]) -> None:
+    machine += [Gpu(model=model, multiprocessor_count=sms) for model, sms in (("A", 8), ("B", 8), ("A", 8), ("A", 4))]
     assert fleet.alike() == ("cuda:0", "cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("gib", "usable", "workers"),
+    [
+        ([139.8], 16, 16),
+        ([139.8], 64, 46),
+        ([23.6], 16, 7),
+        ([23.6, 23.6], 16, 14),
+        ([7.8], 16, 2),
+        ([2.9], 16, 1),
+    ],
+)
+def test_there_are_as_many_workers_as_cores_that_a_gpu_has_memory_for(
+    machine: list[Gpu], monkeypatch: pytest.MonkeyPatch, gib: list[float], usable: int, workers: int
+) -> None:
+    monkeypatch.setattr(cores, "usable_cores", lambda: usable)
+    machine += [Gpu(model="A", gib=each) for each in gib]
+    assert job_hooks._default_workers(tuple(f"cuda:{ordinal}" for ordinal in range(len(gib)))) == workers
+    assert job_hooks._default_workers(("sim",)) == usable
