@@ -18,7 +18,8 @@ from pytest_gpulab.threads import with_one_thread
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker, of which grading the exercises that come along takes an eighth."""
 LOCKS = "GPULAB_LOCKS"
-"""As in `devices.processes`, with which NumPy is loaded."""
+CONTENTS = "GPULAB_CONTENTS"
+"""As in `devices.processes` and `grading.contents`, with which NumPy is loaded."""
 
 
 def prepare(folder: str, on_gpu: bool, nursery: socket.socket | None) -> None:
@@ -32,7 +33,7 @@ def prepare(folder: str, on_gpu: bool, nursery: socket.socket | None) -> None:
     """
     os.environ.update(with_one_thread(os.environ))
     os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ["TMPDIR"] = os.environ[CONTENTS] = tempfile.tempdir = folder
     _fall_silent()
     _end_with_parent(folder)
     if nursery is not None:

@@ -16,7 +16,8 @@ import numpy as np
 from pytest_gpulab.devices.protocol import DeviceError, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch, TimingDevice
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.mixing import Inputs, Mix, mixed
+from pytest_gpulab.grading.contents import Inputs
+from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.replay import FIRST, allocated, initial_contents
 
 Outputs = Mapping[str, Memory]

@@ -7,15 +7,12 @@ Making new ones takes the CPU too long, and so do their answers; mixing two sets
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Inputs = Mapping[str, Array]
+from pytest_gpulab.grading.contents import Array, Inputs, private_copy
 
 LONGEST_SHARE = 8  # of the elements before it, a stretch has at most one in so many
 
@@ -58,11 +55,13 @@ class Mix:
 
 def mixed(contents: Sequence[Inputs], mix: Mix) -> Inputs:
     """Return the contents that a mix makes, read-only, for arrays that are contiguous."""
-    return {name: _mixed(contents, mix, name) for name in contents[mix.base]} if mix.places else contents[mix.base]
+    return {name: _mixed(contents, mix, name) for name in contents[mix.base]}
 
 
 def _mixed(contents: Sequence[Inputs], mix: Mix, name: str) -> Array:
-    values: Array = contents[mix.base][name].copy()
+    if not mix.places:
+        return np.asarray(contents[mix.base][name])
+    values = private_copy(contents[mix.base][name])
     for stretch in mix.stretches(values.size):
         values.reshape(-1)[stretch] = contents[mix.other(len(contents))][name].reshape(-1)[stretch]
     values.setflags(write=False)

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from pytest_gpulab.exercise import Exercise, ExerciseError, Plan, Problem
 from pytest_gpulab.grading.compare import mismatches
-from pytest_gpulab.grading.mixing import Array, Inputs, Mix
+from pytest_gpulab.grading.contents import Array, Inputs
+from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.prepare import instructors_code
 from pytest_gpulab.grading.replay import FIRST, is_poisoned
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
 from pytest_gpulab.devices.stopwatch import TimingDevice
@@ -19,15 +18,17 @@ from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.contender import Contender, Pool
+from pytest_gpulab.grading.contents import Array, Inputs, timed_inputs
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.mixing import Array, Inputs, Mix, mixed
-from pytest_gpulab.grading.prepare import Prepared, expected_of, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.mixing import Mix, mixed
+from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
 from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Patience, Race, RaceResult
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
 
+PIECE_BYTES = 1 << 20
 _RaceKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
 
@@ -206,9 +207,7 @@ class TimedCosts:
             return _Entrant(builds, problem, plan, tuple(ready))
         pattern = pattern_of(self._loaded.exercise, tier.variant)
         contents = tuple(
-            make_inputs(
-                self._loaded.exercise, problem, plan, pattern, rng_for(self._seed, *self._names(tier), str(index))
-            )
+            timed_inputs(self._loaded.exercise, problem, plan, pattern, self._seed, (*self._names(tier), str(index)))
             for index in range(SETS)
         )
         return _Entrant(builds, problem, plan, contents)
@@ -234,13 +233,16 @@ def _unlike(runs: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
     """Return one of each kind: runs on the same contents mostly agree in every bit, and judging takes long."""
     kinds: list[Mapping[str, Array]] = []
     for outputs in runs:
-        if not any(all(np.array_equal(_bits(outputs[name]), _bits(kind[name])) for name in kind) for kind in kinds):
+        if not any(all(_have_same_bits(outputs[name], kind[name]) for name in kind) for kind in kinds):
             kinds.append(outputs)
     return kinds
 
 
-def _bits(values: Array) -> npt.NDArray[np.uint8]:
-    return values.reshape(-1).view(np.uint8)
+def _have_same_bits(first: Array, second: Array) -> bool:
+    """Compare piece by piece: memory for all of what NumPy notes meanwhile takes longer than to compare."""
+    one, other = (values.reshape(-1).view(np.uint8) for values in (first, second))
+    pieces = (slice(begin, begin + PIECE_BYTES) for begin in range(0, one.size, PIECE_BYTES))
+    return all(np.array_equal(one[piece], other[piece]) for piece in pieces)
 
 
 def _fits(plan: Plan, inputs: Inputs) -> bool:

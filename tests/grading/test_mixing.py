@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpulab.grading.mixing import Inputs, Mix, mixed
+from pytest_gpulab.grading.contents import Inputs
+from pytest_gpulab.grading.mixing import Mix, mixed
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from fake_device import Program
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem
+from pytest_gpulab.grading import timed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
 from pytest_gpulab.grading.race import MAX_CHECKED
@@ -254,3 +255,13 @@ def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkey
     result = tier(clocked, right(1.0))
     assert (result.verdict, result.findings[0].code) == ("not gradable", "device-fault")
     assert "another process has been timing" in result.findings[0].what
+
+
+@pytest.mark.parametrize("piece_bytes", [4, 12, 1 << 20])
+def test_runs_are_judged_once_if_they_agree_in_every_bit(piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timed, "PIECE_BYTES", piece_bytes)
+    values = np.array([[1, 2, 3], [np.nan, 0, -1]], np.float32)
+    minus_zero, last = values.copy(), values.copy()
+    minus_zero[1, 1], last[1, 2] = -0.0, 1
+    runs = [{"x": values}, {"x": values.copy()}, {"x": minus_zero}, {"x": last}, {"x": last.copy()}]
+    assert [id(kind) for kind in timed._unlike(runs)] == [id(runs[0]), id(runs[2]), id(runs[3])]

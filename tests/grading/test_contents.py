@@ -1,0 +1,163 @@
+"""Large contents of timed runs are made once for all processes of a run, and held once."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from doubling import EXERCISE
+
+from pytest_gpulab.course import worker
+from pytest_gpulab.exercise import Array, Exercise, Problem
+from pytest_gpulab.grading import contents
+from pytest_gpulab.grading.contents import Inputs, timed_inputs
+from pytest_gpulab.grading.mixing import Mix, mixed
+from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, rng_for
+
+SIZE = 10_000
+PROBLEM = Problem(SIZE, {"BLOCK_SIZE": 32})
+NAMES = ("twice", "speedup", "0")
+Ask = Callable[[Mapping[str, int]], object]
+ASKING: tuple[Ask, ...] = (dict, len, lambda tunables: tunables.get("BLOCK_SIZE"), dict.copy)
+
+
+class Counted:
+    """The inputs of an exercise, counting how often they are made; `ask` may look at the tunables."""
+
+    def __init__(self, ask: Ask = lambda tunables: None) -> None:
+        self.times, self._ask = 0, ask
+
+    def __call__(self, problem: Problem, pattern: str, rng: np.random.Generator) -> Mapping[str, Array]:
+        self.times += 1
+        self._ask(problem.tunables)
+        return EXERCISE.inputs(problem, pattern, rng)
+
+    @property
+    def exercise(self) -> Exercise:
+        return replace(EXERCISE, inputs=self)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where contents of any size are shared."""
+    monkeypatch.setenv(contents.FOLDER, str(tmp_path))
+    monkeypatch.setattr(contents, "LEAST_BYTES", 0)
+    monkeypatch.setattr(contents, "FREE_BYTES", 0)
+    return tmp_path
+
+
+def made(exercise: Exercise, names: tuple[str, ...] = NAMES, problem: Problem = PROBLEM) -> Inputs:
+    return timed_inputs(exercise, problem, exercise.plan(problem), "random", 7, names)
+
+
+def own() -> Inputs:
+    return make_inputs(EXERCISE, PROBLEM, EXERCISE.plan(PROBLEM), "random", rng_for(7, *NAMES))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.suffix for path in folder.iterdir())
+
+
+def test_they_are_made_once_and_mapped_by_all_whatever_their_tunables(folder: Path) -> None:
+    counted = Counted()
+    first, second = made(counted.exercise), made(counted.exercise, problem=Problem(SIZE, {"BLOCK_SIZE": 64}))
+    assert counted.times == 1 and files(folder) == [".lock", ".npy"]
+    for each in (first, second):
+        assert isinstance(each["in"], np.memmap) and not each["in"].flags.writeable
+        assert np.array_equal(each["in"], own()["in"])
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"), [((*NAMES[:-1], "1"), PROBLEM), (NAMES, Problem(SIZE + 1, {})), (NAMES[:-1], PROBLEM)]
+)
+def test_others_are_others(folder: Path, names: tuple[str, ...], problem: Problem) -> None:
+    counted = Counted()
+    assert not np.array_equal(made(counted.exercise)["in"], made(counted.exercise, names, problem)["in"])
+    assert counted.times == 2
+
+
+@pytest.mark.parametrize("ask", ASKING)
+def test_who_asks_for_tunables_has_contents_of_its_own(folder: Path, ask: Ask) -> None:
+    exercise = Counted(ask).exercise
+    assert all(np.array_equal(made(exercise)["in"], own()["in"]) for _ in range(2))
+    assert files(folder) == [".lock"]
+
+
+def test_a_mistake_of_the_instructors_is_one_here_too(folder: Path) -> None:
+    with pytest.raises(InstructorsMistake, match="no such thing"):
+        made(replace(EXERCISE, inputs=lambda *_: (_ for _ in ()).throw(RuntimeError("no such thing"))))
+
+
+def test_small_ones_and_those_of_a_run_without_a_folder_are_not_shared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "LEAST_BYTES", 4 * SIZE + 1)
+    assert not isinstance(made(EXERCISE)["in"], np.memmap)
+    monkeypatch.setattr(contents, "LEAST_BYTES", 4 * SIZE)
+    monkeypatch.delenv(contents.FOLDER)
+    assert not isinstance(made(EXERCISE)["in"], np.memmap)
+    assert files(folder) == []
+
+
+def test_they_leave_room_on_the_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "FREE_BYTES", 1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=999 + 4 * SIZE))
+    assert not isinstance(made(EXERCISE)["in"], np.memmap)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000 + 4 * SIZE))
+    assert isinstance(made(EXERCISE)["in"], np.memmap)
+
+
+def test_a_disk_that_is_full_all_the_same_leaves_them_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Any, values: Array) -> None:
+        file.write(bytes(100))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    assert np.array_equal(made(EXERCISE)["in"], own()["in"])
+    assert files(folder) == [".lock"]
+
+
+def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
+    with (folder / "contents.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=made, args=(EXERCISE,))
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive() and files(folder) == [".lock"]
+    waiting.join(10)
+    assert not waiting.is_alive() and files(folder) == [".lock", ".npy"]
+
+
+def test_mixing_them_changes_no_file_and_hands_on_plain_arrays(folder: Path) -> None:
+    sets = [made(EXERCISE, (*NAMES, str(number))) for number in range(2)]
+    copies = [{"in": np.array(each["in"])} for each in sets]
+    for mix in (Mix(0), Mix(1, (0.9, 0.5))):
+        found = mixed(sets, mix)["in"]
+        assert type(found) is np.ndarray and not found.flags.writeable
+        assert np.array_equal(found, mixed(copies, mix)["in"])
+    assert all(np.array_equal(mapped["in"], copy["in"]) for mapped, copy in zip(sets, copies, strict=True))
+
+
+def test_processes_of_a_class_on_a_gpu_have_a_folder_for_them(tmp_path: Path) -> None:
+    assert worker.CONTENTS == contents.FOLDER
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    process = context.Process(target=prepared, args=(str(tmp_path), answers))
+    process.start()
+    assert answers.get() == str(tmp_path)
+    process.join()
+
+
+def prepared(folder: str, answers: Any) -> None:
+    worker.prepare(folder, True, None)
+    answers.put(os.environ.get(contents.FOLDER))
