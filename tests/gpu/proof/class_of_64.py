@@ -147,7 +147,7 @@ def differences(expected: Verdicts, found: Verdicts, who: dict[str, str], studen
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="(default: as many as a class would have)")
     parser.add_argument("--sequential", type=Path, help="a file of an earlier run: takes its sequential verdicts")
     parser.add_argument("--skip-sequential", action="store_true", help="compare the hostile run with the parallel one")
     parser.add_argument("--only-sequential", action="store_true", help="for another run's --sequential")
@@ -172,12 +172,12 @@ def _prove(proof: Proof, folder: Path, options: argparse.Namespace) -> None:
     per_minute = 60 * len(parallel) / took_s
     there = [student for student, verdicts in parallel.items() if NOT_GRADABLE not in verdicts.values()]
     met = len(there) == CLASS and per_minute >= LEAST_PER_MINUTE
-    value = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} a minute"
+    graded_there = f"{len(there)} in {took_s:.1f} s, {per_minute:.0f} a minute"
     own_s, system_s = (now - then for now, then in zip(machine_s(), before, strict=True))
     each_s = (own_s + system_s) / CLASS
-    value = f"{own_s:.0f} s and {system_s:.0f} s of the system's, {each_s:.1f} s a grading, on {os.cpu_count()} cores"
-    proof.figure("CPU time", value)
-    proof.figure("graded by parallel workers", value, f"all, at least {LEAST_PER_MINUTE} a minute", met)
+    cpu = f"{own_s:.0f} s and {system_s:.0f} s of the system's, {each_s:.1f} s a grading, on {os.cpu_count()} cores"
+    proof.figure("CPU time", cpu)
+    proof.figure("graded by parallel workers", graded_there, f"all, at least {LEAST_PER_MINUTE} a minute", met)
     proof.records["parallel"] = expected = parallel
     if not options.skip_sequential:
         expected = proof.records["sequential"] = _sequential(proof, folder, options)

@@ -32,7 +32,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "hammer": ("thresholds.py", "--hammer"),
     "ncu": ("against_ncu.py",),
     "sequential": ("class_of_64.py", "--only-sequential"),
-    "class": ("class_of_64.py", "--workers", "24", "--sequential", "{folder}/sequential.json"),
+    "class": ("class_of_64.py", "--sequential", "{folder}/sequential.json"),
     "neighbours": ("neighbours.py",),
 }
 LONGEST_FIRST = ("hammer", "itself", "quiet", "neighbours", "verdicts", "sequential", "ncu", "ladder")
