@@ -75,8 +75,7 @@ class GradingHooks:
         self.calibration: list[str] = []
         self.is_at_end = False
         self.is_worker = hasattr(config, "workerinput")
-        if self.is_worker:  # before NumPy is loaded, whose linear algebra would start a thread for every core
-            os.environ.update(with_one_thread(os.environ))
+        os.environ.update(with_one_thread(os.environ))  # before NumPy is loaded
         settings = Settings.read(
             config.getoption,
             config.getini,

@@ -1,8 +1,9 @@
-"""How many threads NumPy's linear algebra has in a process that is one of many: one, instead of one for every core.
+"""How many threads NumPy's linear algebra has in a process that grades: one, instead of one for every core.
 
 Threads that wait for each other on busy cores cost far more than they save: the simulated GPU's small systems of
-equations take four to ten times the CPU time with two threads. NumPy reads the environment when it is loaded, so
-nothing here loads it.
+equations take four to ten times the CPU time with two threads, and in a container with a part of a core's time on a
+machine of many cores there is a thread for each of those. NumPy reads the environment when it is loaded, so nothing
+here loads it.
 """
 
 from __future__ import annotations

@@ -67,12 +67,6 @@ def answered_under(
     return answer, said
 
 
-def environment(beside_others: bool = False) -> dict[str, str]:
-    """Return that of a worker; beside others it has one thread."""
-    is_one_of_many = beside_others or "PYTEST_XDIST_WORKER" in os.environ
-    return with_one_thread(os.environ) if is_one_of_many else dict(os.environ)
-
-
 class StartedAnew(subprocess.Popen[str]):
     """A process that ends with its whole group."""
 
@@ -96,7 +90,7 @@ class Worker:
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         processes.mark_what_is_started()
-        known = environment(beside_others=bool(task.get("beside_a_gpu")))
+        known = with_one_thread(os.environ)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if not under:
             self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)

@@ -197,7 +197,7 @@ def test_the_nursery_has_loaded_what_grading_needs(
 def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for number in ("4", ""):
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", number)
-        assert forked.forked("", [], process.environment(beside_others=True), 2, 0) is None
+        assert forked.forked("", [], os.environ, 2, 0) is None
 
 
 BORROWS = """

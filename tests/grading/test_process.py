@@ -13,6 +13,7 @@ from pytest_gpulab.course import worker
 from pytest_gpulab.devices.processes import LOCKS
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.process import Worker
+from pytest_gpulab.threads import ONE_THREAD
 
 LEAVES = """
 import json, os, sys, tempfile
@@ -20,7 +21,8 @@ DEVICE = {"kind": "cuda", "name": "GPU", "compiler": "nvcc", "architecture": "sm
 sys.stdin.readline()
 folder = tempfile.mkdtemp()
 open(folder + "/kernel.cubin", "w").close()
-for answer in ({"ready": DEVICE}, {"left": folder, "locks": os.environ["GPULAB_LOCKS"]}):
+threads = os.environ["OPENBLAS_NUM_THREADS"]
+for answer in ({"ready": DEVICE}, {"left": folder, "locks": os.environ["GPULAB_LOCKS"], "threads": threads}):
     print(json.dumps(answer), flush=True)
 sys.stdin.read()
 """
@@ -44,6 +46,20 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     assert callable(ending)
     ending(started)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(None, "1"), ("3", "3")])
+def test_it_has_one_thread_for_numpy_unless_someone_asks_for_more(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: str
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", asked)
+    started = Worker({})
+    assert started.ask({}, 60.0)["threads"] == threads
+    started.kill()
 
 
 def test_a_worker_of_a_class_names_the_place_that_graders_look_in() -> None:

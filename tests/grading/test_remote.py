@@ -26,7 +26,6 @@ from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
 from pytest_gpulab.grading.remote import RemoteGrader
 from pytest_gpulab.grading.thresholds import Thresholds
-from pytest_gpulab.threads import ONE_THREAD
 
 EXERCISE = """
 import numpy as np
@@ -380,14 +379,3 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path, threads: str, e
     parent.send_signal(ending)
     parent.wait(WAIT_S)
     wait_for_end([hung, compiler])
-
-
-def test_a_worker_beside_others_does_not_start_a_thread_for_every_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYTEST_XDIST_WORKER", *ONE_THREAD):
-        monkeypatch.delenv(name, raising=False)
-    assert process.environment() == dict(os.environ)
-    assert process.environment(beside_others=True) == {**os.environ, **ONE_THREAD}
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
-    assert process.environment() == {**os.environ, **ONE_THREAD}
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    assert process.environment()["OPENBLAS_NUM_THREADS"] == "3", "whoever asks for threads gets them"

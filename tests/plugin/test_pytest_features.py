@@ -7,7 +7,9 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from course import CHECKS, RIGHT, WRONG, Course
+from course import CHECKS, EXERCISE, RIGHT, WRONG, Course
+
+from pytest_gpulab.threads import ONE_THREAD
 
 
 @pytest.fixture
@@ -16,6 +18,20 @@ def two(course: Course) -> Course:
     course.write("submissions/alice/twice.cu", RIGHT)
     course.write("submissions/bob/twice.cu", WRONG)
     return course
+
+
+@pytest.mark.parametrize(("asked", "threads"), [(None, "1"), ("3", "3")])
+def test_numpy_has_one_thread_unless_someone_asks_for_more(
+    course: Course, monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: str
+) -> None:
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+    if asked is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", asked)
+    noting = f'import os\nassert os.environ["OPENBLAS_NUM_THREADS"] == "{threads}"\n'
+    course.write("exercises/twice/exercise.py", noting + EXERCISE)
+    course.write("alice/twice.cu", RIGHT)
+    course.grade("alice", "-k", "compile or correct").assert_outcomes(passed=4, deselected=len(CHECKS) - 4)
 
 
 def test_select_by_keyword(two: Course) -> None:
