@@ -142,19 +142,24 @@ class ClassHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Note who has no submission, and look for near-identical sources, before reports are written."""
+        """Note whose files do not count, and look for near-identical sources, before reports are written."""
         if self._is_whole:
-            self._note_who_has_no_submission()
+            self._note_whose_files_do_not_count()
         if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
             self._gradebook.duplicates = tuple(self._duplicates())
 
-    def _note_who_has_no_submission(self) -> None:
-        """They have a folder, and a row in the tables that says what became of it."""
-        with_submissions = self._with_submissions
+    def _note_whose_files_do_not_count(self) -> None:
+        """They handed something in, and have a row in the tables that says what became of it."""
+        from pytest_gpulab.course.submissions import NOTHING
+
+        with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
         for problem in self.collection.problems:
-            if problem.student and problem.student not in with_submissions:
+            if not problem.student or problem.finding.code == NOTHING:
+                continue
+            student = self.student_id(problem.student)
+            if student not in with_submissions:
                 self._gradebook.ungraded[problem.label] = problem.finding
-                self._gradebook.owners[problem.label] = self.student_id(problem.student)
+                self._gradebook.owners[problem.label] = student
 
     def _duplicates(self) -> Iterator[Likeness]:
         from pytest_gpulab.course.similarity import alike, given_with

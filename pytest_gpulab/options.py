@@ -91,7 +91,9 @@ def _add_class_options(group: pytest.OptionGroup) -> None:
         help="grade a class: a folder or ZIP of STUDENT/EXERCISE.cu; PATHS then are names of students or ids of checks",
     )
     group.addoption(
-        "--gpulab-workers", metavar="N", help="grade in so many processes (default for a class: one for every core)"
+        "--gpulab-workers",
+        metavar="N",
+        help="grade in so many processes (default for a class: one for every core, as far as GPUs have room for them)",
     )
     group.addoption("--gpulab-scheduler", metavar="ADDRESS", help="grade on the workers of a Dask cluster instead")
     group.addoption("--gpulab-roster", metavar="CSV", help="the list of the class: ids and names")

@@ -34,6 +34,8 @@ _OF_CANVAS = re.compile(
 _OF_MOODLE = re.compile(r"(?P<student>.+_\d+_assignsubmission_file)_(?P<file>.+)")
 _MACHINES = ("unreadable",)
 
+NOTHING = "nothing-handed-in"
+"""The code of a finding about a folder with nothing in it that seems to be meant for an exercise."""
 LAYOUT = "the layout is <student>/<exercise>.cu or <student>/<exercise>/*.cu"
 NO_STUDENT = Finding("no-student", "The file is in no student's folder.", hint=f"Move it: {LAYOUT}.")
 
@@ -261,10 +263,10 @@ class _Student:
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
-        others = sorted(self.others, key=self._likeness_to_a_source)
+        others, advice = sorted(self.others, key=self._likeness_to_a_source), self._advice()
         names = f", but {_first_named(others)}" if others else ""
-        what = f"There is no .cu file{names}{self._advice()}."
-        return Finding("nothing-handed-in", what, evidence=_named(others), hint=LAYOUT)
+        what = f"There is no .cu file{names}{advice}."
+        return Finding("wrong-ending" if advice else NOTHING, what, evidence=_named(others), hint=LAYOUT)
 
     def _left_out(self) -> Finding:
         others = sorted(self.others, key=self._likeness_to_a_source)  # notes are rarely a mistake

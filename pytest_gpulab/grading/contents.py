@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.exercise import Exercise, Plan, Problem
+from pytest_gpulab.exercise import Buffer, Exercise, Plan, Problem
 from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, rng_for
 
 Array = npt.NDArray[Any]
@@ -31,6 +31,7 @@ FOLDER = "GPULAB_CONTENTS"
 """Names the folder for the files, of one run; without it every process makes its own contents."""
 LEAST_BYTES = 16 << 20
 FREE_BYTES = 2 << 30  # of the disk, which are left to others
+WAIT_S, POLL_S = 10.0, 0.01  # for another process that makes them
 
 
 def timed_inputs(
@@ -46,30 +47,32 @@ def timed_inputs(
     Raises:
         InstructorsMistake: as `make_inputs`.
     """
-    folder = os.environ.get(FOLDER)
-    nbytes = sum(buffer.nbytes for buffer in plan.buffers if buffer.role == "input")
-    if not folder or nbytes < LEAST_BYTES:
-        return make_inputs(exercise, problem, plan, pattern, rng_for(seed, *names))
-    files = _files(Path(folder), plan, seed, names)
-    with _alone(Path(folder) / "contents.lock"):
-        if all(file.exists() for file in files.values()):
-            return {name: _mapped(file) for name, file in files.items()}
-        noted = _Noted(problem.tunables)
-        try:
-            inputs = make_inputs(exercise, replace(problem, tunables=noted), plan, pattern, rng_for(seed, *names))
-        except InstructorsMistake:  # unless it does more with the tunables than any mapping can
-            return make_inputs(exercise, problem, plan, pattern, rng_for(seed, *names))
-        has_room = shutil.disk_usage(folder).free >= FREE_BYTES + nbytes
-        return inputs if noted.asked or not has_room else _kept(inputs, files)
+
+    def made(tunables: Mapping[str, int] = problem.tunables) -> Inputs:
+        return make_inputs(exercise, replace(problem, tunables=tunables), plan, pattern, rng_for(seed, *names))
+
+    buffers, folder = [buffer for buffer in plan.buffers if buffer.role == "input"], os.environ.get(FOLDER)
+    is_worth_it = sum(buffer.nbytes for buffer in buffers) >= LEAST_BYTES
+    if not folder or not is_worth_it or any(np.dtype(buffer.dtype).isbuiltin != 1 for buffer in buffers):
+        return made()
+    shared = _Shared(Path(folder), buffers, seed, names)
+    noted = _Noted(problem.tunables)
+    # A mistake that is none without sharing: it does more with the tunables than any mapping can.
+    with suppress(OSError, InstructorsMistake), shared.alone():
+        inputs = shared.get()
+        if inputs is None:
+            inputs = made(noted)
+            inputs = inputs if noted.asked else shared.put(inputs)
+        return inputs
+    return made()
 
 
 def private_copy(values: Array) -> Array:
     """Return a copy that can be changed; of what is mapped from a file only changed pages take memory."""
-    if isinstance(values, np.memmap):
-        assert values.filename is not None, "it was mapped by name"
-        return np.asarray(np.memmap(values.filename, values.dtype, "c", values.offset, values.shape))
-    copy: Array = values.copy()
-    return copy
+    if isinstance(values, np.memmap) and values.filename is not None:
+        with suppress(OSError):
+            return np.asarray(np.memmap(values.filename, values.dtype, "c", values.offset, values.shape))
+    return np.array(values)
 
 
 class _Noted(Mapping[str, int]):
@@ -90,40 +93,67 @@ class _Noted(Mapping[str, int]):
         self.asked = True
         return len(self._tunables)
 
+    def __repr__(self) -> str:
+        self.asked = True
+        return repr(self._tunables)
 
-def _files(folder: Path, plan: Plan, seed: int, names: Sequence[str]) -> dict[str, Path]:
-    """Return the file of each input buffer."""
-    found = {}
-    for buffer in plan.buffers:
-        if buffer.role == "input":
-            told = (str(seed), *names, buffer.name, np.dtype(buffer.dtype).str, str(buffer.shape))
-            found[buffer.name] = folder / f"contents-{hashlib.sha256(repr(told).encode()).hexdigest()}.npy"
-    return found
+    def __reduce__(self) -> Any:  # whoever copies them asks the copy
+        self.asked = True
+        return dict, (dict(self._tunables),)
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Wait until no other process is in here; the system lets the next one in if one ends."""
-    import fcntl  # not on Windows, where nothing is timed
+class _Shared:
+    """The files of one set of contents, one an input buffer.
 
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    Raises, in all it does:
+        OSError: the files cannot be had; what is made without them is the same.
+    """
 
+    def __init__(self, folder: Path, buffers: Iterable[Buffer], seed: int, names: Sequence[str]) -> None:
+        shapes = [(buffer.name, np.dtype(buffer.dtype).str, buffer.shape) for buffer in buffers]
+        key = hashlib.sha256(repr((seed, *names, shapes)).encode()).hexdigest()
+        self._lock = folder / f"contents-{key}.lock"
+        self._files = {name: folder / f"contents-{key}-{nth}.npy" for nth, (name, *_) in enumerate(shapes)}
 
-def _kept(inputs: Inputs, files: Mapping[str, Path]) -> Inputs:
-    """Write the files, and return what is mapped from them; the contents as they are if that fails."""
-    try:
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process is in here; the system lets the next one in if one is killed.
+
+        Raises:
+            OSError: that takes too long.
+        """
+        import fcntl  # not on Windows, where nothing is timed
+
+        end_s = time.monotonic() + WAIT_S
+        with self._lock.open("w") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= end_s:
+                        raise
+                    time.sleep(POLL_S)
+            yield
+
+    def get(self) -> Inputs | None:
+        """Return what was put there, read-only; None if nothing was."""
+        if not all(file.exists() for file in self._files.values()):
+            return None
+        return {name: np.load(file, mmap_mode="r") for name, file in self._files.items()}
+
+    def put(self, inputs: Inputs) -> Inputs:
+        """Write the files, unless that leaves little room on the disk, and return what others will see."""
+        nbytes = sum(values.nbytes for values in inputs.values())
+        if shutil.disk_usage(self._lock.parent).free < FREE_BYTES + nbytes:
+            return inputs
         for name, values in inputs.items():
-            with tempfile.NamedTemporaryFile(dir=files[name].parent) as new:
-                np.save(new, values)
-                new.flush()
-                os.link(new.name, files[name])
-        return {name: _mapped(file) for name, file in files.items()}
-    except OSError:
-        return inputs
-
-
-def _mapped(file: Path) -> Array:
-    contents: Array = np.load(file, mmap_mode="r")
-    return contents
+            new = self._files[name].with_suffix(".new")
+            try:
+                with new.open("wb") as file:
+                    np.save(file, values)
+                new.replace(self._files[name])
+            except OSError:
+                new.unlink(missing_ok=True)
+                return inputs
+        return self.get() or inputs

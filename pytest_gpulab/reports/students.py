@@ -135,7 +135,8 @@ def graded_points(row: Row) -> Points | None:
     Who only handed in what belongs to no exercise has earned no point.
     """
     points = Points.of(row.checks)
-    is_students_fault = any(finding.code not in _GRADERS_FAULTS for _, finding in row.ungraded)
+    faults = {finding.code for _, finding in row.ungraded}
+    is_students_fault = bool(faults) and faults.isdisjoint(_GRADERS_FAULTS)
     return points if points.graded > 0 or (not row.grades and is_students_fault) else None
 
 

@@ -222,6 +222,23 @@ def test_a_file_that_needs_headers_that_nvcc_is_spared_gets_them_in_all_variants
     assert compiler.runs == 3
 
 
+SEES_ALL = (
+    "using namespace std;",
+    "using /* all */\n  namespace std;",
+    "#if defined(__cpp_lib_x)",
+    "#ifdef _GLIBCXX_Y",
+)
+
+
+@pytest.mark.parametrize("text", SEES_ALL)
+@pytest.mark.parametrize("place", ["source", "header"])
+def test_who_could_see_a_difference_gets_all_headers_at_once(compiler: Compiler, text: str, place: str) -> None:
+    compiler.says(f"{WITHOUT_ALL}\necho code >kernel.cubin")
+    source, headers = (text, {}) if place == "source" else ("the text", {"more.cuh": text})
+    assert compiler.nvcc.cubin(source, "k.cu", "sm_90", {}, headers)[0] == b"code\n"
+    assert compiler.runs == 1
+
+
 def test_what_counts_is_what_the_compiler_says_with_all_headers(compiler: Compiler) -> None:
     compiler.says(f"{WITHOUT_ALL}\necho 'k.cu(1): error: no' >&2; exit 1")
     assert compiler.said("the text") == "k.cu(1): error: no"

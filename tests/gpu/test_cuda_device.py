@@ -365,3 +365,12 @@ def test_nvcc_is_spared_what_kernels_do_not_need(opened_device):
 @pytest.mark.parametrize("needs", NEEDS)
 def test_what_nvcc_is_spared_is_there_for_who_needs_it(opened_device, needs):
     assert opened_device.compile(f"{NEEDS[needs]}\n__global__ void f(float *x) {{ x[0] = 1; }}").kernels == ("f",)
+
+
+def test_what_nvcc_is_spared_makes_no_difference_to_who_could_see_one(opened_device):
+    ambiguous = "using namespace std;\nstruct pair { float a; };\n__global__ void f(float *x) { pair p; p.a = *x; }"
+    with pytest.raises(CompileError, match='"pair" is ambiguous'):
+        opened_device.compile(ambiguous)
+    kernel = "__global__ void %s(float *x) { x[0] = 1; }\n"
+    asking = f"#ifdef __cpp_lib_integer_sequence\n{kernel % 'all'}#else\n{kernel % 'some'}#endif\n"
+    assert opened_device.compile(asking).kernels == ("all",)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import multiprocessing
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 from doubling import EXERCISE
 
 from pytest_gpulab.course import worker
-from pytest_gpulab.exercise import Array, Exercise, Problem
+from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem
 from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.contents import Inputs, timed_inputs
 from pytest_gpulab.grading.mixing import Mix, mixed
@@ -28,7 +30,7 @@ SIZE = 10_000
 PROBLEM = Problem(SIZE, {"BLOCK_SIZE": 32})
 NAMES = ("twice", "speedup", "0")
 Ask = Callable[[Mapping[str, int]], object]
-ASKING: tuple[Ask, ...] = (dict, len, lambda tunables: tunables.get("BLOCK_SIZE"), dict.copy)
+ASKING: tuple[Ask, ...] = (dict, len, repr, lambda asked: asked.get("BLOCK_SIZE"), dict.copy, copy.copy, copy.deepcopy)
 
 
 class Counted:
@@ -127,15 +129,79 @@ def test_a_disk_that_is_full_all_the_same_leaves_them_in_memory(folder: Path, mo
     assert files(folder) == [".lock"]
 
 
+def test_what_the_system_refuses_costs_nobody_anything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped = made(EXERCISE)["in"]
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError(12, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "memmap", type("memmap", (np.memmap,), {"__new__": refuse}))
+        assert np.array_equal(contents.private_copy(mapped), own()["in"])
+        patch.setattr(np, "load", refuse)
+        assert np.array_equal(made(EXERCISE)["in"], own()["in"])
+    with monkeypatch.context() as patch:
+        patch.setattr(fcntl, "flock", refuse)
+        assert np.array_equal(made(EXERCISE)["in"], own()["in"])
+    shutil.rmtree(folder)
+    assert np.array_equal(made(EXERCISE)["in"], own()["in"])
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(">f4"), np.dtype([("x", np.int32)])])
+def test_types_that_numpy_does_not_come_with_are_not_shared(folder: Path, dtype: np.dtype[Any]) -> None:
+    plan = Plan((Buffer("in", "input", dtype, (SIZE,)),), ())
+    exercise = replace(EXERCISE, plan=lambda problem: plan, inputs=lambda *_: {"in": np.zeros(SIZE, dtype)})
+    assert made(exercise)["in"].dtype == dtype
+    assert files(folder) == []
+
+
+def lock_of(folder: Path) -> Path:
+    """Make contents and forget them, but for the lock."""
+    made(EXERCISE)
+    for path in folder.glob("*.npy"):
+        path.unlink()
+    (lock,) = folder.iterdir()
+    return lock
+
+
 def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
-    with (folder / "contents.lock").open("w") as lock:
+    with lock_of(folder).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = threading.Thread(target=made, args=(EXERCISE,))
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive() and files(folder) == [".lock"]
+        assert isinstance(made(EXERCISE, NAMES[1:])["in"], np.memmap), "others wait for their own only"
     waiting.join(10)
-    assert not waiting.is_alive() and files(folder) == [".lock", ".npy"]
+    assert not waiting.is_alive() and files(folder) == [".lock", ".lock", ".npy", ".npy"]
+
+
+def test_nobody_waits_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "WAIT_S", 0.05)
+    with lock_of(folder).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert np.array_equal(made(EXERCISE)["in"], own()["in"])
+        assert files(folder) == [".lock"]
+
+
+def test_one_that_is_killed_while_it_makes_them_is_succeeded(folder: Path) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=hangs)
+    process.start()
+    while not (folder / "begun").exists():
+        assert process.is_alive()
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    assert isinstance(made(EXERCISE)["in"], np.memmap)
+
+
+def hangs() -> None:
+    def begin(tunables: Mapping[str, int]) -> None:
+        (Path(os.environ[contents.FOLDER]) / "begun").touch()
+        time.sleep(60)
+
+    contents.LEAST_BYTES = 0
+    made(Counted(begin).exercise)
 
 
 def test_mixing_them_changes_no_file_and_hands_on_plain_arrays(folder: Path) -> None:
@@ -151,10 +217,10 @@ def test_mixing_them_changes_no_file_and_hands_on_plain_arrays(folder: Path) -> 
 def test_processes_of_a_class_on_a_gpu_have_a_folder_for_them(tmp_path: Path) -> None:
     assert worker.CONTENTS == contents.FOLDER
     context = multiprocessing.get_context("spawn")
-    answers = context.SimpleQueue()
+    answers = context.Queue()
     process = context.Process(target=prepared, args=(str(tmp_path), answers))
     process.start()
-    assert answers.get() == str(tmp_path)
+    assert answers.get(timeout=60) == str(tmp_path)
     process.join()
 
 

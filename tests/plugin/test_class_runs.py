@@ -115,12 +115,13 @@ def test_nothing_that_a_student_handed_in_is_for_an_exercise(school: Course, nam
     result.stderr.fnmatch_lines([f"ERROR: nothing that {student} handed in is for an exercise"])
 
 
-def test_who_handed_in_nothing_for_an_exercise_is_told_and_has_a_row(school: Course, kept: str) -> None:
+def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: str) -> None:
     school.write("handed_in/frank/const.cu", RIGHT)
     school.write("handed_in/gil/notes.txt", "hello")
     school.write("handed_in/gil/Twise.cu", RIGHT)
     (school.folder / "handed_in/hal").mkdir()
     school.write("handed_in/ida/all.zip", "not packed")
+    school.write("handed_in/jo/twice.cpp", RIGHT)
     reports = ("--gpulab-report=csv:grades.csv", "--gpulab-report=html:report.html", "--gpulab-feedback=pages")
     result = school.grade(*CLASS, kept, *reports)
     result.stdout.fnmatch_lines(
@@ -130,20 +131,29 @@ def test_who_handed_in_nothing_for_an_exercise_is_told_and_has_a_row(school: Cou
             "gil: 2 files for no exercise, left out: Twise.cu, notes.txt.",
             "hal: There is no .cu file.",
             "ida/all.zip: *",
+            "jo: There is no .cu file, but twice.cpp: submissions end in .cu.",
             "*gpulab: students*",
-            "dora * failed * - *",
             "frank * failed * - *",
-            "gpulab: wrote grades.csv, report.html, 8 pages in pages/",
+            "gpulab: wrote grades.csv, report.html, 7 pages in pages/",
         ]
     )
     table = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
     rows = {student: cells for student, *cells in (line.split(",") for line in table[1:])}
-    assert sorted(rows) == list(rows) == ["ann", "bob", "cem", "dora", "frank", "gil", "hal", "ida"]
-    why = {"dora": "nothing-handed-in", "frank": "no-exercise", "hal": "nothing-handed-in", "ida": "bad-archive"}
+    assert list(rows) == ["ann", "bob", "cem", "frank", "gil", "ida", "jo"], "a folder may be of no student at all"
+    why = {"frank": "no-exercise", "gil": "no-exercise", "ida": "bad-archive", "jo": "wrong-ending"}
     for student, code in why.items():
         assert rows[student][:3] == ["", "", "0"] and code in rows[student][-1]
     assert "left out: const.cu" in (school.folder / "pages" / "frank.html").read_text(encoding="utf-8")
     assert "frank" in (school.folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_other_files_of_a_student_with_a_submission_are_told_and_cost_nothing(school: Course, kept: str) -> None:
+    school.write("handed_in/1/twice.cpp", RIGHT)
+    school.write("roster.csv", "id,name\n1,ann\n")
+    result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
+    result.stdout.fnmatch_lines(["1: There is no .cu file, but twice.cpp: *", "1: several folders, 1, ann"])
+    rows = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert [row for row in rows if row.startswith("1,")] == ["1,ann,90,90,,"]
 
 
 @pytest.mark.parametrize("chosen", [["ann"], ["-k", "ann"]])

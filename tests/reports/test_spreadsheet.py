@@ -62,9 +62,13 @@ def test_one_exercise_that_cannot_be_graded_leaves_the_others_as_they_are() -> N
 def test_an_exercise_that_cannot_be_loaded_is_no_zero_and_a_file_for_no_exercise_is() -> None:
     made = Gradebook(ungraded={"s1/scan.cu": Finding("broken-exercise", "cannot be loaded")})
     made.ungraded["s2/skan.cu"] = Finding("no-exercise", "belongs to no exercise")
+    made.ungraded["s3"] = Finding("no-exercise", "2 files for no exercise")
+    made.ungraded["s3/all.zip"] = Finding("unreadable", "It cannot be read.")
+    made.owners["s3"] = made.owners["s3/all.zip"] = "s3"
     assert [line[1:] for line in table(made)[1:]] == [
         ["", "", "", "s1/scan.cu: broken-exercise"],
         ["", "0", "", "s2/skan.cu: no-exercise"],
+        ["", "", "", "s3: no-exercise; s3/all.zip: unreadable"],
     ]
 
 

@@ -23,6 +23,8 @@ from .toolkit import nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
+# What may be ambiguous, overloaded or defined with all headers, and is something else without, instead of an error.
+_SEES_ALL = re.compile(r"\busing\b[^;=]*\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx")
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
@@ -154,7 +156,7 @@ class Nvcc:
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
         """Compile with few headers and, if that fails, with all: what they say then is what counts."""
-        if self._sparing:
+        if self._sparing and not any(map(_SEES_ALL.search, (text.source, *text.headers.values()))):
             try:
                 return self._compiled_with((_SPARING,), text)
             except CompileError as error:
