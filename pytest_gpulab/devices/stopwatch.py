@@ -145,8 +145,11 @@ class TimingDevice(Device, Protocol):
     def working(self) -> AbstractContextManager[None]:
         """Wait until no other grader times on this GPU, once for all that it is given to do inside `with`."""
 
-    def stopwatch(self) -> AbstractContextManager[Stopwatch]:
+    def stopwatch(self, in_silence: bool = False) -> AbstractContextManager[Stopwatch]:
         """Wait until no other grader uses this GPU, then time; `calibrate` first, once the clock is up.
+
+        Args:
+            in_silence: wait for those, too, whose kernels take long, which costs all the others as much time.
 
         Raises:
             DeviceUnavailable: the wait was too long.

@@ -157,15 +157,15 @@ class Race:
             begin_s = time.monotonic()
             time.sleep(INTERRUPTED_PAUSE_S)
             self._forget()
-            result = self._sitting(device)
+            result = self._sitting(device, in_silence=True)
             patience.left_s -= time.monotonic() - begin_s
         if self._is_doubtful(result):
             time.sleep(PAUSE_S)
             result = _of_both(result, self._sitting(device), self._thresholds or ())
         return replace(result, others=tuple(self._others))
 
-    def _sitting(self, device: TimingDevice) -> RaceResult:
-        with device.stopwatch() as watch:
+    def _sitting(self, device: TimingDevice, in_silence: bool = False) -> RaceResult:
+        with device.stopwatch(in_silence) as watch:
             result = self._sit(watch)
         self._others |= dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
         return result

@@ -1,5 +1,6 @@
 """Loading and launching without a GPU: whose fault it is when the driver refuses, and what it says of it."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -111,6 +112,24 @@ def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
     with pytest.raises(KernelFault, match="a thread accessed memory that belongs to no array") as caught:
         context.wait("f")
     assert caught.value.code == "out-of-bounds" and not context.usable
+
+
+def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.turns.OUTSIDE_WAIT_S", 0.3)
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.turns.SILENCE_WAIT_S", 0.01)
+    never = SimpleNamespace(record=lambda: None, query=lambda: False)
+    driver = SimpleNamespace(Event=lambda: never, Context=SimpleNamespace(pop=lambda: None), Error=Driver.Error)
+    its, others = Turns("G", tmp_path), Turns("G", tmp_path)
+    context = PrimaryContext(driver, None, 0.05, its)
+    context._context = SimpleNamespace(push=lambda: None)
+    with pytest.raises(KernelFault, match="the kernel had not ended after"), context.at_work():
+        context.wait("f")
+    for is_there in True, False:
+        begin_s = time.monotonic()
+        with others.timing(in_silence=True):
+            assert (time.monotonic() - begin_s >= 0.3) == is_there
+        its.close()  # as the end of its process does
+    others.close()
 
 
 def test_a_launch_that_is_refused_because_of_an_earlier_one_says_so(tmp_path):

@@ -11,7 +11,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 LIMIT_S = 20
 WORKERS = []
-FILES = ("lock", "making", "making-door", "working", "working-door")
+FILES = ("lock", "making", "making-door", "outside", "working", "working-door")
 
 
 @pytest.fixture
@@ -142,6 +142,85 @@ def test_who_works_too_long_gives_way(of_process):
         assert begins_at_once(of_process())
 
 
+class Patient(Worker):
+    """Times in silence."""
+
+    def __init__(self, its):
+        super().__init__(its, lambda its: its.timing(in_silence=True))
+
+
+class Slow(Worker):
+    """Works too long, and gives way."""
+
+    def __init__(self, its):
+        self.its = its
+        super().__init__(its)
+
+    def run(self):
+        with self.turn:
+            self.its.give_way()
+            self.works.set()
+            assert self.ends.wait(LIMIT_S)
+
+
+def test_in_silence_those_are_waited_for_who_gave_way_and_nobody_else_begins(of_process):
+    slow = Slow(of_process())
+    assert slow.works.wait(LIMIT_S)
+    patient = Patient(of_process())
+    assert not patient.works.wait(0.2)
+    late = Worker(of_process())
+    slow.end()
+    assert patient.works.wait(LIMIT_S) and not late.works.wait(0.1)
+    patient.end()
+    assert late.works.wait(LIMIT_S)
+
+
+def test_in_silence_those_are_waited_for_who_began_because_they_had_waited_too_long(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "PATIENCE_S", 0.05)
+    first = Worker(of_process(), Turns.timing)
+    assert first.works.wait(LIMIT_S)
+    hasty = Worker(of_process())
+    assert hasty.works.wait(LIMIT_S)
+    first.end()
+    patient = Patient(of_process())
+    assert not patient.works.wait(0.2)
+    hasty.end()
+    assert patient.works.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize("turn", [Turns.working, Turns.timing])
+def test_in_silence_those_are_waited_for_whose_work_never_ends_until_their_process_does(of_process, turn):
+    stuck = of_process()
+    with turn(stuck):
+        stuck.stay_outside()
+    with stuck.working():
+        pass
+    patient = Patient(of_process())
+    assert not patient.works.wait(0.2)
+    stuck.close()
+    assert patient.works.wait(LIMIT_S)
+
+
+def test_silence_is_not_waited_for_for_ever(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "OUTSIDE_WAIT_S", 0.1)
+    slow = Slow(of_process())
+    assert slow.works.wait(LIMIT_S)
+    assert Patient(of_process()).works.wait(LIMIT_S)
+
+
+def test_who_gave_way_and_begins_something_else_is_as_others_are(of_process):
+    slow = of_process()
+    with slow.working():
+        slow.give_way()
+        timer = Worker(of_process(), Turns.timing)
+        assert timer.works.wait(LIMIT_S)
+        threading.Timer(0.2, timer.end).start()
+        begin_s = time.monotonic()
+        with slow.working():
+            assert time.monotonic() - begin_s > 0.1
+            assert not slow._outside.is_held
+
+
 def test_a_kernel_that_is_timed_may_take_long(of_process):
     timer = of_process()
     with timer.timing():
@@ -233,7 +312,7 @@ def test_files_that_another_user_made_are_left_alone(of_process, tmp_path, monke
         (tmp_path / f"pytest-gpulab-GPU-1.{ending}").touch()
     monkeypatch.setattr(turns.os, "access", lambda path, mode: False)
     monkeypatch.setattr(turns.os, "getuid", lambda: 77)
-    with of_process().timing():
+    with of_process().timing(in_silence=True):
         pass
     made = {path.name for path in tmp_path.iterdir()}
     assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in FILES}

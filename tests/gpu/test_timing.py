@@ -160,7 +160,7 @@ def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
 BESIDE = """
 import sys, numpy as np, pycuda.driver as cuda
 from pytest_gpulab.devices.cuda.device import CudaDevice
-device = CudaDevice()
+device = CudaDevice(launch_limit_s=3.0)
 module = device.compile(
     "__global__ void nothing() {} __global__ void hang(volatile int *zero) { while (*zero == 0) {} }"
 )
@@ -173,7 +173,9 @@ if sys.argv[1] == "hanging":
     hang(np.uintp(zero.address), grid=(1, 1), block=(1, 1, 1))
 print("has begun", flush=True)
 while True:
-    if sys.argv[1] == "grader":
+    if sys.argv[1] == "hanging grader":
+        module.launch("hang", (1,), (1,), (zero,))  # which ends this process
+    elif sys.argv[1] == "grader":
         module.launch("nothing", (1,), (32,), ())
     elif sys.argv[1] == "hanging":
         cuda.Context.synchronize()
@@ -277,6 +279,17 @@ def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
         watch.cold_ms(module, [call])
         seen_ms = looks_ms(watch)
     assert [number for number, ms in enumerate(seen_ms) if not ms] == []
+
+
+def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device):
+    with other("hanging grader") as grader, grader:
+        time.sleep(1)  # by then it has given way
+        begin_s = time.monotonic()
+        with device.stopwatch(in_silence=True) as watch:
+            waited_s = time.monotonic() - begin_s
+            seen_ms = looks_ms(watch)
+    assert waited_s > 1
+    assert [number for number, ms in enumerate(seen_ms) if ms] == []
 
 
 def test_what_is_short_is_not_interrupted(device, module):

@@ -29,6 +29,7 @@ class FakeStopwatch:
         self.batches: list[int] = []
         self.looks = 0
         self.events: list[str] = []
+        self.in_silence: list[bool] = []
         self.rng = np.random.default_rng(8)
 
     def noise(self, sample: int) -> float:
@@ -88,8 +89,9 @@ class ClockedDevice(FakeDevice):
     working = alone
 
     @contextmanager
-    def stopwatch(self) -> Iterator[FakeStopwatch]:
+    def stopwatch(self, in_silence: bool = False) -> Iterator[FakeStopwatch]:
         self.held_at_start.append(len(self.held))
+        self.watch.in_silence.append(in_silence)
         yield self.watch
         self.watch.events.append("given back")
 

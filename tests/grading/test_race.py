@@ -227,6 +227,7 @@ def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
     assert (result.measurement.rounds, result.measurement.dropped) == (3 * FIRST_ROUNDS, 2 * FIRST_ROUNDS)
     assert result.measurement.low > 0.95 * result.measurement.speedup
     assert [events[nth - 1] for nth, event in enumerate(events) if event == "sleeps 1.25"] == ["given back"] * 2
+    assert clocked.watch.in_silence == [False, True, True]
 
 
 def test_what_is_clear_though_others_work_is_not_tried_again(

@@ -55,7 +55,7 @@ class ClockedGpu(SimulatedDevice):
     working = alone
 
     @contextmanager
-    def stopwatch(self) -> Iterator[Watch]:
+    def stopwatch(self, in_silence: bool = False) -> Iterator[Watch]:
         yield Watch(self)
 
 

@@ -116,6 +116,7 @@ class PrimaryContext:
             raise self._broken(interrupt, end, f"{kernel}: interrupted while the kernel was running") from None
 
     def _broken(self, cause: _Cause, event: Any, what: str = "") -> _Cause:
+        self._turns.stay_outside()  # a kernel may go on until the process is killed
         self._unusable = (
             f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
         )

@@ -147,11 +147,11 @@ class CudaDevice:
         return self._gpu.turns.working()
 
     @contextmanager
-    def stopwatch(self) -> Iterator[CudaStopwatch]:
+    def stopwatch(self, in_silence: bool = False) -> Iterator[CudaStopwatch]:
         """Wait until no other grader uses this GPU, then time; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
             self._stopwatch = CudaStopwatch(self._gpu.context, self._gpu.conditions)
-        with self.alone():
+        with self._gpu.turns.timing(in_silence=in_silence):
             self._stopwatch.begin()
             yield self._stopwatch
 

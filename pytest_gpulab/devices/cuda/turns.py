@@ -10,6 +10,10 @@ Most are at it for a moment, together in one room. Making a context takes up to 
 time shuts the door of that one, and the first one's only once the second is empty: so the others work meanwhile. Who
 waits for another one's timing to end helps to keep both doors shut: so the rooms are still empty when it begins.
 
+Nobody waits for ever. Whose kernel does not end goes outside, where nobody waits for it, and so does who has waited too
+long before a door. Others time beside them, and mostly notice nothing; who does tries once more in silence: with the
+doors shut until nobody is outside any more.
+
 Turns are locks on files, which the system takes back from a process that ends, however it ends.
 """
 
@@ -32,9 +36,10 @@ POLL_S = 0.002  # most turns take a tenth of a second
 WORK_POLL_S = 0.001
 SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
 MAKING_WAIT_S = 3.0  # until they have made their contexts; many at once take longer
-PATIENCE_S = 20.0  # of a process, altogether, until others have timed; then it works all the same
+PATIENCE_S = 60.0  # of a process, altogether, until others have timed; then it works all the same
 QUEUE_S = 1.0  # who waits longer for others that time lets work go on between them
 COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
+OUTSIDE_WAIT_S = 12.0  # until those outside have ended, in silence: a kernel is stopped after ten seconds
 
 
 class Turns:
@@ -50,15 +55,16 @@ class Turns:
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
         self._turn = _SharedLock(self._path("lock"))
         self._makers, self._workers = self._room("making"), self._room("working")
+        self._outside = _SharedLock(self._path("outside"))
         self.is_timing = False
         """Whether this process is timing."""
-        self._patience_s = PATIENCE_S
+        self._patience_s, self._stays_outside = PATIENCE_S, False
 
     @contextmanager
-    def timing(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+    def timing(self, wait_s: float = LOCK_WAIT_S, in_silence: bool = False) -> Iterator[None]:
         """Be the only one of all processes that times on the GPU, while none of the others works on it.
 
-        Those that do not end their work are waited for, but not for ever.
+        Those that do not end their work are waited for, but not for ever; in silence for longer.
 
         Raises:
             DeviceUnavailable: the wait was too long.
@@ -68,9 +74,12 @@ class Turns:
             self.is_timing = True
             self._makers.empty(MAKING_WAIT_S)
             self._workers.empty(SILENCE_WAIT_S)
+            if in_silence:
+                self._outside.take_alone(OUTSIDE_WAIT_S)
             yield
         finally:
             self.is_timing = False
+            self._leave_outside()
             self._workers.reopen()
             self._makers.reopen()
             self._turn.release()
@@ -109,19 +118,33 @@ class Turns:
         begin_s = time.monotonic()
         room.enter(self._patience_s)
         self._patience_s -= time.monotonic() - begin_s
+        if room.is_inside:
+            self._leave_outside()
+        else:
+            self._outside.take_shared(0)
         try:
             yield
         finally:
             room.leave()
+            self._leave_outside()
 
     def give_way(self) -> None:
         """Let others time beside the work that has begun."""
-        if not self.is_timing:
+        if self._workers.is_inside and not self.is_timing:
+            self._outside.take_shared(0)
             self._workers.leave()
+
+    def stay_outside(self) -> None:
+        """Be outside until this process ends, because the work that has begun does not end before."""
+        self._stays_outside = self._outside.take_shared(0)
+
+    def _leave_outside(self) -> None:
+        if not self._stays_outside:
+            self._outside.release()
 
     def close(self) -> None:
         """Give everything back."""
-        for each in (self._makers, self._workers, self._turn):
+        for each in (self._makers, self._workers, self._outside, self._turn):
             each.close()
 
     def _room(self, name: str) -> _Room:
