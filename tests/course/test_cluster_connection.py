@@ -12,6 +12,7 @@ import pytest
 from dask_cluster import LIMIT_S, DaskCluster, wait_for
 from distributed.client import ClosedClientError
 from distributed.comm import CommClosedError
+from distributed.utils import LoopRunner
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
@@ -99,6 +100,26 @@ def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest
             ExecutorUnavailable, match=rf"there is no Dask scheduler at {address} \(.+\); start one with"
         ):
             ClusterExecutor(address)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_loop_of_dasks_that_does_not_start_is_started_once_more(
+    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    starts, start = [], LoopRunner._start_unlocked
+
+    def failing(runner: LoopRunner) -> None:
+        starts.append(runner)
+        assert len(starts) > failures  # as Dask says it
+        start(runner)
+
+    monkeypatch.setattr(LoopRunner, "_start_unlocked", failing)
+    if failures == 1:
+        ClusterExecutor(cluster.address, "sim").close()
+    else:
+        with pytest.raises(ExecutorUnavailable, match="Dask does not start here; try again when"):
+            ClusterExecutor(cluster.address, "sim")
+    assert len(starts) == 2
 
 
 @pytest.mark.parametrize("failure", [CommClosedError("lost"), OSError("timed out"), None])

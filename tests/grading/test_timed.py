@@ -248,7 +248,7 @@ def test_a_fault_of_the_baseline_is_the_instructors(clocked: ClockedBench) -> No
 
 
 def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy() -> Any:
+    def busy(in_silence: bool) -> Any:
         raise DeviceUnavailable("another process has been timing on the GPU for 600 s")
 
     monkeypatch.setattr(clocked.device, "stopwatch", busy)
