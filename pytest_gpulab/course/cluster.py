@@ -27,7 +27,7 @@ from pytest_gpulab.grading.grade import Grade
 
 RESOURCE = "GPU"
 CONNECT_LIMIT_S = 10.0
-STARTS = 2
+STARTS = 2  # of the thread that Dask works in
 WORKERS_LIMIT_S = 60.0
 """How long to wait for the first worker."""
 DESERTED_LIMIT_S = 600.0
