@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ FOLDER = "GPULAB_CONTENTS"
 """Names the folder for the files, of one run; without it every process makes its own contents."""
 LEAST_BYTES = 16 << 20
 FREE_BYTES = 2 << 30  # of the disk, which are left to others
-WAIT_S, POLL_S = 10.0, 0.01  # for another process that makes them
+WAIT_S = 10.0  # for another process that makes them
 
 
 def timed_inputs(
@@ -122,18 +121,11 @@ class _Shared:
         Raises:
             OSError: that takes too long.
         """
-        import fcntl  # not on Windows, where nothing is timed
+        from pytest_gpulab.devices.locks import SharedLock  # not on Windows, where nothing is timed
 
-        end_s = time.monotonic() + WAIT_S
-        with self._lock.open("w") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() >= end_s:
-                        raise
-                    time.sleep(POLL_S)
+        with closing(SharedLock(self._lock)) as lock:
+            if not lock.take_alone(WAIT_S):
+                raise TimeoutError
             yield
 
     def get(self) -> Inputs | None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,13 @@ def test_who_could_see_a_difference_gets_all_headers_at_once(compiler: Compiler,
     source, headers = (text, {}) if place == "source" else ("the text", {"more.cuh": text})
     assert compiler.nvcc.cubin(source, "k.cu", "sm_90", {}, headers)[0] == b"code\n"
     assert compiler.runs == 1
+
+
+def test_a_text_that_repeats_itself_is_looked_through_at_once(compiler: Compiler) -> None:
+    compiler.says("echo code >kernel.cubin")
+    begin_s = time.process_time()
+    compiler.cubin("using " * 170_000)  # as long as a submission may be
+    assert time.process_time() - begin_s < 2
 
 
 def test_what_counts_is_what_the_compiler_says_with_all_headers(compiler: Compiler) -> None:

@@ -24,7 +24,7 @@ from .toolkit import nvcc_sandbox
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
 # What may be ambiguous, overloaded or defined with all headers, and is something else without, instead of an error.
-_SEES_ALL = re.compile(r"\busing\b[^;=]*\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx")
+_SEES_ALL = re.compile(r"\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx")
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.

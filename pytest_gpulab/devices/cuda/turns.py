@@ -19,7 +19,6 @@ Turns are locks on files, which the system takes back from a process that ends, 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import tempfile
@@ -28,12 +27,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..locks import SharedLock
 from ..processes import LOCKS
 from ..protocol import DeviceUnavailable
 
 LOCK_WAIT_S = 600.0
 POLL_S = 0.002  # most turns take a tenth of a second
-WORK_POLL_S = 0.001
 SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
 MAKING_WAIT_S = 3.0  # until they have made their contexts; many at once take longer
 PATIENCE_S = 60.0  # of a process, altogether, until others have timed; then it works all the same
@@ -53,9 +52,9 @@ class Turns:
     def __init__(self, identity: str, folder: Path | None = None) -> None:
         self._name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-        self._turn = _SharedLock(self._path("lock"))
+        self._turn = SharedLock(self._path("lock"))
         self._makers, self._workers = self._room("making"), self._room("working")
-        self._outside = _SharedLock(self._path("outside"))
+        self._outside = SharedLock(self._path("outside"))
         self.is_timing = False
         """Whether this process is timing."""
         self._patience_s, self._stays_outside = PATIENCE_S, False
@@ -165,7 +164,7 @@ class _Room:
     """
 
     def __init__(self, door: Path, room: Path) -> None:
-        self._door, self._inside = _SharedLock(door), _SharedLock(room)
+        self._door, self._inside = SharedLock(door), SharedLock(room)
 
     @property
     def is_inside(self) -> bool:
@@ -205,56 +204,3 @@ class _Room:
         """Give everything back for good."""
         self._inside.close()
         self._door.close()
-
-
-class _SharedLock:
-    """A lock on a file that many processes hold together, or one alone.
-
-    Attributes:
-        is_held: either way.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-        self.is_held = False
-
-    def take_alone(self, wait_s: float) -> bool:
-        """Wait for it, and say whether it was to be had."""
-        return self._take(fcntl.LOCK_EX, wait_s)
-
-    def take_shared(self, wait_s: float) -> bool:
-        """Wait for it, and say whether it was to be had."""
-        return self._take(fcntl.LOCK_SH, wait_s)
-
-    def release(self) -> None:
-        """Give it back, if it is held."""
-        if self._descriptor is not None and self.is_held:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            self.is_held = False
-
-    def close(self) -> None:
-        """Give it back for good."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor, self.is_held = None, False
-
-    def _take(self, how: int, wait_s: float) -> bool:
-        if self._descriptor is None:
-            new = 0 if self._path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)
-        end_s = time.monotonic() + wait_s
-        while not self._has_taken(how):
-            if time.monotonic() >= end_s:
-                return False
-            time.sleep(WORK_POLL_S)
-        return True
-
-    def _has_taken(self, how: int) -> bool:
-        assert self._descriptor is not None
-        try:
-            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        self.is_held = True
-        return True

@@ -1,0 +1,63 @@
+"""Locks on files, which the system takes back from a process that ends, however it ends. Not on Windows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+POLL_S = 0.001
+
+
+class SharedLock:
+    """A lock on a file that many processes hold together, or one alone.
+
+    Attributes:
+        is_held: either way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self.is_held = False
+
+    def take_alone(self, wait_s: float) -> bool:
+        """Wait for it, and say whether it was to be had."""
+        return self._take(fcntl.LOCK_EX, wait_s)
+
+    def take_shared(self, wait_s: float) -> bool:
+        """Wait for it, and say whether it was to be had."""
+        return self._take(fcntl.LOCK_SH, wait_s)
+
+    def release(self) -> None:
+        """Give it back, if it is held."""
+        if self._descriptor is not None and self.is_held:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self.is_held = False
+
+    def close(self) -> None:
+        """Give it back for good."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor, self.is_held = None, False
+
+    def _take(self, how: int, wait_s: float) -> bool:
+        if self._descriptor is None:
+            new = 0 if self._path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)
+        end_s = time.monotonic() + wait_s
+        while not self._has_taken(how):
+            if time.monotonic() >= end_s:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+    def _has_taken(self, how: int) -> bool:
+        assert self._descriptor is not None
+        try:
+            fcntl.flock(self._descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        self.is_held = True
+        return True
