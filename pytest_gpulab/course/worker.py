@@ -11,6 +11,8 @@ import shutil
 import socket
 import tempfile
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 from pytest_gpulab.grading import forked
 from pytest_gpulab.threads import with_one_thread
@@ -57,7 +59,10 @@ def _end_with_parent(folder: str) -> None:
 
     def wait() -> None:
         parent.join()
-        shutil.rmtree(folder, ignore_errors=True)
+        ended = folder + ".ended"
+        with suppress(OSError):  # another worker did it
+            Path(folder).rename(ended)  # first: what this process still writes in the meantime would stay
+        shutil.rmtree(ended, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

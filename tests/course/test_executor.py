@@ -242,15 +242,39 @@ if __name__ == "__main__":
 """
 
 
-def test_no_worker_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+BUSY = """
+import multiprocessing, sys, tempfile, time
+from contextlib import suppress
+from pytest_gpulab.course import worker
+
+def write_on(folder):
+    worker.prepare(folder, False, None)
+    import numpy  # which tells a worker from multiprocessing's other processes
+    while True:
+        with suppress(OSError):
+            tempfile.mkdtemp(prefix="gpulab-")
+        time.sleep(0.0005)
+
+if __name__ == "__main__":
+    folder = tempfile.mkdtemp(prefix="gpulab-")
+    process = multiprocessing.get_context("spawn").Process(target=write_on, args=(folder,))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "begun"), [(PARENT, "gpulab-*/gpulab-*/twice.cu"), (BUSY, "gpulab-*/gpulab-*")], ids=["grading", "busy"]
+)
+def test_no_worker_outlives_a_parent_that_was_killed(program: str, begun: str, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
-    script.write_text(PARENT)
+    script.write_text(program)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
     parent = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
-    worker, *_ = wait_for(lambda: workers_of(parent.pid))
-    wait_for(lambda: list(temporary.glob("gpulab-*/gpulab-*/twice.cu")))
+    wait_for(lambda: list(temporary.glob(begun)))
+    (worker,) = workers_of(parent.pid)
     parent.send_signal(signal.SIGKILL)
     parent.wait(LIMIT_S)
     wait_for(lambda: not is_alive(worker))
