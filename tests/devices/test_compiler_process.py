@@ -83,7 +83,7 @@ def test_a_long_log_is_cut(compiler: CompilerProcess) -> None:
 
 
 def test_what_was_hopeless_is_not_tried_again_whatever_the_variant(compiler: CompilerProcess) -> None:
-    for limit_s, defines in ((60.0, {}), (0.5, {"T": "int"}), (0.5, {"T": "float"})):
+    for limit_s, defines in ((60.0, {}), (TIGHT.compile_s, {"T": "int"}), (TIGHT.compile_s, {"T": "float"})):
         begin_s = time.monotonic()
         with pytest.raises(CompileError, match="SIGXCPU"):
             nvrtc.compile_ptx(TREE, "a.cu", "compute_90", defines, run=compiler.compiled)
@@ -91,14 +91,14 @@ def test_what_was_hopeless_is_not_tried_again_whatever_the_variant(compiler: Com
 
 
 def test_what_took_all_memory_is_not_tried_again(within: Sandbox | None) -> None:
-    compiler, said = CompilerProcess(Limits(memory_bytes=400 << 20), within), []
-    for limit_s in (60.0, 0.2):
+    compiler, said, took_s = CompilerProcess(Limits(memory_bytes=400 << 20), within), [], []
+    for _ in range(2):
         begin_s = time.monotonic()
         with pytest.raises(CompileError) as caught:
             compiled(compiler, TREE)
-        assert time.monotonic() - begin_s < limit_s
+        took_s.append(time.monotonic() - begin_s)
         said.append(caught.value.diagnostics)
-    assert said[0] == said[1]
+    assert said[0] == said[1] and took_s[1] < 0.5 * took_s[0]
     compiler.close()
 
 

@@ -126,7 +126,8 @@ def gone(process: int) -> bool:
 
 def test_ctrl_c_stops_all_processes_and_keeps_what_was_graded(unhurried: Course) -> None:
     process = started(unhurried)
-    time.sleep(3)  # the second submission takes a minute; by now pytest has reported the checks of the first
+    wait_until_kept(unhurried, 1)
+    time.sleep(1)  # the second submission takes a minute; by now pytest has reported the checks of the first
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
     output, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED
