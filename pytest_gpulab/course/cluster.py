@@ -7,6 +7,7 @@ a single machine. The job of a worker that is lost goes to another one.
 
 from __future__ import annotations
 
+import gc
 import pkgutil
 import threading
 import time
@@ -27,7 +28,6 @@ from pytest_gpulab.grading.grade import Grade
 
 RESOURCE = "GPU"
 CONNECT_LIMIT_S = 10.0
-STARTS = 2  # of the thread that Dask works in
 WORKERS_LIMIT_S = 60.0
 """How long to wait for the first worker."""
 DESERTED_LIMIT_S = 600.0
@@ -276,16 +276,17 @@ def _connected(address: str) -> Any:
             "grading on a cluster needs Dask; get it with: python -m pip install 'pytest-gpulab[cluster]'"
         ) from None
     client: Any = distributed.Client  # Dask is typed in parts only
-    for _ in range(STARTS):
-        try:
-            return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)
-        except AssertionError:  # the thread of Dask's loop does not start in ten seconds; another one does
-            continue
-        except (OSError, ValueError) as error:
-            reason = str(error).rstrip(".") or "no answer"
-            text = f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
-            raise ExecutorUnavailable(text) from None
-    raise ExecutorUnavailable("Dask does not start here; try again when this machine has less to do")
+    # A client that nobody closed would take a lock that Dask holds while another one starts, and wait for it for ever,
+    # if its memory were found to be free just then.
+    gc.collect()
+    try:
+        return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)
+    except AssertionError:  # the thread of Dask's loop has not started in ten seconds
+        raise ExecutorUnavailable("Dask does not start here; try again when this machine has less to do") from None
+    except (OSError, ValueError) as error:
+        reason = str(error).rstrip(".") or "no answer"
+        text = f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
+        raise ExecutorUnavailable(text) from None
 
 
 def _workers(client: Any) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import weakref
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,24 +103,27 @@ def test_a_scheduler_that_is_not_there_is_told(address: str, monkeypatch: pytest
             ClusterExecutor(address)
 
 
-@pytest.mark.parametrize("failures", [1, 2])
-def test_a_loop_of_dasks_that_does_not_start_is_started_once_more(
-    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch, failures: int
+def test_a_loop_of_dasks_that_does_not_start_is_told(cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(runner: LoopRunner) -> None:
+        raise AssertionError  # as Dask says it
+
+    monkeypatch.setattr(LoopRunner, "_start_unlocked", fail)
+    with pytest.raises(ExecutorUnavailable, match="Dask does not start here; try again when"):
+        ClusterExecutor(cluster.address, "sim")
+
+
+def test_no_client_is_collected_as_garbage_while_another_one_starts(
+    cluster: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    starts, start = [], LoopRunner._start_unlocked
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
 
-    def failing(runner: LoopRunner) -> None:
-        starts.append(runner)
-        assert len(starts) > failures  # as Dask says it
-        start(runner)
-
-    monkeypatch.setattr(LoopRunner, "_start_unlocked", failing)
-    if failures == 1:
-        ClusterExecutor(cluster.address, "sim").close()
-    else:
-        with pytest.raises(ExecutorUnavailable, match="Dask does not start here; try again when"):
-            ClusterExecutor(cluster.address, "sim")
-    assert len(starts) == 2
+    left, start = [], LoopRunner._start_unlocked
+    garbage = weakref.ref(Garbage())
+    monkeypatch.setattr(LoopRunner, "_start_unlocked", lambda runner: (left.append(garbage()), start(runner)))
+    ClusterExecutor(cluster.address, "sim").close()
+    assert left == [None]
 
 
 @pytest.mark.parametrize("failure", [CommClosedError("lost"), OSError("timed out"), None])
