@@ -7,6 +7,7 @@ import pytest
 from fake_driver import Context, Driver
 
 from pytest_gpulab.devices.cuda import module as module_module
+from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
 from pytest_gpulab.devices.cuda.module import CudaModule
@@ -112,6 +113,9 @@ def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
     with pytest.raises(KernelFault, match="a thread accessed memory that belongs to no array") as caught:
         context.wait("f")
     assert caught.value.code == "out-of-bounds" and not context.usable
+    begin_s = time.monotonic()
+    with Turns("G", tmp_path).timing(in_silence=True):  # no kernel runs any more, however long this process lives
+        assert time.monotonic() - begin_s < 0.5 * turns.OUTSIDE_WAIT_S
 
 
 def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_path, monkeypatch):

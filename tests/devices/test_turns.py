@@ -226,6 +226,56 @@ def test_who_gave_way_and_begins_something_else_is_as_others_are(of_process):
             assert not slow._outside.is_held
 
 
+def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_process):
+    slow, gave_way, goes_on = of_process(), threading.Event(), threading.Event()
+
+    def work():
+        with slow.working():
+            slow.give_way()
+            gave_way.set()
+            assert goes_on.wait(LIMIT_S)
+            with slow.working():  # which waits for the patient one
+                pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert gave_way.wait(LIMIT_S)
+    patient = Patient(of_process())
+    assert not patient.works.wait(0.2)
+    goes_on.set()
+    assert patient.works.wait(0.5 * turns.OUTSIDE_WAIT_S)
+    patient.end()
+    thread.join(LIMIT_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("turn", [Turns.working, Turns.making])
+def test_in_silence_those_inside_are_waited_for_longer(of_process, turn, monkeypatch):
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.01)
+    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.01)
+    inside = Worker(of_process(), turn)
+    assert inside.works.wait(LIMIT_S)
+    patient = Patient(of_process())
+    assert not patient.works.wait(0.2)
+    inside.end()
+    assert patient.works.wait(LIMIT_S)
+
+
+def test_who_cannot_go_outside_because_of_one_who_times_there_goes_later(of_process, monkeypatch):
+    slow = of_process()
+    with slow.working():
+        with monkeypatch.context() as patch:
+            patch.setattr(turns, "OUTSIDE_WAIT_S", 0.01)
+            hasty = Patient(of_process())
+            assert hasty.works.wait(LIMIT_S)
+        slow.give_way()
+        hasty.end()
+        slow.give_way()
+        patient = Patient(of_process())
+        assert not patient.works.wait(0.2)
+    assert patient.works.wait(LIMIT_S)
+
+
 def test_a_kernel_that_is_timed_may_take_long(of_process):
     timer = of_process()
     with timer.timing():

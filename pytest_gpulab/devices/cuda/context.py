@@ -104,6 +104,7 @@ class PrimaryContext:
             while not end.query():
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
+                    self._turns.stay_outside()
                     raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
                 if elapsed_s > COURTESY_S:
                     self._turns.give_way()
@@ -113,10 +114,10 @@ class PrimaryContext:
         except self.driver.Error as error:
             raise self._broken(kernel_fault(kernel, driver_words(error)), end) from None
         except KeyboardInterrupt as interrupt:
+            self._turns.stay_outside()
             raise self._broken(interrupt, end, f"{kernel}: interrupted while the kernel was running") from None
 
     def _broken(self, cause: _Cause, event: Any, what: str = "") -> _Cause:
-        self._turns.stay_outside()  # a kernel may go on until the process is killed
         self._unusable = (
             f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
         )

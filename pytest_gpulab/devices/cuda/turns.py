@@ -71,10 +71,11 @@ class Turns:
         try:
             self._await_turn(wait_s)
             self.is_timing = True
-            self._makers.empty(MAKING_WAIT_S)
-            self._workers.empty(SILENCE_WAIT_S)
             if in_silence:
-                self._outside.take_alone(OUTSIDE_WAIT_S)
+                self._await_silence()
+            else:
+                self._makers.empty(MAKING_WAIT_S)
+                self._workers.empty(SILENCE_WAIT_S)
             yield
         finally:
             self.is_timing = False
@@ -97,6 +98,13 @@ class Turns:
                     room.reopen()
             time.sleep(POLL_S)
 
+    def _await_silence(self) -> None:
+        """Wait until nobody is inside or outside; whoever works for long inside goes outside meanwhile."""
+        end_s = time.monotonic() + OUTSIDE_WAIT_S
+        for room in (self._makers, self._workers):
+            room.empty(end_s - time.monotonic())
+        self._outside.take_alone(end_s - time.monotonic())
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """Give the GPU work that is not timed, while nobody times; who does is waited for, but not for ever."""
@@ -114,12 +122,11 @@ class Turns:
         if self.is_timing or self._workers.is_inside or self._makers.is_inside:
             yield
             return
+        self._leave_outside()  # what was begun there has ended, and who times in silence is waited for here
         begin_s = time.monotonic()
         room.enter(self._patience_s)
         self._patience_s -= time.monotonic() - begin_s
-        if room.is_inside:
-            self._leave_outside()
-        else:
+        if not room.is_inside:
             self._outside.take_shared(0)
         try:
             yield
@@ -128,10 +135,12 @@ class Turns:
             self._leave_outside()
 
     def give_way(self) -> None:
-        """Let others time beside the work that has begun."""
-        if self._workers.is_inside and not self.is_timing:
+        """Let others time beside the work that has begun; to be said again while it goes on."""
+        if self.is_timing:
+            return
+        if not self._outside.is_held:  # by who times in silence, perhaps, and did not wait any longer
             self._outside.take_shared(0)
-            self._workers.leave()
+        self._workers.leave()
 
     def stay_outside(self) -> None:
         """Be outside until this process ends, because the work that has begun does not end before."""
