@@ -88,6 +88,13 @@ class GpuFacts:
     max_pcie_lanes: int | None
 
     @property
+    def memory_free_bytes(self) -> int | None:
+        """What no process has."""
+        if self.memory_total_bytes is None or self.memory_used_bytes is None:
+            return None
+        return self.memory_total_bytes - self.memory_used_bytes
+
+    @property
     def peak_bandwidth_gb_s(self) -> float | None:
         """Two transfers a clock over the whole bus, in 1e9 bytes a second; a copy reaches some 86 % of it."""
         if self.max_memory_clock_mhz is None or self.bus_width_bits is None:

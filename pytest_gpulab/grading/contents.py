@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.exercise import Buffer, Exercise, Plan, Problem
+from pytest_gpulab.grading.build import variant_key
 from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, rng_for
 
 Array = npt.NDArray[Any]
@@ -54,16 +55,19 @@ def timed_inputs(
     is_worth_it = sum(buffer.nbytes for buffer in buffers) >= LEAST_BYTES
     if not folder or not is_worth_it or any(np.dtype(buffer.dtype).isbuiltin != 1 for buffer in buffers):
         return made()
-    shared = _Shared(Path(folder), buffers, seed, names)
+    shared = _Shared(Path(folder), buffers, (seed, *names, pattern, variant_key(problem.variant)))
     noted = _Noted(problem.tunables)
-    # A mistake that is none without sharing: it does more with the tunables than any mapping can.
-    with suppress(OSError, InstructorsMistake), shared.alone():
+    inputs = None
+    with suppress(OSError), shared.alone():
         inputs = shared.get()
         if inputs is None:
-            inputs = made(noted)
-            inputs = inputs if noted.asked else shared.put(inputs)
-        return inputs
-    return made()
+            with suppress(InstructorsMistake):  # none without sharing: it does more with tunables than a mapping can
+                inputs = made(noted)
+            if inputs is None or noted.asked:
+                shared.stay_apart()
+            else:
+                inputs = shared.put(inputs)
+    return made() if inputs is None else inputs
 
 
 def private_copy(values: Array) -> Array:
@@ -108,10 +112,10 @@ class _Shared:
         OSError: the files cannot be had; what is made without them is the same.
     """
 
-    def __init__(self, folder: Path, buffers: Iterable[Buffer], seed: int, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, buffers: Iterable[Buffer], which: Sequence[object]) -> None:
         shapes = [(buffer.name, np.dtype(buffer.dtype).str, buffer.shape) for buffer in buffers]
-        key = hashlib.sha256(repr((seed, *names, shapes)).encode()).hexdigest()
-        self._lock = folder / f"contents-{key}.lock"
+        key = hashlib.sha256(repr((*which, shapes)).encode()).hexdigest()
+        self._lock, self._apart = folder / f"contents-{key}.lock", folder / f"contents-{key}.apart"
         self._files = {name: folder / f"contents-{key}-{nth}.npy" for nth, (name, *_) in enumerate(shapes)}
 
     @contextmanager
@@ -119,12 +123,12 @@ class _Shared:
         """Wait until no other process is in here; the system lets the next one in if one is killed.
 
         Raises:
-            OSError: that takes too long.
+            OSError: that takes too long, or one that was in here found that they are not to be shared.
         """
         from pytest_gpulab.devices.locks import SharedLock  # not on Windows, where nothing is timed
 
         with closing(SharedLock(self._lock)) as lock:
-            if not lock.take_alone(WAIT_S):
+            if self._apart.exists() or not lock.take_alone(WAIT_S) or self._apart.exists():
                 raise TimeoutError
             yield
 
@@ -138,14 +142,22 @@ class _Shared:
         """Write the files, unless that leaves little room on the disk, and return what others will see."""
         nbytes = sum(values.nbytes for values in inputs.values())
         if shutil.disk_usage(self._lock.parent).free < FREE_BYTES + nbytes:
+            self.stay_apart()
             return inputs
         for name, values in inputs.items():
             new = self._files[name].with_suffix(".new")
             try:
                 with new.open("wb") as file:
                     np.save(file, values)
+                np.load(new, mmap_mode="r")  # NumPy does not notice that a disk has no room for the last bytes
                 new.replace(self._files[name])
-            except OSError:
+            except (OSError, ValueError):
                 new.unlink(missing_ok=True)
+                self.stay_apart()
                 return inputs
         return self.get() or inputs
+
+    def stay_apart(self) -> None:
+        """Let all processes make their own from now on, side by side."""
+        with suppress(OSError):  # of a full disk: then they do so one after the other
+            self._apart.touch()

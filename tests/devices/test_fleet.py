@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from pytest_gpulab import job_hooks
 from pytest_gpulab.course import cores
 from pytest_gpulab.devices.cuda import fleet
+from pytest_gpulab.devices.nvml import GpuFacts, NvmlUnavailable, facts_from
 
 
 class Gpu(SimpleNamespace):
@@ -17,6 +20,9 @@ class Gpu(SimpleNamespace):
 
     def total_memory(self) -> int:
         return int(self.gib * 2**30)
+
+    def pci_bus_id(self) -> str:
+        return str(self.gib)
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def test_only_gpus_like_the_first_share_the_work(machine: list[Gpu]) -> None:
     ("gib", "usable", "workers"),
     [
         ([139.8], 16, 16),
-        ([139.8], 64, 46),
+        ([139.8], 64, 28),
         ([23.6], 16, 7),
         ([23.6, 23.6], 16, 14),
         ([7.8], 16, 2),
@@ -50,6 +56,25 @@ def test_there_are_as_many_workers_as_cores_that_a_gpu_has_memory_for(
     machine: list[Gpu], monkeypatch: pytest.MonkeyPatch, gib: list[float], usable: int, workers: int
 ) -> None:
     monkeypatch.setattr(cores, "usable_cores", lambda: usable)
+    monkeypatch.setattr(fleet, "read_facts", raises(NvmlUnavailable("no NVIDIA driver")))
     machine += [Gpu(model="A", gib=each) for each in gib]
     assert job_hooks._default_workers(tuple(f"cuda:{ordinal}" for ordinal in range(len(gib)))) == workers
     assert job_hooks._default_workers(("sim",)) == usable
+
+
+def raises(error: Exception) -> Callable[[str], GpuFacts]:
+    def read(pci_bus_id: str) -> GpuFacts:
+        raise error
+
+    return read
+
+
+@pytest.mark.parametrize(("used_gib", "workers"), [(0.6, 7), (17.0, 2), (23.6, 1), (None, 7)])
+def test_memory_that_others_use_is_no_room(
+    machine: list[Gpu], monkeypatch: pytest.MonkeyPatch, used_gib: float | None, workers: int
+) -> None:
+    used_bytes = None if used_gib is None else int(used_gib * 2**30)
+    facts = replace(facts_from({}, Exception), memory_total_bytes=int(23.6 * 2**30), memory_used_bytes=used_bytes)
+    monkeypatch.setattr(fleet, "read_facts", {"23.6": facts}.__getitem__)
+    machine.append(Gpu(gib=23.6))
+    assert fleet.graders_with_room("cuda:0") == workers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import fcntl
+import io
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,7 @@ import pytest
 from doubling import EXERCISE
 
 from pytest_gpulab.course import worker
-from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem
+from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem, Variant
 from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.contents import Inputs, timed_inputs
 from pytest_gpulab.grading.mixing import Mix, mixed
@@ -58,8 +59,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(exercise: Exercise, names: tuple[str, ...] = NAMES, problem: Problem = PROBLEM) -> Inputs:
-    return timed_inputs(exercise, problem, exercise.plan(problem), "random", 7, names)
+def made(
+    exercise: Exercise, names: tuple[str, ...] = NAMES, problem: Problem = PROBLEM, pattern: str = "random"
+) -> Inputs:
+    return timed_inputs(exercise, problem, exercise.plan(problem), pattern, 7, names)
 
 
 def own() -> Inputs:
@@ -88,11 +91,18 @@ def test_others_are_others(folder: Path, names: tuple[str, ...], problem: Proble
     assert counted.times == 2
 
 
+def test_those_of_other_patterns_and_variants_are_others_whatever_their_names(folder: Path) -> None:
+    counted = Counted()
+    for pattern, defines in (("random", {}), ("other", {}), ("random", {"T": "int"})):
+        made(counted.exercise, problem=replace(PROBLEM, variant=Variant("same", defines)), pattern=pattern)
+    assert counted.times == 3
+
+
 @pytest.mark.parametrize("ask", ASKING)
 def test_who_asks_for_tunables_has_contents_of_its_own(folder: Path, ask: Ask) -> None:
     exercise = Counted(ask).exercise
     assert all(np.array_equal(made(exercise)["in"], own()["in"]) for _ in range(2))
-    assert files(folder) == [".lock"]
+    assert files(folder) == [".apart", ".lock"]
 
 
 def test_a_mistake_of_the_instructors_is_one_here_too(folder: Path) -> None:
@@ -115,8 +125,9 @@ def test_they_leave_room_on_the_disk(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(contents, "FREE_BYTES", 1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=999 + 4 * SIZE))
     assert not isinstance(made(EXERCISE)["in"], np.memmap)
+    assert files(folder) == [".apart", ".lock"]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000 + 4 * SIZE))
-    assert isinstance(made(EXERCISE)["in"], np.memmap)
+    assert isinstance(made(EXERCISE, NAMES[1:])["in"], np.memmap)
 
 
 def test_a_disk_that_is_full_all_the_same_leaves_them_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +137,43 @@ def test_a_disk_that_is_full_all_the_same_leaves_them_in_memory(folder: Path, mo
 
     monkeypatch.setattr(np, "save", full)
     assert np.array_equal(made(EXERCISE)["in"], own()["in"])
-    assert files(folder) == [".lock"]
+    assert files(folder) == [".apart", ".lock"]
+
+
+def test_what_a_full_disk_did_not_take_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NumPy does not, for the last bytes of a file."""
+    monkeypatch.setattr(np, "save", lambda file, values: file.write(npy_of(values)[:-8]))
+    assert all(np.array_equal(made(EXERCISE)["in"], own()["in"]) for _ in range(2))
+    assert files(folder) == [".apart", ".lock"]
+
+
+def npy_of(values: Array) -> bytes:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, values)
+    return file.getvalue()
+
+
+def test_where_nothing_is_shared_nobody_waits_for_the_others(folder: Path) -> None:
+    asks = Counted(dict).exercise
+    made(asks)
+    (lock,) = folder.glob("*.lock")
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        begin_s = time.monotonic()
+        made(asks)
+        assert time.monotonic() - begin_s < 0.5 * contents.WAIT_S
+
+
+def test_who_waited_to_find_that_nothing_is_shared_makes_its_own_beside_others(folder: Path) -> None:
+    lock = lock_of(folder)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = threading.Thread(target=made, args=(EXERCISE,))
+        waiting.start()
+        waiting.join(0.2)
+        lock.with_suffix(".apart").touch()
+    waiting.join(60)
+    assert files(folder) == [".apart", ".lock"]
 
 
 def test_what_the_system_refuses_costs_nobody_anything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +219,7 @@ def test_who_comes_second_waits_for_the_first(folder: Path) -> None:
         waiting.join(0.2)
         assert waiting.is_alive() and files(folder) == [".lock"]
         assert isinstance(made(EXERCISE, NAMES[1:])["in"], np.memmap), "others wait for their own only"
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive() and files(folder) == [".lock", ".lock", ".npy", ".npy"]
 
 

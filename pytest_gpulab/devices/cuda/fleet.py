@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+from ..nvml import NvmlUnavailable, read_facts
 from .driver import load_driver
 
+MOST_GRADERS = 28
+"""On a GPU: as many as were tried on one (H200). They take their times one after the other."""
 BYTES_A_GRADER = 3 << 30
 """Of a GPU's memory: to time a scan of 2**25 elements takes 2.1 GiB, and a context with all that belongs to it some
 0.5 GiB (H200)."""
@@ -22,10 +27,20 @@ def alike() -> tuple[str, ...]:
 
 
 def graders_with_room(device: str) -> int:
-    """Return how many processes that grade a GPU, such as `cuda:1`, has memory for; at least one.
+    """Return how many processes that grade a GPU, such as `cuda:1`, has memory for beside others; at least one.
 
     Raises:
         DeviceUnavailable: there is no GPU.
     """
     gpu = load_driver().Device(int(device.partition(":")[2]))
-    return max(1, int(gpu.total_memory()) // BYTES_A_GRADER)
+    room = min(gpu.total_memory(), _free_bytes(gpu.pci_bus_id()))
+    return min(MOST_GRADERS, max(1, int(room // BYTES_A_GRADER)))
+
+
+def _free_bytes(pci_bus_id: str) -> float:
+    """Return what NVML says of it, of the whole GPU where it is split; no end of it where NVML says nothing."""
+    try:
+        free_bytes = read_facts(pci_bus_id).memory_free_bytes
+    except NvmlUnavailable:
+        return math.inf
+    return math.inf if free_bytes is None else free_bytes
