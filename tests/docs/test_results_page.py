@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -80,6 +81,41 @@ def test_verdicts_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) -> None
         ("ann", "reduction/naive.cu", "correct[n=1]", "passed", "failed"),
         ("bob", "scan/naive.cu", "compile", "passed", "nothing"),
     ]
+
+
+def run_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[int, list[dict[str, Any]]]:
+    """Prove it with a pytest that grades once and then never comes to its end; return the status and the figures."""
+    loaded("figures", monkeypatch)
+    proof = loaded("class_of_64", monkeypatch)
+    graded: list[Path] = []
+
+    def grade(folder: Path, workers: int) -> tuple[dict[str, dict[str, str]], float]:
+        graded.append(folder)
+        if len(graded) > 1:
+            raise subprocess.TimeoutExpired("pytest", 560)
+        return {path.name: {"compile": "passed"} for path in folder.iterdir()}, 10.0
+
+    monkeypatch.setattr(proof, "graded", grade)
+    monkeypatch.setattr(sys, "argv", ["class_of_64.py", "--json", str(tmp_path / "class.json"), *options])
+    return proof.main(), json.loads((tmp_path / "class.json").read_text())["figures"]
+
+
+def test_of_a_class_that_is_not_graded_to_the_end_all_is_written_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, figures = run_class(tmp_path, monkeypatch, "--skip-sequential")
+    met = {figure["what"]: figure["met"] for figure in figures}
+    assert status == 1
+    assert met == {"CPU time": None, "graded by parallel workers": True, "a run that did not come to its end": False}
+    assert figures[-1]["value"] == "Command 'pytest' timed out after 560 seconds"
+
+
+def test_nothing_is_graded_if_there_is_no_earlier_run_to_compare_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(FileNotFoundError):
+        run_class(tmp_path, monkeypatch, "--sequential", str(tmp_path / "nowhere.json"))
+    assert not (tmp_path / "class.json").exists()
 
 
 FAKE = """

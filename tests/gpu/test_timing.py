@@ -158,7 +158,7 @@ def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
 
 
 BESIDE = """
-import sys, numpy as np, pycuda.driver as cuda
+import os, signal, sys, numpy as np, pycuda.driver as cuda
 from pytest_gpulab.devices.cuda.device import CudaDevice
 device = CudaDevice(launch_limit_s=3.0)
 module = device.compile(
@@ -174,7 +174,10 @@ if sys.argv[1] == "hanging":
 print("has begun", flush=True)
 while True:
     if sys.argv[1] == "hanging grader":
-        module.launch("hang", (1,), (1,), (zero,))  # which ends this process
+        try:
+            module.launch("hang", (1,), (1,), (zero,))
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)  # as its parent does with a grader
     elif sys.argv[1] == "grader":
         module.launch("nothing", (1,), (32,), ())
     elif sys.argv[1] == "hanging":
@@ -281,12 +284,14 @@ def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
     assert [number for number, ms in enumerate(seen_ms) if not ms] == []
 
 
-def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device):
+def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device, module):
+    call = adding(device, LONG)
     with other("hanging grader") as grader, grader:
         time.sleep(1)  # by then it has given way
         begin_s = time.monotonic()
         with device.stopwatch(in_silence=True) as watch:
             waited_s = time.monotonic() - begin_s
+            watch.cold_ms(module, [call])
             seen_ms = looks_ms(watch)
     assert waited_s > 1
     assert [number for number, ms in enumerate(seen_ms) if ms] == []
