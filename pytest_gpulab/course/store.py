@@ -12,6 +12,7 @@ import json
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from pytest_gpulab.grading.grade import Grade
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x67706C62  # "gplb", in the file's header: what tells a store from anyone's SQLite database
 BUSY_TIMEOUT_S = 60.0
+POLL_S = 0.01
 SEED_BITS = 32
 
 _SCHEMA = """
@@ -169,8 +171,23 @@ class Store:
                     f"{self._path} is a store of version {version}, and this pytest-gpulab reads version "
                     f"{SCHEMA_VERSION}: name another file with --gpulab-store"
                 )
-        with self._explained():  # where the file system has no shared memory SQLite keeps to its older journal
-            self._connection.execute("PRAGMA journal_mode = WAL")
+        with self._explained():
+            self._write_ahead()
+
+    def _write_ahead(self) -> None:
+        """Note changes in a file of their own; where the file system has no shared memory SQLite keeps to its journal.
+
+        It does not wait for another run that uses the store just now, but raises an error at once.
+        """
+        end_s = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end_s:
+                    raise
+            time.sleep(POLL_S)
 
     def _begin_regrade(self) -> int:
         """Return the number from which on grades count: of the regrade that was not finished, or of a new one."""

@@ -7,9 +7,10 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,43 @@ def test_runs_that_begin_one_store_at_once_end_with_the_same_grades(path: Path) 
     assert [run.returncode for run in runs] == [0] * 4
     assert len(first.splitlines()) == 51
     assert others == [first] * 3
+
+
+@contextmanager
+def another_run(path: Path, monkeypatch: pytest.MonkeyPatch, for_s: float) -> Iterator[None]:
+    """Let another run use a new store, from the moment on in which its tables are made."""
+    transaction, others = Store._transaction, list[sqlite3.Connection]()
+
+    @contextmanager
+    def followed(store: Store) -> Iterator[sqlite3.Connection]:
+        with transaction(store) as connection:
+            yield connection
+        if not others:
+            others.append(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+            others[0].execute("BEGIN IMMEDIATE")
+            ends.start()
+
+    ends = threading.Timer(for_s, lambda: others[0].rollback())
+    monkeypatch.setattr(Store, "_transaction", followed)
+    yield
+    ends.join()
+    others[0].close()
+
+
+def test_a_new_store_that_another_run_has_begun_to_use_is_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where SQLite itself does not wait: from now on it is to note changes in a file of their own."""
+    with another_run(path, monkeypatch, 0.3), closing(Store(path)) as store:
+        assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_new_store_that_another_run_does_not_leave_is_not_waited_for_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.1)
+    with another_run(path, monkeypatch, 1.5), pytest.raises(StoreError, match="database is locked"):
+        Store(path)
 
 
 def test_what_was_put_survives_kill_9_at_any_moment(path: Path) -> None:
