@@ -10,7 +10,8 @@ CHECKOUT = Path(__file__).parents[1] / "pytest_gpulab"
 
 
 def files_below(folder):
-    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    return {path for path in files if "__pycache__" not in path.parts}
 
 
 def test_the_installed_package_is_complete():

@@ -62,7 +62,8 @@ def _end_with_parent(folder: str) -> None:
         ended = folder + ".ended"
         with suppress(OSError):  # another worker did it
             Path(folder).rename(ended)  # first: what this process still writes in the meantime would stay
-        shutil.rmtree(ended, ignore_errors=True)
+        for _ in range(2):  # it may have been at something that was begun before
+            shutil.rmtree(ended, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -32,7 +32,7 @@ def test_without_the_scheduler_nothing_is_graded(
     monkeypatch.setattr(cluster_module, "LOOK_S", 0.1)
     bare.add_worker("--no-nanny")
     with closing(ClusterExecutor(bare.address, "sim")) as executor:
-        monkeypatch.setattr(executor._client, "_timeout", 0.5)  # to connect anew
+        monkeypatch.setattr(executor._client, "_timeout", 3.0)  # to connect anew
         running, waiting = (
             executor.submit(job(waiting_exercises_in(tmp_path / student), RIGHT, student)) for student in ("a", "b")
         )
@@ -138,6 +138,7 @@ def test_a_grade_that_cannot_be_fetched_is_graded_again(
 
         async def failing(*args: object, **options: object) -> object:
             tried.append(args)
+            monkeypatch.setattr(cluster_module, "ANSWER_LIMIT_S", LIMIT_S)
             if len(tried) > 1:
                 return await gather(*args, **options)
             if failure:

@@ -41,6 +41,7 @@ def test_for_what_compiles_quickly_no_further_process_is_started(
 ) -> None:
     first, *others = [nvrtc.ptx_request(SMALL, "a.cu", "compute_90", {"T": str(n)}) for n in range(3)]
     compiler.compiled(first)
+    monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 2 * compiler._longest_s)
     compiler.ahead(others)
     assert not compiler._ahead
     monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.5 * compiler._longest_s)

@@ -132,7 +132,8 @@ def test_system_files_are_not_there(sandboxed: CompilerProcess, path: str) -> No
 
 def test_neither_are_the_course_and_the_home(sandboxed: CompilerProcess, pytestconfig: pytest.Config) -> None:
     for path in (pytestconfig.rootpath / "solutions/reduction", pytestconfig.rootpath / "exercises", Path.home()):
-        files = [file for file in sorted(path.rglob("*"))[:50] if file.is_file()]
+        found = path.iterdir() if path == Path.home() else path.rglob("*")  # where other programs come and go
+        files = [file for file in sorted(found)[:50] if file.is_file()]
         for file in [*files[:1], *files[-1:]]:
             assert "cannot open source file" in all_said(sandboxed, f'#include "{file}"')
 

@@ -82,7 +82,8 @@ def test_many_work_at_once(of_process):
     assert all(worker.works.wait(LIMIT_S) for worker in workers)
 
 
-def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process):
+def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
     timer, early, alone, late_asked = of_process(), Worker(of_process()), threading.Event(), threading.Event()
 
     def time_alone():
@@ -332,7 +333,8 @@ def follower(of_process, waits_s):
     return second, worker
 
 
-def test_those_that_time_follow_each_other(of_process):
+def test_those_that_time_follow_each_other(of_process, monkeypatch):
+    monkeypatch.setattr(turns, "QUEUE_S", LIMIT_S)
     second, worker = follower(of_process, waits_s=0.1)
     assert second.works.wait(LIMIT_S)
     assert not worker.works.wait(0.1)
@@ -342,11 +344,11 @@ def test_those_that_time_follow_each_other(of_process):
 
 def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch):
     monkeypatch.setattr(turns, "QUEUE_S", 0.1)
-    monkeypatch.setattr(turns, "POLL_S", 1.0)  # it looks again half a second after the others have ended
+    monkeypatch.setattr(turns, "POLL_S", 3.0)  # it looks again two seconds after the others have ended
     monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
-    second, worker = follower(of_process, waits_s=1.5)
+    second, worker = follower(of_process, waits_s=4.0)
     assert worker.works.wait(LIMIT_S)
-    assert not second.works.wait(1.0)
+    assert not second.works.wait(3.0)
     worker.end()
     assert second.works.wait(LIMIT_S)
 

@@ -16,5 +16,7 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.race.PAUSE_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.0)
+    for limit in ("LONG_S", "BUDGET_S", "MAX_WARM_UP_S"):  # by a clock that is not the device's
+        monkeypatch.setattr(f"pytest_gpulab.grading.race.{limit}", 1e9)
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return ClockedBench(tmp_path)

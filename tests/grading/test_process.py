@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import tempfile
@@ -89,7 +90,8 @@ def test_a_worker_for_which_there_is_no_room_leaves_nothing(tmp_path: Path, monk
 
     monkeypatch.setattr(process, "_started", refused)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(BlockingIOError):
         Worker({})
-    assert len(list(Path("/proc/self/fd").iterdir())) == before and not list(tmp_path.iterdir())
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before and not list(tmp_path.iterdir())

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,8 @@ def test_a_store_elsewhere_is_made_and_named(school: Course, tmp_path: Path) -> 
     result.stdout.fnmatch_lines([f"gpulab: 2 processes; grades are kept in {path}", "Repeat this run with *seed=12."])
     result = school.grade(*CLASS, f"--gpulab-store={path}", "-k", "nobody")
     result.stdout.fnmatch_lines(["Repeat this run with --gpulab-seed=12."])
-    assert sqlite3.connect(path).execute("SELECT COUNT(*) FROM grade").fetchone() == (0,)
+    with closing(sqlite3.connect(path)) as store:
+        assert store.execute("SELECT COUNT(*) FROM grade").fetchone() == (0,)
 
 
 def test_many_processes_grade_any_paths_as_one_does(course: Course) -> None:
