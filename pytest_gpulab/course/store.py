@@ -177,7 +177,7 @@ class Store:
     def _write_ahead(self) -> None:
         """Note changes in a file of their own; where the file system has no shared memory SQLite keeps to its journal.
 
-        It does not wait for another run that uses the store just now, but raises an error at once.
+        Here it does not wait by itself for another run that uses the store just now, but raises an error at once.
         """
         end_s = time.monotonic() + BUSY_TIMEOUT_S
         while True:

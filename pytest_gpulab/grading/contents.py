@@ -8,6 +8,7 @@ has new memory for these alone.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -140,10 +141,17 @@ class _Shared:
 
     def put(self, inputs: Inputs) -> Inputs:
         """Write the files, unless that leaves little room on the disk, and return what others will see."""
-        nbytes = sum(values.nbytes for values in inputs.values())
-        if shutil.disk_usage(self._lock.parent).free < FREE_BYTES + nbytes:
+        try:
+            self._write(inputs)
+        except (OSError, ValueError):
             self.stay_apart()
             return inputs
+        return self.get() or inputs
+
+    def _write(self, inputs: Inputs) -> None:
+        nbytes = sum(values.nbytes for values in inputs.values())
+        if shutil.disk_usage(self._lock.parent).free < FREE_BYTES + nbytes:
+            raise OSError(errno.ENOSPC, "little would be left to others")
         for name, values in inputs.items():
             new = self._files[name].with_suffix(".new")
             try:
@@ -151,11 +159,8 @@ class _Shared:
                     np.save(file, values)
                 np.load(new, mmap_mode="r")  # NumPy does not notice that a disk has no room for the last bytes
                 new.replace(self._files[name])
-            except (OSError, ValueError):
+            finally:
                 new.unlink(missing_ok=True)
-                self.stay_apart()
-                return inputs
-        return self.get() or inputs
 
     def stay_apart(self) -> None:
         """Let all processes make their own from now on, side by side."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from contextlib import suppress
 
 from ..nvml import NvmlUnavailable, read_facts
 from .driver import load_driver
@@ -33,14 +33,8 @@ def graders_with_room(device: str) -> int:
         DeviceUnavailable: there is no GPU.
     """
     gpu = load_driver().Device(int(device.partition(":")[2]))
-    room = min(gpu.total_memory(), _free_bytes(gpu.pci_bus_id()))
-    return min(MOST_GRADERS, max(1, int(room // BYTES_A_GRADER)))
-
-
-def _free_bytes(pci_bus_id: str) -> float:
-    """Return what NVML says of it, of the whole GPU where it is split; no end of it where NVML says nothing."""
-    try:
-        free_bytes = read_facts(pci_bus_id).memory_free_bytes
-    except NvmlUnavailable:
-        return math.inf
-    return math.inf if free_bytes is None else free_bytes
+    room = int(gpu.total_memory())
+    with suppress(NvmlUnavailable):
+        free_bytes = read_facts(gpu.pci_bus_id()).memory_free_bytes  # of all parts of a GPU that is split
+        room = room if free_bytes is None else min(room, free_bytes)
+    return min(MOST_GRADERS, max(1, room // BYTES_A_GRADER))

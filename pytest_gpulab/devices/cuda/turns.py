@@ -122,7 +122,7 @@ class Turns:
         if self.is_timing or self._workers.is_inside or self._makers.is_inside:
             yield
             return
-        self._leave_outside()  # what was begun there has ended, and who times in silence is waited for here
+        self._leave_outside()  # for who times in silence, and waits for that while this waits for them
         begin_s = time.monotonic()
         room.enter(self._patience_s)
         self._patience_s -= time.monotonic() - begin_s
