@@ -1,17 +1,14 @@
 """The GPU under test; every test here is skipped, with the reason, where there is none."""
 
-import pytest
+import shutil
 
-from pytest_gpulab.devices.cuda.device import CudaDevice
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+import pytest
+from gpu_there import opened
 
 
 @pytest.fixture(scope="session")
 def opened_device():
-    try:
-        device = CudaDevice()
-    except DeviceUnavailable as missing:
-        pytest.skip(str(missing))
+    device = opened()
     yield device
     device.close()
 
@@ -20,3 +17,10 @@ def opened_device():
 def device(opened_device):
     yield opened_device
     opened_device.reset()
+
+
+@pytest.fixture(scope="session")
+def nvidias_tools(opened_device):
+    """Ask for what the toolkit should come with: with a GPU, but without them, tests of them prove nothing."""
+    missing = [tool for tool in ("compute-sanitizer", "ncu") if shutil.which(tool) is None]
+    assert not missing, f"not on the PATH: {', '.join(missing)}"

@@ -13,7 +13,6 @@ import pytest
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.grading import sanitizer
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.remote import RemoteGrader
 
@@ -108,7 +107,7 @@ def test_a_fault_costs_its_own_check_only(grade, deed, expected):
     assert {result.verdict for result in grade("").values()} == {"passed"}
 
 
-@pytest.mark.skipif(not sanitizer.is_there(), reason="compute-sanitizer is not on the PATH")
+@pytest.mark.usefixtures("nvidias_tools")
 def test_compute_sanitizer_names_the_access(grade):
     results = grade("*(volatile int *)16 = 1;", sanitize=True)
     (found,) = results["correct[n=31]"].findings

@@ -28,6 +28,7 @@ __global__ void dynamic(float *x) {
     x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
 }
 """
+LARGEST = {"plain": 1024, "bounded": 192, "tiled": 1024, "dynamic": 1024}  # blocks that can be launched
 ROWS = {
     "generation", "compute capability", "SMs", "PCI address", "driver", "memory", "peak bandwidth", "UUID", "SM clock",
     "memory clock", "clock event reasons", "performance state", "power", "temperature", "utilisation", "ECC", "MIG",
@@ -37,8 +38,6 @@ ROWS = {
 
 def test_everything_has_a_row(device):
     details = device.info.details
-    if "NVML" in details:
-        pytest.skip(details["NVML"])
     assert set(details) == ROWS
     assert re.fullmatch(r"(GPU|MIG)-[0-9a-f-]{36}", details["UUID"])
     assert re.fullmatch(r"[\d.]+, for CUDA up to \d+\.\d", details["driver"])
@@ -61,17 +60,21 @@ def test_the_table_holds_what_the_gpu_says_of_itself(device):
 
 
 @pytest.mark.parametrize("shared_bytes", [0, 1000, 20_000, 100_000])
-@pytest.mark.parametrize("threads", [1, 32, 96, 192, 256, 500, 768, 1024])
-@pytest.mark.parametrize("kernel", ["plain", "bounded", "tiled", "dynamic"])
+@pytest.mark.parametrize(
+    ("kernel", "threads"),
+    [
+        (kernel, threads)
+        for kernel in ("plain", "bounded", "tiled", "dynamic")
+        for threads in (1, 32, 96, 192, 256, 500, 768, 1024)
+        if threads <= LARGEST[kernel]
+    ],
+)
 def test_the_rules_give_what_the_driver_says(device, kernel, threads, shared_bytes):
     module = _module(device)
-    largest = 192 if kernel == "bounded" else 1024
-    if threads > largest or module.resources(kernel).shared_bytes + shared_bytes > 227 * 1024:
-        pytest.skip("such a block cannot be launched")
     asked = module.occupancy(kernel, threads, shared_bytes)
     needs = BlockNeeds(threads, asked.registers, asked.shared_bytes)
     assert asked.active_blocks == min(blocks_by_supply(module._limits, needs).values())
-    assert asked == occupancy_by_rules(device.info.architecture, kernel, needs, largest)
+    assert asked == occupancy_by_rules(device.info.architecture, kernel, needs, LARGEST[kernel])
 
 
 def test_a_launch_tells_its_occupancy(device):
