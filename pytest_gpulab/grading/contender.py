@@ -132,6 +132,11 @@ class Contender:
         """Bytes that one run can touch."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
+    @property
+    def output_nbytes(self) -> int:
+        """Bytes that one run has to write."""
+        return sum(buffer.nbytes for buffer in self._outputs)
+
     def profiles(self) -> tuple[LaunchProfile, ...]:
         """Run once and return the profiles of all launches.
 

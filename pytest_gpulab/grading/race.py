@@ -53,7 +53,9 @@ PAUSE_S = 0.25  # between them
 INTERRUPTED_PAUSE_S = 1.0  # until what others spoil is tried again
 INTERRUPTED_WAIT_S = 60.0  # so long altogether: several kernels may hang, each for ten seconds, one after the other
 LONG_S = 1.0  # a sitting that took so long needs no other
-MAX_CHECKED = REPLICAS  # timed runs whose outputs are kept to be checked
+CANDIDATES = 2 * REPLICAS  # timed runs whose outputs may be checked, at first; one more for each addition of rounds
+MAX_CHECKED, MAX_CHECKED_IF_SMALL = REPLICAS, CANDIDATES  # outputs that are kept of those: of the fastest runs
+SMALL_BYTES = 2**24  # of a run's outputs: so many are read in no time; what is timed in batches has no more
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class Patience:
     left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
 
 
+def most_checked(own: Contender) -> int:
+    """Return of how many timed runs the outputs are kept, to be checked."""
+    return MAX_CHECKED_IF_SMALL if own.output_nbytes <= SMALL_BYTES else MAX_CHECKED
+
+
 def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
     """Return what both sittings show together, or the first alone if that reached what both do not."""
     if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
@@ -138,7 +145,7 @@ class Race:
         self._held_down: list[bool] = []
         self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
-        self._outputs: list[Outputs] = []
+        self._kept: list[tuple[float, Outputs]] = []  # with the sample, the slowest last
         self._forgotten = 0
         self._others: dict[str, None] = {}
 
@@ -266,7 +273,7 @@ class Race:
             rounds=self._forgotten + len(kept),
             dropped=self._forgotten + int((~kept).sum()),
             caches="warm" if self._batched else "cold",
-            outputs=tuple(self._outputs),
+            outputs=tuple(outputs for _, outputs in self._kept),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
             interruption_ms=interruption_ms,
@@ -301,15 +308,27 @@ class Race:
         return [mixes[checked_copy or 0]] * self._copies if self._own.plan.constants else mixes
 
     def _choose_checked(self, rounds: int) -> list[int]:
-        """Return the turns, of those to come, whose outputs are kept: one, but at first one with each copy."""
-        turns = self._rng.permutation(np.arange(self._rounds, self._rounds + rounds))
-        one_each = {int(turn) % REPLICAS: int(turn) for turn in turns}
-        return list(one_each.values())[: 1 if self._outputs else None]
+        """Return the turns, of those to come, whose outputs may be kept: one, but at first as many with each copy.
+
+        No more: all of them are on the same contents, and the answer to what comes often would be worth keeping.
+        """
+        turns = [int(turn) for turn in self._rng.permutation(np.arange(self._rounds, self._rounds + rounds))]
+        if self._kept:
+            return turns[:1]
+        of_each = [[turn for turn in turns if turn % REPLICAS == copy] for copy in range(REPLICAS)]
+        return [turn for some in of_each for turn in some[: CANDIDATES // REPLICAS]]
 
     def _keep_outputs(self, copy: int) -> None:
-        if len(self._outputs) == MAX_CHECKED:
-            self._own.drop_outputs(self._outputs.pop(int(self._rng.integers(MAX_CHECKED))))
-        self._outputs.append(self._own.keep_outputs(copy))
+        """Keep what the latest run wrote, if it was one of the fastest: whoever leaves out work is fast then."""
+        latest_ms = self._own_ms[-1]
+        if len(self._kept) == most_checked(self._own):
+            slowest_ms, outputs = self._kept[-1]
+            if latest_ms >= slowest_ms:
+                return
+            self._own.drop_outputs(outputs)
+            del self._kept[-1]
+        self._kept.append((latest_ms, self._own.keep_outputs(copy)))
+        self._kept.sort(key=lambda kept: kept[0])
         self._take_copies()
 
     def _sample(self, side: Contender, turn: int, mixes: Sequence[Mix]) -> float:

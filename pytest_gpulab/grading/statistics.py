@@ -28,6 +28,7 @@ NOMINAL_COVERAGE = 0.99
 RESAMPLES = 1000
 # A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
 INTERRUPTED = 1.5
+OWN_DOING = 1 / 4  # of the rounds: what is slow so much more often than the baseline is not so because of others
 MIN_KEPT = 8
 # A GPU turns to other processes that want something after it has worked for one through so long (2.1 ms, H200).
 SLICE_MS = 2.0
@@ -111,6 +112,9 @@ def more_rounds(done: int) -> int:
 def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return which rounds to judge: not those in which a sample was interrupted or the GPU was held down.
 
+    Others interrupt both sides. A submission that is slow now and then all by itself, such as one that leaves out work
+    at random, is judged by all of its rounds: else only those in which it was fast would count.
+
     Where that leaves fewer than `MIN_KEPT`, those that were held down are kept: a GPU that always is has no better
     figure, and both kernels suffer alike; for others' work see `allowing_for`. Where it still leaves fewer, the least
     disturbed rounds are.
@@ -119,7 +123,9 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
         baseline_ms, own_ms: as in `ratio_of_medians`.
         suspect: whether the GPU was held down, or others worked on it, during the round.
     """
-    disturbance = np.maximum(_disturbance(baseline_ms), _disturbance(own_ms))
+    disturbance, own = _disturbance(baseline_ms), _disturbance(own_ms)
+    if np.sum(own > INTERRUPTED) <= np.sum(disturbance > INTERRUPTED) + OWN_DOING * len(own):
+        disturbance = np.maximum(disturbance, own)
     whole = disturbance <= INTERRUPTED
     for kept in (whole & ~suspect, whole):
         if kept.sum() >= MIN_KEPT:

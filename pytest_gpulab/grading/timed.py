@@ -23,7 +23,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
-from pytest_gpulab.grading.race import MAX_CHECKED, SETS, Patience, Race, RaceResult
+from pytest_gpulab.grading.race import SETS, Patience, Race, RaceResult, most_checked
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
@@ -164,7 +164,7 @@ class TimedCosts:
         checked = self._checked_mix(tier)
         with closing(Pool(self._device)) as pool:
             contender, profiles = _on_device(own, pool)
-            contender.spare_outputs(MAX_CHECKED)
+            contender.spare_outputs(most_checked(contender))
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool)

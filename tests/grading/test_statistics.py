@@ -198,6 +198,17 @@ def test_rounds_that_were_held_down_or_interrupted_are_dropped() -> None:
     assert np.flatnonzero(~kept_rounds(baseline_ms, own_ms, suspect)).tolist() == [3, 5, 7]
 
 
+def test_a_submission_that_is_slow_by_itself_is_judged_by_all_of_its_rounds() -> None:
+    rounds = np.arange(32)
+    own_ms = np.where(rounds < 14, 2.0, 1.0)  # as if it left out half of its work in the others
+    beside_nobody, beside_some, beside_more = (np.where(rounds // 14 == 1, 9.0, 3.0) for _ in range(3))
+    beside_nobody[:], beside_some[19:], beside_more[20:] = 3.0, 3.0, 3.0
+    kept = [kept_rounds(baseline_ms, own_ms, rounds < 0) for baseline_ms in (beside_nobody, beside_some, beside_more)]
+    assert kept[0].all()
+    assert np.flatnonzero(~kept[1]).tolist() == [14, 15, 16, 17, 18]  # others are there, but do not explain the rest
+    assert np.flatnonzero(~kept[2]).tolist() == list(range(20))
+
+
 RATIO = Ratio(3.0, 2.9, 3.1)
 
 

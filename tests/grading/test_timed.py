@@ -13,11 +13,11 @@ from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
-from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem
+from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
 from pytest_gpulab.grading import timed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
-from pytest_gpulab.grading.race import MAX_CHECKED
+from pytest_gpulab.grading.race import CANDIDATES, MAX_CHECKED, SMALL_BYTES, Race
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 
 
@@ -187,7 +187,71 @@ def test_the_contents_that_are_checked_are_met_in_no_other_run(clocked: ClockedB
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     assert tier(clocked, program(twice)).verdict == "passed"
     times = sorted(met.count(contents) for contents in set(met))
-    assert times[-1] == MAX_CHECKED and len(times) > 0.9 * (len(met) - MAX_CHECKED)
+    assert times[-1] == CANDIDATES and len(times) > 0.9 * (len(met) - CANDIDATES)
+
+
+def leaving_out(share: float, costs_ms: float, rng: np.random.Generator) -> Program:
+    """Leave out half of the work in a random share of the launches at the timed size, which then take half as long."""
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        is_lazy = n == SIZE and rng.random() < share
+        done = slice(n // 2 if is_lazy else None)
+        out.values[done] = 2 * source.values[done]
+        return {"estimated_ms": costs_ms / 2 if is_lazy else costs_ms}
+
+    return program(twice)
+
+
+@pytest.mark.parametrize(("costs_ms", "small_bytes"), [(2.0, SMALL_BYTES), (2.0, 0), (0.02, SMALL_BYTES)])
+@pytest.mark.parametrize("share", [0.3, 0.4, 0.6, 0.8])
+def test_work_left_out_at_random_gains_nothing(
+    clocked: ClockedBench,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    costs_ms: float,
+    small_bytes: int,
+) -> None:
+    """With all of its work done it would reach 1/1.2 of the threshold, without half of it twice as much."""
+    threshold = 1.2 * 3 / costs_ms
+    monkeypatch.setattr("pytest_gpulab.grading.race.SMALL_BYTES", small_bytes)
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    verdicts = []
+    for seed in range(12):
+        lazy = leaving_out(share, costs_ms, np.random.default_rng(seed))
+        grader = clocked.grader(lazy, seed, speed=(SpeedTier(threshold, 40, SIZE, required=True),))
+        (check,) = (check for check in checks_of(grader._loaded.exercise) if check.kind == "speedup")
+        verdicts.append(grader.run(check).verdict)
+    assert verdicts == ["failed"] * 12
+
+
+def test_of_large_outputs_those_of_the_fastest_runs_are_read(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.SMALL_BYTES", 0)
+    costs_ms = iter(np.random.default_rng(1).permutation(np.linspace(1.0, 1.01, 100)))
+    met: list[tuple[bytes, float]] = []
+    kept: list[Any] = []
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        if n == SIZE:
+            met.append((source.values.tobytes(), next(costs_ms)))
+        out.values[...] = 2 * source.values
+        return {"estimated_ms": met[-1][1] if n == SIZE else 1.0}
+
+    run = Race.run
+
+    def spying(race: Race, *args: Any) -> Any:
+        result = run(race, *args)
+        kept.extend(race._kept)
+        return result
+
+    clocked.watch.noise = lambda sample: 1.0  # type: ignore[method-assign]
+    monkeypatch.setattr(Race, "run", spying)
+    assert tier(clocked, program(twice)).verdict == "passed"
+    checked = max((contents for contents, _ in met), key=[contents for contents, _ in met].count)
+    candidates_ms = sorted(cost_ms for contents, cost_ms in met if contents == checked)
+    assert len(candidates_ms) == CANDIDATES
+    assert [cost_ms for cost_ms, _ in kept] == candidates_ms[:MAX_CHECKED]
 
 
 def test_inputs_that_make_sense_as_a_whole_only_are_not_mixed(clocked: ClockedBench) -> None:
