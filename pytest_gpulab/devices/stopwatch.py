@@ -66,9 +66,11 @@ class Conditions:
     interruption_ms: float = 0.0
 
     @property
-    def held_down(self) -> bool:
-        """Whether a time taken now is suspect."""
-        return bool(self.slowdowns) or self.clock_share < SLOW_CLOCK_SHARE
+    def held_down_by(self) -> tuple[str, ...]:
+        """What makes a time suspect that is taken now, in words."""
+        if self.slowdowns or self.clock_share >= SLOW_CLOCK_SHARE:
+            return self.slowdowns
+        return (f"SM clock at {self.sm_clock_mhz} of {self.max_sm_clock_mhz} MHz",)
 
     @property
     def clock_share(self) -> float:

@@ -75,6 +75,7 @@ class Measurement:
         dropped: rounds left out because something disturbed them.
         caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
         shared_with: other processes seen on the GPU meanwhile.
+        held_down_by: what slowed the GPU down in rounds that count, because there were too few others.
         kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
         peak_bandwidth_gb_s: what the GPU's memory transfers at most.
         reference_ms: how long the CPU's reference took at this size, once; None where it was not needed.
@@ -106,6 +107,7 @@ class Measurement:
     counters: tuple[KernelCounters, ...] = ()
     counters_note: str = ""
     sampling_error_pct: float | None = None
+    held_down_by: tuple[str, ...] = ()
 
     @property
     def certainty(self) -> str:
@@ -116,7 +118,8 @@ class Measurement:
             return told if error_pct >= LEAST_TOLD_PCT else ""
         dropped = f", {self.dropped} of them disturbed and left out" if self.dropped else ""
         between = f"between {self.low:.3f}x and {self.high:.3f}x"
-        return f"{between}, from {self.rounds} rounds{dropped}, with {self.caches} caches"
+        held_down = f", while the GPU was slowed down ({', '.join(self.held_down_by)})" if self.held_down_by else ""
+        return f"{between}, from {self.rounds} rounds{dropped}, with {self.caches} caches{held_down}"
 
 
 @dataclass(frozen=True)
@@ -241,8 +244,8 @@ def _finding(data: Mapping[str, Any]) -> Finding:
 def _measurement(data: Mapping[str, Any]) -> Measurement:
     kernels = tuple(_kernel_occupancy(kernel) for kernel in data.get("kernels", ()))
     counters = tuple(KernelCounters.from_dict(kernel) for kernel in data.get("counters", ()))
-    shared_with = tuple(data.get("shared_with", ()))
-    rebuilt = {"shared_with": shared_with, "kernels": kernels, "counters": counters}
+    rebuilt = {name: tuple(data.get(name, ())) for name in ("shared_with", "held_down_by")}
+    rebuilt |= {"kernels": kernels, "counters": counters}
     return Measurement(**_known(Measurement, data) | rebuilt)
 
 

@@ -46,6 +46,7 @@ FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
 SETS = 2  # of contents, which runs mix
+HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
@@ -72,6 +73,7 @@ class RaceResult:
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: what a run may leave in the cache instead of moving it.
         interruption_ms: how long others held the GPU at one time, in rounds that count because there are no better.
+        held_down_by: what held the GPU down in rounds that count because there are no better, in words.
         others: other processes seen on the GPU just after a sitting.
     """
 
@@ -85,6 +87,7 @@ class RaceResult:
     peak_bandwidth_gb_s: float
     l2_bytes: int
     interruption_ms: float = 0.0
+    held_down_by: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
     def floor_ms(self, least_bytes: float) -> float:
@@ -142,7 +145,7 @@ class Race:
         self._batched, self._copies = False, REPLICAS
         self._baseline_ms: list[float] = []
         self._own_ms: list[float] = []
-        self._held_down: list[bool] = []
+        self._held_down_by: list[tuple[str, ...]] = []
         self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
         self._kept: list[tuple[float, Outputs]] = []  # with the sample, the slowest last
@@ -212,11 +215,13 @@ class Race:
 
     def _forget(self) -> None:
         self._forgotten += self._rounds
-        for figures in (self._baseline_ms, self._own_ms, self._held_down, self._interruptions_ms):
+        for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms):
             figures.clear()
         self._sittings, self._spent_s = 0, 0.0
 
     def _is_enough(self, result: RaceResult) -> bool:
+        if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:
+            return False
         if self._thresholds is None:
             return SITTINGS * self._rounds >= self._sittings * CALIBRATING_ROUNDS
         return all(decide(result.ratio, threshold) != "undecided" for threshold in self._thresholds)
@@ -255,14 +260,15 @@ class Race:
                 self._round(self._rounds, keeps_outputs=self._rounds in checked)
             after = self._look()
             self._watch.calibrate(anew=False)
-            self._held_down += [before.held_down or after.held_down] * some
+            self._held_down_by += [before.held_down_by + after.held_down_by] * some
             self._interruptions_ms += [max(before.interruption_ms, after.interruption_ms)] * some
             before = after
 
     def _result(self) -> RaceResult:
         baseline_ms, own_ms = np.array(self._baseline_ms), np.array(self._own_ms)
         interruptions_ms = np.array(self._interruptions_ms)
-        kept = kept_rounds(baseline_ms, own_ms, np.array(self._held_down) | (interruptions_ms > 0))
+        held_down = np.array([bool(words) for words in self._held_down_by])
+        kept = kept_rounds(baseline_ms, own_ms, held_down | (interruptions_ms > 0))
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
         interruption_ms = float(interruptions_ms[kept].max())
@@ -277,6 +283,7 @@ class Race:
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
             interruption_ms=interruption_ms,
+            held_down_by=tuple(dict.fromkeys(word for nth in np.flatnonzero(kept) for word in self._held_down_by[nth])),
         )
 
     def _move(self) -> None:

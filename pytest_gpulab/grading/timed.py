@@ -95,6 +95,7 @@ class TimedCosts:
             dropped=result.dropped,
             caches=result.caches,
             shared_with=result.others,
+            held_down_by=result.held_down_by,
             kernels=kernels_of(raced.profiles),
             peak_bandwidth_gb_s=result.peak_bandwidth_gb_s,
         )

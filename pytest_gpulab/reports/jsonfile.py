@@ -23,7 +23,8 @@ The file holds one JSON object:
                                 peak_bandwidth_gb_s, reference_ms (of the CPU's reference),
                                 counters (a list of {kernel, grid, block, counters: a list of
                                 {name, value, unit}}), counters_note (why there are none though asked for),
-                                calibrated (whether the threshold is the device's calibration's)}
+                                calibrated (whether the threshold is the device's calibration's),
+                                held_down_by (a list of what slowed the GPU down)}
             listing             null, or {size, variant, device, estimated_ms, files (a list of {name, lines: a list
                                 of {number, text, counters}}), hazards (a list of {file, line, what, harmless}),
                                 note}

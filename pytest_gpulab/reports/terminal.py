@@ -80,20 +80,23 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
-    """Yield what a reader of the tables that `sections` made must know."""
-    if of_class and verbosity <= 0:
-        return
+    """Yield what a reader of the tables that `sections` made must know, and of a class, without them, of its grades."""
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
-    if measurements:
+    has_tables = not of_class or verbosity > 0
+    if measurements and has_tables:
         yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
-        yield from _thresholds(gradebook.grades)
-    if any(measurement.estimated for measurement in measurements):
+    yield from _thresholds(gradebook.grades)
+    if any(measurement.estimated for measurement in measurements) and has_tables:
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
-    others = sorted({other for measurement in measurements for other in measurement.shared_with})
+    too_long = "while it timed, so times may be too long"
+    others = {other for measurement in measurements for other in measurement.shared_with}
     if others:
-        yield f"! other processes used the GPU while it timed, so times may be too long: {_abridged(others)}."
+        yield f"! other processes used the GPU {too_long}: {_abridged(sorted(others))}."
+    held_down = {words for measurement in measurements for words in measurement.held_down_by}
+    if held_down:
+        yield f"! the GPU was slowed down {too_long}: {_abridged(sorted(held_down))}."
     yield from (f"! {note}." for note in counter_notes(gradebook.grades))
-    if gradebook.expected:
+    if gradebook.expected and has_tables:
         yield "* fails as the instructor's expected verdicts say."
 
 

@@ -163,7 +163,7 @@ def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
 def test_without_a_driver_nothing_is_known_of_what_disturbs():
     reader = nvml.ConditionsReader("0000:65:00.0")
     conditions = reader.read()
-    assert (reader.identity, reader.others(), conditions.held_down) == ("0000:65:00.0", (), False)
+    assert (reader.identity, reader.others(), conditions.held_down_by) == ("0000:65:00.0", (), ())
     reader.close()
 
 

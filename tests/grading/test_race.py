@@ -14,7 +14,7 @@ from doubling import right
 from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES
-from pytest_gpulab.grading.race import CANDIDATES, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.race import CANDIDATES, HELD_DOWN_ROUNDS, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN, MAX_ROUNDS
 
 
@@ -184,6 +184,33 @@ def test_rounds_under_a_slowdown_are_dropped_and_other_processes_named(clocked: 
     assert result.findings[0].evidence[2] == "the GPU was shared with python (process 7)"
 
 
+def test_rounds_are_added_while_a_slowdown_leaves_too_few(clocked: ClockedBench) -> None:
+    """One look at a GPU that is slowed down makes the rounds before and after it suspect, all of the first ones."""
+    looks = iter([QUIET, replace(QUIET, slowdowns=("power cap",))])
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    measured = tier(clocked, right(1.0)).measurement
+    assert (measured.rounds, measured.dropped, measured.held_down_by) == (2 * FIRST_ROUNDS, FIRST_ROUNDS, ())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        (replace(QUIET, sm_clock_mhz=600), "SM clock at 600 of 1980 MHz"),
+        (replace(QUIET, slowdowns=("power cap", "too hot (hardware)")), "power cap, too hot (hardware)"),
+    ],
+)
+def test_a_gpu_that_is_always_slowed_down_is_timed_for_longer_and_it_is_said(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, conditions: Conditions, words: str
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.MAX_WARM_UP_S", 0.0)  # the clock never comes up
+    clocked.watch.conditions = lambda: conditions  # type: ignore[method-assign]
+    result = tier(clocked, right(1.0))
+    measured = result.measurement
+    assert (result.verdict, measured.rounds, measured.dropped) == ("passed", HELD_DOWN_ROUNDS, 0)
+    assert ", ".join(measured.held_down_by) == words
+    assert measured.certainty.endswith(f", with cold caches, while the GPU was slowed down ({words})")
+
+
 def interrupted(ms: float) -> Conditions:
     return replace(QUIET, interruption_ms=ms)
 
@@ -268,10 +295,10 @@ def test_whoever_waits_for_the_gpu_need_not_wait_until_other_processes_are_named
 
 
 def test_a_slow_clock_makes_a_round_suspect() -> None:
-    assert replace(QUIET, sm_clock_mhz=1400).held_down
-    assert not replace(QUIET, sm_clock_mhz=1500).held_down
-    assert not replace(QUIET, max_sm_clock_mhz=None).held_down
-    assert replace(QUIET, slowdowns=("power cap",)).held_down
+    assert replace(QUIET, sm_clock_mhz=1400).held_down_by
+    assert not replace(QUIET, sm_clock_mhz=1500).held_down_by
+    assert not replace(QUIET, max_sm_clock_mhz=None).held_down_by
+    assert replace(QUIET, slowdowns=("power cap",)).held_down_by
 
 
 def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:

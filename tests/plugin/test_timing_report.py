@@ -49,6 +49,23 @@ def test_other_processes_on_the_gpu_are_named() -> None:
     assert not any(line.startswith("!") for line in footnotes(book(low=9.0, high=10.0, rounds=16, caches="cold")))
 
 
+def test_what_slowed_the_gpu_down_is_named() -> None:
+    slow = book(low=9.0, high=10.0, rounds=64, caches="cold", held_down_by=("power cap",))
+    (warning,) = (line for line in footnotes(slow) if line.startswith("!"))
+    assert warning == "! the GPU was slowed down while it timed, so times may be too long: power cap."
+
+
+def test_a_class_without_tables_is_told_what_may_be_wrong_with_its_times_and_whose_thresholds_were_applied() -> None:
+    doubtful = {"shared_with": ("python (process 7)",), "held_down_by": ("power cap",), "counters_note": "ncu: no"}
+    lines = list(footnotes(book(low=9.0, high=10.0, rounds=64, **doubtful), of_class=True))
+    assert [line.partition(":")[0] for line in lines] == [
+        "thresholds",
+        "! other processes used the GPU while it timed, so times may be too long",
+        "! the GPU was slowed down while it timed, so times may be too long",
+        "! ncu",
+    ]
+
+
 def test_of_many_other_processes_only_the_first_are_named() -> None:
     others = tuple(f"python (process {number})" for number in range(10, 16))
     (warning,) = (line for line in footnotes(book(low=9.0, high=10.0, rounds=16, shared_with=others)) if line[0] == "!")

@@ -181,6 +181,10 @@ def others(machine: Machine) -> str:
     return "\n".join(footnotes(book(low=1.99, high=2.01, shared_with=("render (process 7)",))))
 
 
+def slowed_down(machine: Machine) -> str:
+    return "\n".join(footnotes(book(low=1.99, high=2.01, held_down_by=("power cap",))))
+
+
 def calibrated_beside_others(machine: Machine) -> str:
     return others_work(0.293).finding.what
 
@@ -294,6 +298,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "ncu: no permission": ncu_denied,
     "ncu: it ended": ncu_silent,
     "other processes used": others,
+    "the GPU was slowed down": slowed_down,
     "other programs worked": calibrated_beside_others,
     "another process has been timing": lock_held,
     "the process that grades": slow_start,

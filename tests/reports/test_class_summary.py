@@ -31,7 +31,7 @@ def test_five_hundred_students_fit_on_two_screens() -> None:
     lines = lines_of(book)
     assert len(lines) < 120 and max(map(len, lines)) <= WIDTH
     assert told["handed in nothing"][0] == "s107 (Ada Ivanova)"
-    assert list(footnotes(book, of_class=True)) == []
+    assert list(footnotes(book, of_class=True)) == ["thresholds: the exercise's own."]
 
 
 def test_a_small_class_is_listed() -> None:
