@@ -71,7 +71,7 @@ class RaceResult:
         caches: what the runs found in the level-2 cache.
         outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
-        l2_bytes: what a run may leave in the cache instead of moving it.
+        l2_bytes: of what it writes, a run may leave so much in the cache.
         interruption_ms: how long others held the GPU at one time, in rounds that count because there are no better.
         held_down_by: what held the GPU down in rounds that count because there are no better, in words.
         others: other processes seen on the GPU just after a sitting.
@@ -90,12 +90,17 @@ class RaceResult:
     held_down_by: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
-    def floor_ms(self, least_bytes: float) -> float:
-        """Return the shortest time in which that many bytes can come from or go to memory.
+    def floor_ms(self, least_bytes: float, written_bytes: int) -> float:
+        """Return the shortest time in which so many bytes can come from or go to memory.
 
-        What fits into the level-2 cache may stay there; with warm caches nothing can be said.
+        What is written may stay in the level-2 cache as far as it has room, what is read is not there before. With warm
+        caches nothing can be said.
+
+        Args:
+            least_bytes: that must be read or written.
+            written_bytes: how many of them are written.
         """
-        moved = max(0.0, least_bytes - self.l2_bytes) if self.caches == "cold" else 0.0
+        moved = max(0.0, least_bytes - min(self.l2_bytes, written_bytes)) if self.caches == "cold" else 0.0
         return moved / (self.peak_bandwidth_gb_s * 1e9) * 1e3
 
 

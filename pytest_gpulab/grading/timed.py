@@ -115,12 +115,13 @@ class TimedCosts:
 
     def _impossible(self, raced: _Raced) -> tuple[Finding, ...]:
         least, result = min_bytes(self._loaded, raced.own.problem), raced.result
-        floor_ms = 0.0 if least is None else result.floor_ms(least)
+        written = sum(buffer.nbytes for buffer in raced.own.plan.buffers if buffer.role == "output")
+        floor_ms = 0.0 if least is None else result.floor_ms(least, written)
         if least is None or result.own_ms >= floor_ms:
             return ()
         what = (
             f"{result.own_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, and the memory's "
-            f"{result.peak_bandwidth_gb_s:.0f} GB/s take {floor_ms:.4g} ms for what the cache cannot hold."
+            f"{result.peak_bandwidth_gb_s:.0f} GB/s take {floor_ms:.4g} ms for what does not stay in the cache."
         )
         return (finding("impossible-time", what),)
 

@@ -70,8 +70,13 @@ def test_a_time_that_the_memory_does_not_allow_is_impossible(clocked: ClockedBen
     (finding,) = result.findings
     assert (result.verdict, result.points, finding.code) == ("failed", 0, "impossible-time")
     assert "ms is not possible: a right kernel moves 0.008192 MB, and the memory's 0 GB/s take 8.192 ms" in finding.what
-    clocked.watch.l2_bytes = 8 * SIZE
-    assert tier(clocked, right(1.0)).verdict == "passed"
+    clocked.watch.l2_bytes = 8 * SIZE  # in which all that is written may stay, but nothing is that must be read
+    (finding,) = tier(clocked, right(1.0)).findings
+    assert finding.what.endswith("take 4.096 ms for what does not stay in the cache.")
+    clocked.watch.l2_bytes = 2 * SIZE
+    (finding,) = tier(clocked, right(1.0)).findings
+    assert finding.what.endswith("take 6.144 ms for what does not stay in the cache.")
+    assert tier(clocked, right(7.0), threshold=0.4).verdict == "passed"
     assert tier(clocked, right(1.0), min_bytes=None).verdict == "passed"
 
 
