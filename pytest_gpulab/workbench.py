@@ -139,6 +139,8 @@ class Workbench:
         find, path = (self.cluster.all_say, "every worker's PATH") if self.cluster else (_says, "the PATH")
         if info.kind == "cuda" and self.settings.sanitize and not find(sanitizer.is_there):
             raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
+        if self.settings.sanitize and info.kind == "simulated":
+            self.device_lines += ("--gpulab-sanitizer needs a GPU: the simulated one watches every access by itself",)
         if self.settings.count and info.kind == "simulated":
             self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
         elif self.settings.count and not find(ncu.is_there):

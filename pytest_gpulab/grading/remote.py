@@ -25,7 +25,7 @@ from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device,
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
-from pytest_gpulab.grading.second_opinion import SecondOpinion
+from pytest_gpulab.grading.second_opinion import SecondOpinion, was_stopped
 
 DEFAULT_TIMEOUT_S = 120.0
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
@@ -133,7 +133,7 @@ class RemoteGrader:
         begin_s = time.perf_counter()
         try:
             result = self._judged(check)
-            if self._sanitize and check.kind == "correct" and result.verdict == "failed":
+            if self._sanitize and ((check.kind == "correct" and result.verdict == "failed") or was_stopped(result)):
                 result = self._with_report(check, result)
             if self._profiler is not None and result.measurement is not None:
                 result = self._with_counters(check, result, result.measurement)
@@ -227,7 +227,8 @@ class RemoteGrader:
             log = Path(folder) / "report"
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
                 task = self._task | self._lessons(without=check.name)
-                answered_under(sanitizer.command(log), task, {"check": check.name}, self._limit_s(check))
+                asked = {"run_timed" if check.kind == "speedup" else "check": check.name}  # once is enough
+                answered_under(sanitizer.command(log), task, asked, self._limit_s(check))
             found, *others = result.findings
             evidence = (*found.evidence, *sanitizer.report(log))
         return replace(result, findings=(replace(found, evidence=evidence), *others))

@@ -8,7 +8,8 @@ far as its cases are small. Then
 - `correct`, right on the GPU, fails if the simulated one proves that this was luck: an access outside of all arrays, or
   runs of the case that do not agree. Plainly wrong results prove nothing, they might be the simulator's own mistake;
 - `correct`, wrong on the GPU, stays so; where the simulated one names the mistake more precisely its name is given;
-- `uses` and `speedup` need the cases of their variant, as ever; it counts for `uses` what it has compiled anyway.
+- `uses` and `speedup` need the cases of their variant, as ever; it counts for `uses` what it has compiled anyway;
+- a kernel that the GPU stops at the timed size runs on the simulated one at a smaller size, which may show where.
 
 Where there is no simulated GPU, or it cannot run a case or not in time, the GPU's word stands and nobody loses a point.
 """
@@ -33,6 +34,8 @@ from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
+STOPPED = ("out-of-bounds", "misaligned", "assert", "trap", "device-fault", "endless-loop")
+"""How a kernel ends abnormally, as hardware says."""
 PRECISE = (*PROOF, "barrier", "deadlock", "assert", "trap")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
 """What hardware says of mistakes that the simulated GPU can name."""
@@ -83,6 +86,8 @@ class SecondOpinion:
 
     def added_to(self, result: CheckResult) -> CheckResult:
         """Return what a real GPU said of a check, with what the simulated one adds."""
+        if was_stopped(result):
+            return replace(result, findings=self._traced(result))
         if result.verdict not in ("passed", "failed"):
             return result
         if result.kind == "safe":
@@ -120,6 +125,16 @@ class SecondOpinion:
             return (replace(named, evidence=tuple(dict.fromkeys(evidence))), *others)
         line = f"{which} on the simulated GPU: {_told(seen)}"
         where = seen.findings[0].where if seen is opinion and seen.findings else ""
+        return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
+
+    def _traced(self, result: CheckResult) -> tuple[Finding, ...]:
+        first, *others = result.findings
+        seen = self._on(result.name)
+        if seen is None or seen.verdict == "not gradable":
+            return result.findings
+        is_stopped = bool(seen.findings) and seen.findings[0].code in (*STOPPED, *PRECISE)
+        line = f"at a smaller size on the simulated GPU: {_told(seen) if is_stopped else 'it comes to its end'}"
+        where = seen.findings[0].where if is_stopped else ""
         return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
 
     def _on_another(self, name: str) -> tuple[str, CheckResult | None]:
@@ -183,6 +198,13 @@ _SIMULATED: dict[str, Any] = {
     "beside_a_gpu": True,
     "annotate": False,
 }
+
+
+def was_stopped(result: CheckResult) -> bool:
+    """Say whether the GPU gave up a kernel while it was timed."""
+    if result.kind != "speedup" or result.verdict not in ("failed", "missed"):
+        return False
+    return any(found.code in STOPPED and not found.because for found in result.findings[:1])
 
 
 def proves_luck(opinion: CheckResult) -> bool:

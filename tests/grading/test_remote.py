@@ -21,7 +21,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
 from pytest_gpulab.grading.remote import RemoteGrader
@@ -337,6 +337,22 @@ def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, m
     assert verdicts(results) == EXPECTED
     assert results["correct[n=31]"].findings[0].evidence[-1] == "compute-sanitizer: Invalid __global__ read"
     assert hostile.deeds() == ["fault", "fault"]
+    wait_for_end(hostile.processes())
+
+
+def test_what_the_gpu_stops_while_it_is_timed_is_looked_at_too(
+    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    grader = hostile.grader(KERNEL + "// launch 4096: fault\n", sanitize=True)
+    stopped = hostile.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
+    monkeypatch.setattr(grader, "_judged", lambda check: stopped)
+    (found,) = grader.run(hostile.checks["speedup[0.5x]"]).findings
+    assert (found.what, found.evidence) == ("given up", ("compute-sanitizer: Invalid __global__ read",))
+    assert hostile.deeds() == ["fault"]
+    grader.close()
     wait_for_end(hostile.processes())
 
 

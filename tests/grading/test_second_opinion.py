@@ -18,7 +18,7 @@ from pytest_gpulab.grading import process, second_opinion
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.expected import Expectations
-from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grade import CheckResult, Finding
 from pytest_gpulab.grading.remote import RemoteGrader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,6 +139,30 @@ def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Clas
     (finding,) = found["correct[n=31]"].findings
     assert (finding.code, finding.where) == ("trap", "twice.cu:3")
     assert "on the GPU: Twice: the GPU gave the kernel up" in finding.evidence
+
+
+@pytest.mark.parametrize("verdict", ["failed", "missed"])
+def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_at_a_smaller_size(bench: Class, verdict: Any) -> None:
+    told = "at a smaller size on the simulated GPU: "
+    trap = KERNEL.replace("if (i < n)", "if (n > 1000) __trap();\n    if (i < n)")
+    for text, evidence, where in (
+        (trap, f"{told}twice.cu:3: The kernel stopped itself with __trap(), first by block 0 thread 0", "twice.cu:3"),
+        (KERNEL, f"{told}it comes to its end", ""),
+    ):
+        with closing(bench.grader(text)) as grader:
+            stopped = bench.checks["speedup[0.5x]"].result(verdict, (Finding("device-fault", "given up"),))
+            assert grader._second is not None
+            (found,) = grader._second.added_to(stopped).findings
+        assert (found.code, found.what, found.evidence, found.where) == ("device-fault", "given up", (evidence,), where)
+
+
+def test_what_the_gpu_stops_is_left_to_it_where_there_is_no_simulated_one(
+    bench: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALONE_VARIABLE, "1")
+    with closing(bench.grader()) as grader:
+        stopped = bench.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
+        assert grader._second is not None and grader._second.added_to(stopped) == stopped
 
 
 def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:

@@ -160,6 +160,10 @@ def no_sanitizer(machine: Machine) -> str:
     return machine.graded("--gpulab-device=cuda", "--gpulab-sanitizer")
 
 
+def sanitizer_simulated(machine: Machine) -> str:
+    return machine.graded("--gpulab-device=sim", "--gpulab-sanitizer", "-k", "compile")
+
+
 def no_ncu(machine: Machine) -> str:
     machine.gpu_to_look_at()
     return machine.graded("--gpulab-device=cuda", "--gpulab-ncu", "-k", "nothing")
@@ -293,6 +297,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "--gpulab-arch has no effect": arch_on_a_gpu,
     "nothing is known of the architecture": unknown_arch,
     "compute-sanitizer": no_sanitizer,
+    "--gpulab-sanitizer needs a GPU": sanitizer_simulated,
     "--gpulab-ncu has no effect: ncu": no_ncu,
     "--gpulab-ncu needs a GPU": ncu_simulated,
     "ncu: no permission": ncu_denied,
