@@ -57,7 +57,13 @@ FULL = Driver.MemoryError("cuModuleLoadDataEx failed: out of memory")
         (FULL, 1, DeviceUnavailable, "the GPU has no room for the compiled file: out of memory"),
         (RuntimeError("the driver answers CUDA_ERROR_OUT_OF_MEMORY"), 1, DeviceUnavailable, "the GPU has no room"),
         (FULL, 46, LaunchError, "the GPU cannot load the compiled file: out of memory"),
-        (Driver.Error("cuModuleLoadDataEx failed: no image"), 1, LaunchError, "the GPU cannot load .*: no image"),
+        (
+            Driver.Error("cuModuleLoadDataEx failed: device kernel image is invalid"),
+            1,
+            DeviceUnavailable,
+            "the NVIDIA driver does not load what nvcc compiled for this GPU: device kernel image is invalid; is it as "
+            "new as the CUDA toolkit",
+        ),
     ],
 )
 def test_variables_that_fit_are_not_to_blame_for_a_full_gpu(monkeypatch, error, gib, raised, told):

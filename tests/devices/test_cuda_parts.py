@@ -9,6 +9,7 @@ from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -82,6 +83,20 @@ def test_the_drivers_words_become_a_fault(words, code):
     fault = kernel_fault("reduce", words)
     assert fault.code == code
     assert str(fault).startswith("reduce: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "uncorrectable ECC error encountered",
+        "CUDA-capable device(s) is/are busy or unavailable",
+        "unknown error",
+    ],
+)
+def test_what_is_the_machines_own_is_no_fault_of_a_kernel(words):
+    missing = kernel_fault("reduce", words)
+    assert isinstance(missing, DeviceUnavailable)
+    assert str(missing) == f"the GPU itself failed, says the NVIDIA driver: {words}"
 
 
 def test_an_unknown_fault_quotes_the_driver():

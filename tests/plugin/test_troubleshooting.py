@@ -18,7 +18,7 @@ from test_timing_report import book
 
 from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.driver import room_for
-from pytest_gpulab.devices.cuda.faults import overtime_fault
+from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import explained
 from pytest_gpulab.devices.cuda.turns import Turns
@@ -236,6 +236,14 @@ def gpu_full(machine: Machine) -> str:
     return str(caught.value)
 
 
+def gpu_broken(machine: Machine) -> str:
+    return str(kernel_fault("reduce", "uncorrectable ECC error encountered"))
+
+
+def driver_too_old(machine: Machine) -> str:
+    return str(not_loaded("device kernel image is invalid"))
+
+
 def gpu_silent(machine: Machine) -> str:
     machine.gpus(1)
     machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.driver"), "OPEN_LIMIT_S", 0.05)
@@ -311,6 +319,8 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "the kernel had not ended": slow_kernel,
     "The process that ran": crash,
     "The compiler did not": compiler_limit,
+    "the GPU itself failed": gpu_broken,
+    "the NVIDIA driver does not load": driver_too_old,
     "the GPU has no room for another process": gpu_full_of_processes,
     "the GPU has no room for ...": gpu_full,
     "the NVIDIA driver had not opened": gpu_silent,

@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from ..protocol import DeviceUnavailable, KernelFault
+from ..protocol import DeviceUnavailable
 from .driver import driver_words, no_room_for, primary_context
 from .faults import kernel_fault, overtime_fault
 from .turns import COURTESY_S, Turns
 
-_Cause = TypeVar("_Cause", KernelFault, KeyboardInterrupt)
+_Cause = TypeVar("_Cause", bound=BaseException)
 
 _SPIN_S = 0.002  # most kernels that are timed end within this; sleeping would only add latency
 _UNTIMED_SPIN_S = 0.0002  # beside others the GPU takes longer, and a processor core has something else to do
@@ -94,6 +94,7 @@ class PrimaryContext:
         Raises:
             KernelFault: the kernel ended abnormally, or not at all. The device cannot be used any more: the driver
                 asks for a new process (cuda.h, under the error codes 700 to 721).
+            DeviceUnavailable: the GPU itself failed.
         """
         end: Any = None
         spin_s = _SPIN_S if self._turns.is_timing else _UNTIMED_SPIN_S

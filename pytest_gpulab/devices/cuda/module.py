@@ -22,6 +22,7 @@ from ..stopwatch import Call
 from .context import PrimaryContext
 from .cubin import read_names
 from .driver import driver_words, no_room_for
+from .faults import not_loaded
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
 
@@ -44,7 +45,10 @@ class CudaModule:
                 self._inspected = InspectedModule(cubin)
             except (context.driver.Error, RuntimeError) as error:
                 self._refuse_for_others(error, LOADS * self._names.variables_bytes, "the compiled file")
-                raise LaunchError(f"the GPU cannot load the compiled file: {driver_words(error)}") from None
+                words = driver_words(error)
+                if self._is_full(error):
+                    raise LaunchError(f"the GPU cannot load the compiled file: {words}") from None
+                raise not_loaded(words) from None
             self._limits = limits_of_current_gpu()
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy | None] = {}
         context.users.add(self)
@@ -213,9 +217,11 @@ class CudaModule:
         Raises:
             DeviceUnavailable: others took it.
         """
-        is_full = isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
-        if is_full and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
+        if self._is_full(error) and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
             raise no_room_for(what, error) from None
+
+    def _is_full(self, error: Exception) -> bool:
+        return isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
         given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)
