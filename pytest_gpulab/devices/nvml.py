@@ -170,7 +170,9 @@ def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
     try:
         facts = read_facts(pci_bus_id)
     except NvmlUnavailable as missing:
-        return f"clocks, memory and driver not known: {missing}", {"NVML": f"{NOT_KNOWN}: {missing}"}
+        unknown = facts_from({field.name: (lambda: None) for field in fields(GpuFacts)}, NvmlUnavailable)
+        rows = dict.fromkeys(unknown.rows(), NOT_KNOWN)
+        return f"clocks, power and temperature not known: {missing}", rows | {"NVML": f"{NOT_KNOWN}: {missing}"}
     return facts.short(), facts.rows()
 
 
@@ -284,6 +286,14 @@ def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exceptio
     return GpuFacts(**answers)
 
 
+def _temperature_c(nvml: Any, gpu: Any) -> int:
+    """Return what it is, of drivers that do not have the newer function, too."""
+    try:
+        return int(nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU))
+    except nvml.NVMLError_FunctionNotFound:
+        return int(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
+
+
 def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
     return {
         "uuid": lambda: nvml.nvmlDeviceGetUUID(gpu),
@@ -291,7 +301,7 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "cuda_version": nvml.nvmlSystemGetCudaDriverVersion_v2,
         "memory_total_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total,
         "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).used,
-        "temperature_c": lambda: nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU),
+        "temperature_c": lambda: _temperature_c(nvml, gpu),
         "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
         "power_limit_w": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
         "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),

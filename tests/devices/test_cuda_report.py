@@ -29,6 +29,8 @@ class Gpu:
         return 140 * 2**30
 
 
+UNKNOWN = ("UUID", "SM clock", "memory clock", "clock event reasons", "performance state", "power", "temperature")
+UNKNOWN += ("utilisation", "ECC", "MIG", "persistence", "compute mode", "PCIe link")
 DRIVER = SimpleNamespace(
     device_attribute=SimpleNamespace(**{name: name for name in ATTRIBUTES}), get_driver_version=lambda: 13000
 )
@@ -39,7 +41,7 @@ def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monke
     monkeypatch.setattr(report, "version", lambda package: "2026.1")
     line, rows = report.describe(DRIVER, Gpu())
     missing = "no NVIDIA driver (its library libnvidia-ml was not found)"
-    assert line == f"Hopper, 132 SMs, clocks, memory and driver not known: {missing}"
+    assert line == f"Hopper, 132 SMs, 140 GiB, 4814 GB/s at most; clocks, power and temperature not known: {missing}"
     assert rows == {
         "generation": "Hopper",
         "compute capability": "9.0",
@@ -48,6 +50,7 @@ def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monke
         "driver": "n/a, for CUDA up to 13.0",
         "memory": "140 GiB",
         "peak bandwidth": "4814 GB/s",
+        **dict.fromkeys(UNKNOWN, "n/a"),
         "NVML": f"n/a: {missing}",
         "PyCUDA": "2026.1",
     }

@@ -5,6 +5,7 @@ import inspect
 import re
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,7 +131,27 @@ NO_DRIVER = "no NVIDIA driver (its library libnvidia-ml was not found)"
 @needs_no_driver
 def test_without_a_driver_the_rows_say_so():
     line, rows = nvml.describe("0000:01:00.0")
-    assert (line, rows) == (f"clocks, memory and driver not known: {NO_DRIVER}", {"NVML": f"n/a: {NO_DRIVER}"})
+    assert line == f"clocks, power and temperature not known: {NO_DRIVER}"
+    labels = nvml.facts_from(queries(), NotSupported).rows()
+    assert rows == dict.fromkeys(labels, "n/a") | {"NVML": f"n/a: {NO_DRIVER}"}
+
+
+def test_a_driver_without_the_newer_function_tells_the_temperature_too() -> None:
+    class FunctionNotFound(Exception):
+        pass
+
+    def refuse(gpu, sensor):
+        raise FunctionNotFound
+
+    old = SimpleNamespace(
+        nvmlDeviceGetTemperatureV=refuse,
+        nvmlDeviceGetTemperature=lambda gpu, sensor: 31,
+        NVML_TEMPERATURE_GPU=0,
+        NVMLError_FunctionNotFound=FunctionNotFound,
+        nvmlSystemGetDriverVersion=None,
+        nvmlSystemGetCudaDriverVersion_v2=None,
+    )
+    assert nvml._queries(old, None)["temperature_c"]() == 31
 
 
 @pytest.fixture
@@ -148,7 +169,7 @@ def test_a_gpu_that_nvml_does_not_know_is_named(nvml_that_starts, monkeypatch):
         raise nvml_that_starts.NVMLError_NotFound
 
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", refuse)
-    assert nvml.describe("0000:01:00.0")[1] == {"NVML": "n/a: NVML does not know the GPU at 0000:01:00.0: Not Found"}
+    assert nvml.describe("0000:01:00.0")[1]["NVML"] == "n/a: NVML does not know the GPU at 0000:01:00.0: Not Found"
 
 
 def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
@@ -156,7 +177,7 @@ def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
         raise nvml_that_starts.NVMLError_DriverNotLoaded
 
     monkeypatch.setattr(nvml_that_starts, "nvmlInit", refuse)
-    assert nvml.describe("0000:01:00.0")[1] == {"NVML": "n/a: NVML says: Driver Not Loaded"}
+    assert nvml.describe("0000:01:00.0")[1]["NVML"] == "n/a: NVML says: Driver Not Loaded"
 
 
 @needs_no_driver

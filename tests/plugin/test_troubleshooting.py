@@ -299,7 +299,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "there is no CUDA device": number_too_high,
     "nvcc was not found": no_nvcc,
     "no program can be run": noexec,
-    "clocks, memory and driver": no_nvml,
+    "clocks, power and temperature": no_nvml,
     "--gpulab-gpu has no effect": described_on_a_gpu,
     "no GPU is described": unknown_gpu,
     "--gpulab-arch has no effect": arch_on_a_gpu,

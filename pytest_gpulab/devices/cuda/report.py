@@ -30,6 +30,9 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
         "memory": f"{gpu.total_memory() / 2**30:.0f} GiB",
         "peak bandwidth": f"{peak_bandwidth_gb_s(driver, gpu):.0f} GB/s",
     }
+    if "NVML" in known_to_nvml:
+        line = f"{rows['memory']}, {rows['peak bandwidth']} at most; {line}"
+        known_to_nvml = {label: text for label, text in known_to_nvml.items() if label not in rows}
     return f"{family}, {sms} SMs, {line}", rows | known_to_nvml | {"PyCUDA": version("pycuda")}
 
 
