@@ -149,10 +149,11 @@ def test_everything_runs_side_by_side_but_the_class_and_renews_the_page(
     assert "verdicts: all bars are met, after " in said and f"; see {results / 'verdicts'}.txt" in said
     assert "quiet: a bar is missed, or it failed" in said and "itself: failed with 3" in said
     sections = [line for line in page.read_text().splitlines() if line[:2] == "##"]
-    assert [line[:-1] for line in sections] == [f"## {name} on GPU " for name in ("verdicts", "quiet", "class")]
-    assert {line[-1] for line in sections[:2]} <= {"4", "7"} and sections[2][-1] == "4"
+    shown = ("verdicts", "quiet", "sequential", "class")
+    assert [line[:-1] for line in sections] == [f"## {name} on GPU " for name in shown]
+    assert {line[-1] for line in sections[:3]} <= {"4", "7"} and sections[3][-1] == "4"
     began = {path.stem: json.loads(path.read_text())["records"]["began"] for path in results.glob("*.json")}
-    assert began.keys() == {"verdicts", "quiet", "sequential", "class"}
+    assert began.keys() == set(shown)
     assert began["class"] > max(began[name] for name in ("verdicts", "quiet", "sequential")) + 0.3
     assert "1" in (results / "quiet.txt").read_text()
 

@@ -153,7 +153,8 @@ def main() -> int:
     parser.add_argument("--only-sequential", action="store_true", help="for another run's --sequential")
     parser.add_argument("--skip-hostile", action="store_true")
     options = parser.parse_args()
-    proof = Proof(f"{CLASS} submissions on one GPU, by {options.workers} workers")
+    how = "one after the other" if options.only_sequential else f"by {options.workers} workers"
+    proof = Proof(f"{CLASS} submissions on one GPU, {how}")
     folder = Path(tempfile.mkdtemp(prefix="gpulab-class-"))
     try:
         _prove(proof, folder, options)

@@ -37,7 +37,6 @@ PROOFS: dict[str, tuple[str, ...]] = {
 }
 LONGEST_FIRST = ("hammer", "itself", "quiet", "neighbours", "verdicts", "sequential", "ncu", "ladder")
 ALONE = ("class",)
-WITHOUT_SECTION = ("sequential",)
 
 
 def main() -> int:
@@ -49,7 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     ended = run(options.only, gpus() if options.gpus is None else options.gpus, options.folder)
-    written = (options.folder / f"{name}.json" for name in PROOFS if name in ended and name not in WITHOUT_SECTION)
+    written = (options.folder / f"{name}.json" for name in PROOFS if name in ended)
     proofs = [json.loads(path.read_text()) for path in written if path.exists()]
     options.page.write_text(page(proofs, options.page.read_text() if options.page.exists() else ""))
     return int(any(ended.values()))
