@@ -293,7 +293,7 @@ class SpeedTier:
     """One `speedup[...]` check.
 
     Attributes:
-        threshold: how many times faster than the baseline, on any GPU but those that were calibrated and have their own.
+        threshold: how many times faster than the baseline, on any GPU that has no calibration.
         points: earned when reached.
         required: missing it fails; a tier that is not required is a bonus (points lost, no failure).
         baseline: a `.cu` file of the exercise's folder.

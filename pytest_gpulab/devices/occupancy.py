@@ -35,6 +35,8 @@ class KernelOccupancy:
         limited_by: what runs out first: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at 1; nothing
             where the rules do not explain what the driver says.
         suggested_block_threads: the largest block that gives the highest occupancy; None where not known.
+        local_bytes: local memory (arrays, spilled registers) a thread, which limits nothing; None where not known.
+        constant_bytes: `__constant__` variables of the kernel's file; None where not known.
     """
 
     kernel: str
@@ -47,6 +49,8 @@ class KernelOccupancy:
     occupancy: float
     limited_by: tuple[str, ...]
     suggested_block_threads: int | None
+    local_bytes: int | None = None
+    constant_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -291,7 +291,16 @@ def _of_both(own_pct: float | None, baseline_pct: float | None) -> float | None:
 
 def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
     """Return how the launches fill the GPU, those that do not differ once."""
-    return tuple(dict.fromkeys(found for profile in profiles if (found := profile.kernel_occupancy) is not None))
+    found = (
+        replace(
+            profile.kernel_occupancy,
+            local_bytes=profile.resources.local_bytes,
+            constant_bytes=profile.resources.constant_bytes,
+        )
+        for profile in profiles
+        if profile.kernel_occupancy is not None
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def pattern_of(exercise: Exercise, variant: Variant) -> str:

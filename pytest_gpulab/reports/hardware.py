@@ -62,13 +62,15 @@ def _two_columns(rows: dict[str, str]) -> list[str]:
 def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
     """Return a table of the kernels that one exercise's submissions were timed with; empty where there are none."""
     names = short_names([grade.submission for grade in grades])
+    each = list(zip(names, map(_kernels, grades), strict=True))
     rows = [
         (name if is_first else "", *_figures(kernel))
-        for name, grade in zip(names, grades, strict=True)
-        for is_first, kernel in _numbered(_kernels(grade))
+        for name, kernels in each
+        for is_first, kernel in _numbered(kernels)
     ]
+    more = [line for name, kernels in each for kernel in kernels for line in _more_memory(name, kernel)]
     architectures = sorted({kernel.architecture for grade in grades for kernel in _kernels(grade)})
-    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES] if rows else []
+    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES, *more] if rows else []
 
 
 def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
@@ -133,6 +135,16 @@ def _kernels(grade: Grade) -> list[KernelOccupancy]:
 
 def _numbered(kernels: Sequence[_Kernel]) -> Iterator[tuple[bool, _Kernel]]:
     return ((index == 0, kernel) for index, kernel in enumerate(kernels))
+
+
+def _more_memory(submission: str, kernel: KernelOccupancy) -> list[str]:
+    """Return what most kernels do not use, in words."""
+    used = {
+        "bytes of local memory a thread (arrays, spilled registers)": kernel.local_bytes,
+        "bytes of `__constant__` variables": kernel.constant_bytes,
+    }
+    told = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)
+    return textwrap.wrap(f"{submission}, {kernel.kernel}: {told}.", WIDTH, subsequent_indent="  ") if told else []
 
 
 def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:

@@ -80,6 +80,18 @@ def test_each_kernel_of_each_submission_has_a_row() -> None:
     ]
 
 
+def test_local_memory_and_constants_are_told_where_there_are_any() -> None:
+    spilling, constants = replace(REDUCE, local_bytes=64, constant_bytes=160), replace(SCAN, constant_bytes=12)
+    lines = shown(timed("class/a.cu", spilling, replace(SCAN, local_bytes=0)), timed("class/b.cu", constants))[
+        "gpulab: sum, occupancy"
+    ]
+    assert lines[8:] == [
+        "a, reduce: 64 bytes of local memory a thread (arrays, spilled registers) and 160 bytes of",
+        "  `__constant__` variables.",
+        "b, scan: 12 bytes of `__constant__` variables.",
+    ]
+
+
 def test_no_kernel_no_table() -> None:
     assert "gpulab: sum, occupancy" not in shown(timed("a.cu"))
 
