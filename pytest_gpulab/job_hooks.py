@@ -36,7 +36,8 @@ class JobHooks:
 
     def __init__(self, config: pytest.Config, gradebook: Gradebook) -> None:
         if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":
-            raise SettingsError("--gpulab-workers distributes the work already: leave out pytest-xdist's -n")
+            ours = "--gpulab-submissions, --gpulab-workers and --gpulab-scheduler"
+            raise SettingsError(f"{ours} distribute the work already: leave out pytest-xdist's -n")
         self.config, self.gradebook = config, gradebook
         self._schedule: Schedule | None = None
         self._graders: dict[CudaFile, AwaitedGrader] = {}
@@ -199,7 +200,7 @@ class JobHooks:
             timeout_s=settings.timeout_s or DEFAULT_TIMEOUT_S,
             architecture=settings.architecture,
             gpu=settings.gpu,
-            sanitize=settings.sanitize,
+            sanitize=settings.sanitize and self.bench.device_spec != "sim",
             count=self.bench.profiler is not None,
             annotate=settings.annotate,
             thresholds=self.bench.thresholds.applied_to(exercise).thresholds,

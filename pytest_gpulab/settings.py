@@ -16,6 +16,10 @@ MAX_SEED = 2**32 - 1
 MAX_WORKERS = 1024
 REPORT_FORMATS = ("json", "csv", "gradescope", "classroom50", "prairielearn", "ctrf", "html", "annotated", "feedback")
 _ANNOTATED_FORMATS = ("html", "annotated", "feedback")
+WITH_A_VALUE = (
+    *("device", "exercises", "seed", "gpu", "arch", "timeout", "calibration", "calibrate_fraction", "feedback"),
+    *("submissions", "workers", "scheduler", "roster", "store"),
+)
 CALIBRATED_FRACTION = 0.85
 """Of the reference solution's speedup: what a calibrated threshold asks for unless told otherwise."""
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
@@ -121,6 +125,7 @@ class Settings:
         Raises:
             SettingsError: with one line that names the option and what it accepts.
         """
+        _refuse_empty(option)
         given, in_ini = option("gpulab_exercises"), ini("gpulab_exercises")
         exercises = working_folder / given if given else rootdir / (in_ini or "exercises")
         seed = option("gpulab_seed") or ini("gpulab_seed")
@@ -154,6 +159,13 @@ def shown(path: Path) -> str:
     """Return what a path is called in messages: as it was given, if that was relative to the working folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _refuse_empty(option: Callable[[str], Any]) -> None:
+    """Refuse an option without a value, such as an unset variable of a shell: without it another thing would be done."""
+    for name in WITH_A_VALUE:
+        if option(f"gpulab_{name}") == "":
+            raise SettingsError(f"--gpulab-{name.replace('_', '-')}= has no value: give it one, or leave it out")
 
 
 def _device(spec: str) -> str:

@@ -180,8 +180,8 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
     [
         (b"", "empty-source", "The file is empty."),
         (b" \n\t\n", "empty-source", "The file is empty."),
-        (b"caf\xe9", "not-utf8", "The file is not UTF-8 text: byte 3 is 0xe9."),
         (b"ab\0c", "not-utf8", "The file is not text: character 2 is a NUL."),
+        ("int x;".encode("utf-16"), "not-utf8", "The file is not text: character 3 is a NUL."),
     ],
 )
 def test_a_file_that_is_no_source(bench: Bench, contents: bytes, code: str, what: str) -> None:
@@ -191,6 +191,12 @@ def test_a_file_that_is_no_source(bench: Bench, contents: bytes, code: str, what
     assert results["compile"].findings[0].what == what
     assert results["compile"].findings[0].hint
     assert bench.device.compiled == []
+
+
+def test_letters_of_an_old_editor_cost_nothing(bench: Bench) -> None:
+    results = bench.results("// Universit\xe4t".encode("latin-1"))
+    assert "not-utf8" not in codes(results).values()
+    assert all("// Universit\xe4t" in str(compiled) for compiled in bench.device.compiled) and bench.device.compiled
 
 
 def test_a_file_that_cannot_be_read(bench: Bench) -> None:

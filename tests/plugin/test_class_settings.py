@@ -22,6 +22,12 @@ def usage_error(result: pytest.RunResult) -> str:
     return "\n".join(line for line in result.errlines if line).removeprefix("ERROR: ")
 
 
+DISTRIBUTED = (
+    "--gpulab-submissions, --gpulab-workers and --gpulab-scheduler distribute the work already: leave out "
+    "pytest-xdist's -n"
+)
+
+
 @pytest.mark.parametrize("number", ["0", "-1", "two", "1025", "1.5", "²"])
 def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) -> None:
     line = usage_error(course.grade(f"--gpulab-workers={number}"))
@@ -43,8 +49,8 @@ def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) 
         (["--gpulab-submissions=tox.ini"], "{here}/tox.ini: neither a folder nor a ZIP of one. *"),
         ([*CLASS, "--gpulab-roster=r.csv"], "{here}/r.csv: cannot be read: No such file or directory"),
         ([*CLASS, "--gpulab-store=tox.ini"], "{here}/tox.ini is no store of grades: *"),
-        ([*CLASS, "-n2"], "--gpulab-workers distributes the work already: leave out pytest-xdist's -n"),
-        (["--gpulab-workers=2", "-n1"], "--gpulab-workers distributes the work already: leave out pytest-xdist's -n"),
+        ([*CLASS, "-n2"], DISTRIBUTED),
+        (["--gpulab-workers=2", "-n1"], DISTRIBUTED),
     ],
 )
 def test_what_cannot_be_obeyed(school: Course, options: list[str], expected: str) -> None:

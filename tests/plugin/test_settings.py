@@ -9,6 +9,7 @@ import pytest
 from course import EXERCISE, NAIVE, RIGHT, Course
 
 from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.settings import WITH_A_VALUE
 
 
 def seed_of(result: pytest.RunResult) -> int:
@@ -133,6 +134,13 @@ def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()
     assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most" in lines
+
+
+@pytest.mark.parametrize("name", WITH_A_VALUE)
+def test_an_option_without_its_value_is_a_usage_error(course: Course, name: str) -> None:
+    """An unset variable of a shell must not turn a class's run into one of the course's own skeletons."""
+    option = f"--gpulab-{name.replace('_', '-')}="
+    assert usage_error(course.grade(option)) == f"{option} has no value: give it one, or leave it out"
 
 
 def test_a_missing_sanitizer_is_a_usage_error(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
