@@ -113,10 +113,15 @@ def stable(line: str) -> str:
     return line.strip()
 
 
+ESTIMATE = re.compile(r"~([\d.]+)")
+FACTOR = 1.25  # by which an estimate may differ: seeds and samples of blocks do not change it by more
+
+
 def first_difference(shown: Sequence[str], printed: str) -> str:
     """Return in words where output departs from a sample, or nothing if it fits."""
     sample = [stable(line) for line in shown]
-    output = [stable(line) for line in printed.splitlines()]
+    lines = printed.splitlines()
+    output = [stable(line) for line in lines]
     while output and not output[-1]:
         output.pop()
     reached = 0  # how many lines of the sample fit
@@ -127,7 +132,7 @@ def first_difference(shown: Sequence[str], printed: str) -> str:
             reached = max(reached, s)
             if sample[s] == "...":
                 return any(fits(s + 1, later) for later in range(o, len(output) + 1))
-            if o >= len(output) or not _line_fits(sample[s], output[o]):
+            if o >= len(output) or not (_line_fits(sample[s], output[o]) and _estimates_fit(shown[s], lines[o])):
                 return False
             s, o = s + 1, o + 1
         return o == len(output)
@@ -136,6 +141,11 @@ def first_difference(shown: Sequence[str], printed: str) -> str:
         return ""
     wanted = shown[reached] if reached < len(shown) else "nothing more"
     return f"the sample's line {reached + 1} does not fit: {wanted}\n--- what was printed:\n{printed}"
+
+
+def _estimates_fit(sample: str, line: str) -> bool:
+    pairs = zip(ESTIMATE.findall(sample), ESTIMATE.findall(line), strict=False)
+    return "..." in sample or all(float(a) <= FACTOR * float(b) and float(b) <= FACTOR * float(a) for a, b in pairs)
 
 
 def _line_fits(sample: str, line: str) -> bool:
