@@ -21,7 +21,15 @@ QUESTIONS: Mapping[str, str] = {
     "memory bandwidth": "Is every byte read and written only once?",
 }
 
+# Here it is how many accesses there are that limits, and their pattern is right already.
+_TOO_MANY = (
+    "shared memory: accesses without bank conflicts",
+    "global memory: the number of accesses",
+    "constant memory: its loads",
+)
+_FEWER = "How many accesses does each element need, and which values could stay in registers?"
+
 
 def question(bottleneck: str) -> str:
     """Return the question that goes with a bottleneck, by the words before its colon; empty where there is none."""
-    return QUESTIONS.get(bottleneck.partition(":")[0], "")
+    return _FEWER if bottleneck.startswith(_TOO_MANY) else QUESTIONS.get(bottleneck.partition(":")[0], "")

@@ -32,7 +32,8 @@ HINTS: Mapping[str, str] = {
     "endless-loop": "Does the loop's variable change in every pass, and towards the end? An unsigned number never "
     "drops below 0.",
     "assert": "An assert() in the kernel was false.",
-    "trap": "The kernel reached __trap().",
+    "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
+    "null pointer: look at that line.",
     "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
     "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
     "crash": "Look for what asks for too much: of memory, of templates, of output.",
@@ -51,6 +52,11 @@ HINTS: Mapping[str, str] = {
     "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",
 }
 
+_TOO_SLOW = (
+    f"{HINTS['endless-loop']} If every loop comes to its end, this may only be too slow: a very long loop, or a slow "
+    "machine."
+)
+
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: those that really come to it, "
      "no more and no less."),
@@ -60,6 +66,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      "__syncwarp() must stand between."),
     ("uninitialised", "__global__", "An element of an array is read before any thread wrote it: nobody has zeroed it."),
     ("uninitialised", "__local__", "An element of a thread's own array is read before it was given a value."),
+    ("endless-loop", "had not ended after", _TOO_SLOW),
+    ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip
 """Code, a part of the sentence, and the hint that then fits better than the code's usual one."""
 

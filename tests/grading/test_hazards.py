@@ -10,9 +10,10 @@ import pytest
 from block_sums import EXERCISE, TREE, changed, graded, line_of
 from doubling import codes
 
-from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.cuda.faults import overtime_fault
+from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import SafeCheck
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Grade, Provenance
 from pytest_gpulab.reports.reasons import reasons
 
@@ -106,7 +107,16 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("race", "potential hazard in one block", "one of them must wait"),
         ("uninitialised", "uninitialized __shared__ memory read", "shared memory"),
         ("uninitialised", "uninitialized __local__ memory read", "own array"),
+        ("endless-loop", "the kernel does not end: still looping after 9 steps", "never drops below 0."),
+        ("endless-loop", "the kernel had not ended after 9 s", "or a slow machine"),
+        ("endless-loop", "the driver stopped the kernel because it ran too long", "or a slow machine"),
     ],
 )
 def test_hints_fit_what_happened(code: str, what: str, hint: str) -> None:
     assert hint in finding(code, what).hint
+
+
+def test_a_time_limit_alone_does_not_call_a_loop_endless() -> None:
+    stopped = of_error(overtime_fault("kernel", 9.0))[1].hint
+    endless = of_error(KernelFault("endless-loop", "the kernel does not end: still looping after 9 steps"))[1].hint
+    assert stopped.startswith(endless) and "only be too slow" in stopped and "slow" not in endless

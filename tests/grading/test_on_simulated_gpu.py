@@ -167,6 +167,17 @@ def test_an_endless_loop_an_assertion_and_a_trap(gpu: Device, tmp_path: Path) ->
     assert codes(results)["correct[n=300]"] == "trap" and results["correct[n=1]"].verdict == "passed"
 
 
+def test_a_trap_that_the_compiler_made_of_a_null_pointer(gpu: Device, tmp_path: Path) -> None:
+    source = changed(
+        TREE,
+        "    if (threadIdx.x == 0) out",
+        "    int *p = nullptr;\n    if (n == 300) *p = 1;\n    if (threadIdx.x == 0) out",
+    )
+    (found,) = graded(tmp_path, gpu, source)["correct[n=300]"].findings
+    assert found.code == "trap" and found.where == line_of(source, "*p = 1")
+    assert "The compiler" in found.hint and "null pointer" in found.hint and "that line" in found.hint
+
+
 def test_what_a_kernel_prints(gpu: Device, tmp_path: Path) -> None:
     source = "#include <cstdio>\n" + changed(
         TREE, "== 0) out", '== 0) printf("n is %u\\n", n);\n    if (threadIdx.x == 0) out'

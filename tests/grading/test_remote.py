@@ -206,6 +206,7 @@ def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
     assert verdicts(results) == EXPECTED
     (found,) = results["correct[n=31]"].findings
     assert (found.code, found.what) == ("endless-loop", "This check had not ended after 6 s; it was stopped.")
+    assert "only be too slow" in found.hint
     assert hostile.deeds() == ["hang", "sleep"]
 
 

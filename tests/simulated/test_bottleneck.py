@@ -12,6 +12,22 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.bottleneck import KINDS
 from pytest_gpulab.grading.advice import QUESTIONS, question
 
+# Kernels that a smaller number of accesses would help, not another pattern.
+TOO_MANY = {
+    "shared memory: accesses without bank conflicts take SHARE at HERE": """
+        __shared__ float4 s[512]; s[t] = make_float4(t, 1, 2, 3); __syncthreads(); float a = 0;
+        for (int k = 0; k < 256; k++) { float4 v = s[t + k]; a += v.x + v.y; } // HERE
+        out[i] = a;""",
+    "global memory: the number of accesses takes SHARE": """
+        float a = 0;
+        for (int k = 0; k < 256; k++) a += in[k];
+        out[i] = a;""",
+    "constant memory: its loads take SHARE": """
+        float a = 0;
+        for (int k = 0; k < 64; k++) a += table[(k + t / 32) & 63];
+        out[i] = a;""",
+}
+
 # Kernels of 2^15 blocks of 256 threads (the last two of 32), with what is said of each; HERE is the line that it names.
 KERNELS = {
     "shared memory: 16-way bank conflicts at HERE; shared accesses take SHARE": """
@@ -58,6 +74,7 @@ KERNELS = {
         out[i] = a;""",
     "many blocks: starting them takes SHARE": """
         if (t == 0) out[blockIdx.x] = i;""",
+    **TOO_MANY,
 }
 
 
@@ -89,3 +106,9 @@ def test_every_kind_has_a_question_that_leaves_the_answer_open() -> None:
     assert all(text.endswith("?") for text in QUESTIONS.values())
     assert question("barriers: warps that come to one take 50 % of the time") == QUESTIONS["barriers"]
     assert question("issue slots") == ""
+
+
+@pytest.mark.parametrize("sentence", KERNELS)
+def test_a_question_after_the_pattern_of_accesses_comes_only_where_the_pattern_limits(sentence: str) -> None:
+    asks_for_fewer = question(sentence).startswith("How many accesses")
+    assert asks_for_fewer == (sentence in TOO_MANY) and question(sentence).endswith("?")

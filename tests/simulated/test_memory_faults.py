@@ -107,6 +107,30 @@ def test_access_outside_an_object_of_40_elements(run: Run, body: str) -> None:
     assert caught.value.lane == THREAD_40
 
 
+OVERRUNS = {
+    "threads of a block": ("__shared__ int tile[256]; tile[t + 255] = t;", 1, "just past the end"),
+    "the first skips some": ("__shared__ int tile[256]; if (t > 9) tile[t + 255] = t;", 10, "36 bytes past the end"),
+    "the lowest thread is farthest": ("__shared__ int tile[256]; tile[511 - t] = t;", 0, "1020 bytes past the end"),
+    "blocks": ("__shared__ int tile[256]; if (t == 9) tile[256 + blockIdx.x] = t;", 9, "just past the end"),
+    "one behind, others before": ("__shared__ int tile[256]; tile[t ? 2 - t : 300] = t;", 0, "176 bytes past the end"),
+    "one before, others behind": ("__shared__ int tile[256]; tile[t ? 300 + t : -1] = t;", 0, "before the start"),
+    "a thread's own": (
+        "int tile[256]; for (int k = 0; k < 256; ++k) tile[k] = k * out[k]; tile[t + 255] = 3;",
+        1,
+        "just past the end",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "thread", "far"), OVERRUNS.values(), ids=OVERRUNS.keys())
+def test_the_distance_is_that_of_the_thread_that_is_named(run: Run, body: str, thread: int, far: str) -> None:
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n out[t] = tile[(t * 7) & 255];\n}}\n"
+    with pytest.raises(KernelFault) as caught:
+        run(source, np.zeros(256, np.int32), grid=(2,), block=(256,))
+    assert caught.value.lane == Lane((0, 0, 0), (thread, 0, 0))
+    assert f": {far} of the " in caught.value.what and caught.value.what.endswith("'s 1024 bytes")
+
+
 MISALIGNED = {
     "int read": "out[0] = *(int *)(bytes + at); // HERE",
     "int written": "*(int *)(bytes + at) = 5; // HERE",

@@ -121,6 +121,13 @@ def test_a_group_is_held_together_by_its_closest_matches() -> None:
     assert figures == sorted(figures, reverse=True) and figures[0] == 1
 
 
+def test_one_source_of_many_is_reported_in_as_many_pairs_as_connect_them() -> None:
+    sources = dict.fromkeys("abcd", RIGHT["scan"]["05_warp_shuffle"])
+    (group,) = groups_of("scan", sources)
+    assert [match.submissions for match in group.matches] == [("a", "b"), ("a", "c"), ("a", "d")]
+    assert group.submissions == tuple("abcd") and {match.similarity for match in group.matches} == {1}
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -43,10 +43,15 @@ def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int
 
 def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
     """Return the lane of lowest block, then lowest thread, at which a mask holds."""
+    return lane_at(lanes, _first_index(lanes, bad))
+
+
+def _first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
+    """Return the index in the flattened group shape of the first lane at which a mask holds."""
     index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
     row, column = np.divmod(index, lanes.shape[1])
     blocks = lanes.columns[row if lanes.flat else column]
-    return lane_at(lanes, int(index[np.lexsort((lanes.threads[row], blocks))[0]]))
+    return int(index[np.lexsort((lanes.threads[row], blocks))[0]])
 
 
 def _past_the_end(distance: int) -> str:
@@ -188,14 +193,9 @@ class Arena:
             yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
-        lane = first_lane(lanes, bad)
-        first = int(address[bad].flat[0])
-        for row, column in np.argwhere(bad):
-            if lane_at(lanes, int(row) * lanes.shape[1] + int(column)) == lane:
-                first = int(address[row, column])
-                break
-        what = f"{invalid(site, _space(site))}: {self._distance(first)}"
-        raise KernelFault("out-of-bounds", what, site.where, lane)
+        first = _first_index(lanes, bad)
+        what = f"{invalid(site, _space(site))}: {self._distance(int(address.flat[first]))}"
+        raise KernelFault("out-of-bounds", what, site.where, lane_at(lanes, first))
 
     def _distance(self, address: int) -> str:
         """Say where an address lies relative to the nearest allocation."""
@@ -279,19 +279,22 @@ class Banked:
         """Raise KernelFault if any lane is out of bounds or misaligned."""
         if self._checked[0] is address and self._checked[1] == site.nbytes:
             return
-        top = int(address.max())
-        if top > self.nbytes - site.nbytes:
-            bad = address.astype(np.int64) > self.nbytes - site.nbytes
-            # addresses below zero wrapped around: say so instead of a huge number
-            wrapped = top >= 1 << (8 * address.dtype.itemsize - 1)
-            far = "before the start" if wrapped else _past_the_end(max(top - self.nbytes, 0))
-            bad |= address.astype(np.int64) < 0
-            whose = "block" if self.space == "shared" else "thread"
-            what = f"{invalid(site, self.space)}: {far} of the {whose}'s {self.nbytes} bytes"
-            raise KernelFault("out-of-bounds", what, site.where, first_lane(lanes, bad))
+        if int(address.max()) > self.nbytes - site.nbytes:
+            self._out_of_bounds(lanes, site, address)
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
             misaligned(lanes, site, self.space, address)
         self._checked = (address, site.nbytes)
+
+    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value) -> NoReturn:
+        signed = address.astype(np.int64)
+        first = _first_index(lanes, (signed > self.nbytes - site.nbytes) | (signed < 0))
+        at = int(np.broadcast_to(address, lanes.shape).flat[first])
+        # addresses below zero wrapped around: say so instead of a huge number
+        wrapped = at >= 1 << (8 * address.dtype.itemsize - 1)
+        far = "before the start" if wrapped else _past_the_end(max(at - self.nbytes, 0))
+        whose = "block" if self.space == "shared" else "thread"
+        what = f"{invalid(site, self.space)}: {far} of the {whose}'s {self.nbytes} bytes"
+        raise KernelFault("out-of-bounds", what, site.where, lane_at(lanes, first))
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
         """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""
