@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpulab.collect import CudaFile
+from pytest_gpulab.collect import CheckItem, CudaFile
 from pytest_gpulab.settings import ClassSettings, SettingsError, shown
 from pytest_gpulab.summary_hooks import REPORTCHARS
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.roster import Roster
     from pytest_gpulab.course.submissions import Collection, HandedIn, Problem
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.grade import Finding
     from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 
 
@@ -60,8 +61,29 @@ class ClassHooks:
             book.roster, book.absent = self._roster.students, self._roster.absent(students)
             problems += [f"{folder}: nobody in the roster" for folder in self._roster.strangers(students)]
             for student, folders in self._roster.shared(students).items():
-                problems.append(f"{student.id}: several folders, {', '.join(folders)}")
+                told = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
+                problems.append(f"{student.id}: {told}")
         book.problems = tuple(problems)
+        book.handed_in, book.left_out = self._handed_in(), self._left_out()
+        book.chosen = frozenset(book.handed_in)  # until more is known
+
+    def _handed_in(self) -> dict[str, dict[str, bool]]:
+        """Return by students' ids the exercises that anything is collected for, and whether it can be graded."""
+        found: dict[str, dict[str, bool]] = {}
+        for each in self.collected:
+            exercises = found.setdefault(self.student_id(each.student), {})
+            exercises[each.exercise] = exercises.get(each.exercise, False) or each in self.collection.submissions
+        return found
+
+    def _left_out(self) -> dict[str, dict[str, Finding]]:
+        """Return by students' ids what was handed in and counts for no exercise, with the reason."""
+        from pytest_gpulab.course.submissions import LATE, NOTHING
+
+        found: dict[str, dict[str, Finding]] = {}
+        for problem in self.collection.problems:
+            if problem.student and not problem.exercise and problem.finding.code not in (LATE, NOTHING):
+                found.setdefault(self.student_id(problem.student), {})[problem.label] = problem.finding
+        return found
 
     def _problems(self) -> Iterator[str]:
         is_told_how = False
@@ -106,12 +128,25 @@ class ClassHooks:
     @property
     def _with_submissions(self) -> set[str]:
         """The students of whom anything is collected."""
-        found = self.collection
-        return {each.student for each in found.submissions} | {each.student for each in found.problems if each.exercise}
+        return {each.student for each in self.collected}
+
+    @property
+    def collected(self) -> list[HandedIn | Problem]:
+        """What stands for a student's work on an exercise, be it gradable or not."""
+        return [*self.collection.submissions, *(each for each in self.collection.problems if each.exercise)]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that only a part of the class is looked at."""
         self._is_whole = self._is_whole and not items
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note whose work is to be graded, and how many checks that takes."""
+        from pytest_gpulab.grading.checks import checks_of
+
+        items = [item for item in session.items if isinstance(item, CheckItem)]
+        exercises = {item.exercise.name: item.exercise.exercise for item in items}
+        self._gradebook.chosen = frozenset(item.parent.student for item in items)
+        self._gradebook.checks = {name: len(checks_of(exercise)) for name, exercise in exercises.items()}
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""
@@ -191,10 +226,7 @@ class ClassFolder(pytest.Collector):
         """Yield a file for every submission that counts, and for those that cannot be graded."""
         from pytest_gpulab.reports.gradebook import as_people_count
 
-        collection = self._hooks.collection
-        refused = (problem for problem in collection.problems if problem.exercise)
-        every: list[HandedIn | Problem] = [*collection.submissions, *refused]
-        for each in sorted(every, key=lambda each: as_people_count(each.label)):
+        for each in sorted(self._hooks.collected, key=lambda each: as_people_count(each.label)):
             yield HandedInFile.from_parent(
                 self,
                 path=self._hooks.source / each.label,

@@ -162,7 +162,7 @@ def shown(path: Path) -> str:
 
 
 def _refuse_empty(option: Callable[[str], Any]) -> None:
-    """Refuse an option without a value, such as an unset variable of a shell: without it another thing would be done."""
+    """Refuse an option without a value, such as a shell's unset variable: without it something else would be done."""
     for name in WITH_A_VALUE:
         if option(f"gpulab_{name}") == "":
             raise SettingsError(f"--gpulab-{name.replace('_', '-')}= has no value: give it one, or leave it out")

@@ -34,6 +34,8 @@ _OF_CANVAS = re.compile(
 _OF_MOODLE = re.compile(r"(?P<student>.+_\d+_assignsubmission_file)_(?P<file>.+)")
 _MACHINES = ("unreadable",)
 
+LATE = "late"
+"""The code of a finding about when something was handed in."""
 NOTHING = "nothing-handed-in"
 """The code of a finding about a folder with nothing in it that seems to be meant for an exercise."""
 LAYOUT = "the layout is <student>/<exercise>.cu or <student>/<exercise>/*.cu"
@@ -258,7 +260,7 @@ class _Student:
         late = [printable(entry.parts[-1]) for entry in counting if entry.is_late]
         if late:
             what = f"{listed(late, 'and')} {'was' if len(late) == 1 else 'were'} handed in late, says Canvas."
-            yield Problem(self.name, "", printable(self.name), Finding("late", what))
+            yield Problem(self.name, "", printable(self.name), Finding(LATE, what))
 
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):

@@ -18,7 +18,7 @@ from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
-from pytest_gpulab.reports.students import Row, graded_points, shown_checks, the_only_row
+from pytest_gpulab.reports.students import Row, graded_points, refuse_a_part, shown_checks, the_only_row
 
 SCHEMA = "classroom50/result/v1"
 VARIABLES: Mapping[str, str] = {
@@ -51,9 +51,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: it cannot be written.
-        ReportError: several students were graded, or nothing could be, or the run was stopped.
+        ReportError: several students were graded, or nothing could be, or a part of the checks only.
     """
-    context.refuse_if_interrupted()
+    refuse_a_part(gradebook, context)
     write_text(path, json_text(document(the_only_row(gradebook), context)))
 
 

@@ -13,7 +13,7 @@ from pytest_gpulab.reports import formats, pages
 from pytest_gpulab.reports.annotated import listings
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Points, Row, file_name, rows
+from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows
 from pytest_gpulab.reports.views import GradeView
 from pytest_gpulab.reports.visibility import for_student
 
@@ -34,9 +34,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: one cannot be written.
-        ReportError: the run was stopped.
+        ReportError: the run was stopped, or only some checks were selected.
     """
-    context.refuse_if_interrupted()
+    refuse_a_part(gradebook, context)
     path.mkdir(exist_ok=True)
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
     for row in readers(gradebook):
@@ -59,12 +59,14 @@ def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:
     grades = [for_student(grade) for grade in row.grades]
     views = [GradeView(grade) for grade in grades]
     points = Points.of(check for grade in grades for check in grade.checks)
+    missing = sorted(set(exercises) - {grade.exercise for grade in grades})
     return pages.rendered(
         "feedback.html.jinja",
         student=row.student,
         views=views,
         ungraded=row.ungraded,
-        missing=sorted(set(exercises) - {grade.exercise for grade in grades}),
+        missing=missing,
+        left_out=row.left_out if missing else {},
         points=points,
         devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
         has_listings=any(listings(grade) for grade in grades),

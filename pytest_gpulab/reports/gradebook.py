@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -90,6 +90,11 @@ class Gradebook:
         problems: what is odd about what was handed in, a sentence each.
         changes: what grading again changed, a sentence each.
         duplicates: sources of several students that are nearly the same.
+        handed_in: of each student, by id, the exercises that anything was handed in for, and whether it can be graded;
+            None where nobody knows.
+        left_out: of each student what was handed in and counts for no exercise, by name, and why.
+        chosen: ids of the students whose work this run is to grade.
+        checks: how many checks an exercise has, by its name, where that is known.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
@@ -100,6 +105,10 @@ class Gradebook:
     problems: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     duplicates: tuple[Likeness, ...] = ()
+    handed_in: Mapping[str, Mapping[str, bool]] | None = None
+    left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
+    chosen: frozenset[str] = frozenset()
+    checks: Mapping[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
     def add(self, properties: Iterable[tuple[str, object]], is_expected: bool = False) -> None:
@@ -125,6 +134,10 @@ class Gradebook:
         """One grade a submission, sorted by exercise and then by name as people count (2 before 10)."""
         grades = map(_joined, self._parts.values())
         return tuple(sorted(grades, key=lambda grade: (grade.exercise, as_people_count(grade.submission))))
+
+    def is_part(self, grade: Grade) -> bool:
+        """Say whether a grade lacks checks of its exercise."""
+        return len(grade.checks) < self.checks.get(grade.exercise, 0)
 
 
 def _joined(parts: dict[int, Grade]) -> Grade:

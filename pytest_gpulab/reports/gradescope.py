@@ -26,6 +26,7 @@ from pytest_gpulab.reports.students import (
     file_name,
     graded_points,
     points_text,
+    refuse_a_part,
     rows,
     shown_checks,
     the_only_row,
@@ -56,10 +57,10 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: one of them cannot be written.
-        ReportError: a file was asked for and several students were graded, there is nothing to score of someone, or the
-            run was stopped.
+        ReportError: a file was asked for and several students were graded, there is nothing to score of someone, the
+            run was stopped, or only some checks were selected.
     """
-    context.refuse_if_interrupted()
+    refuse_a_part(gradebook, context)
     if is_file(path):
         row = the_only_row(gradebook)
         if not _is_written(path, row):

@@ -17,7 +17,15 @@ from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
-from pytest_gpulab.reports.students import Points, Row, graded_points, points_text, shown_checks, the_only_row
+from pytest_gpulab.reports.students import (
+    Points,
+    Row,
+    graded_points,
+    points_text,
+    refuse_a_part,
+    shown_checks,
+    the_only_row,
+)
 
 MAX_BYTES = 1_000_000
 """PrairieLearn takes files of 1 MB."""
@@ -30,9 +38,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: it cannot be written.
-        ReportError: several students were graded, or nothing was, or the run was stopped.
+        ReportError: several students were graded, or nothing was, or a part of the checks only.
     """
-    context.refuse_if_interrupted()
+    refuse_a_part(gradebook, context)
     write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
 
 

@@ -4,8 +4,8 @@ The same grades give the same bytes: there is no time in it, neither of day nor 
 order mark, without which spreadsheets take names for something else.
 
     student, name       the id, and the name from the roster
-    one an exercise     points earned; empty if nothing was handed in, or nothing could be graded
-    total               points earned in all exercises; empty if nothing was handed in, or nothing could be graded
+    one an exercise     points earned; empty if nothing was handed in or nothing of it was or could be graded
+    total               points earned in all exercises; empty as above
     not_gradable        points of checks that the machine could not grade: they are in nobody's total
     note                what a reader of the figures must know
 
@@ -28,7 +28,15 @@ from pytest_gpulab.reports.annotated import visible
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Points, Row, graded_points, points_text, rows
+from pytest_gpulab.reports.students import (
+    NOT_HANDED_IN,
+    ONLY_SOME_CHECKS,
+    Points,
+    Row,
+    graded_points,
+    points_text,
+    rows,
+)
 
 DETAILS = "-details"
 _DETAIL_COLUMNS = (
@@ -83,8 +91,8 @@ def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[C
         total = points_text(points.earned) if graded_points(row) else ""
         cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
         ungraded = points_text(points.ungraded) if points.ungraded else ""
-        notes = (*(["the run was stopped"] if interrupted else []), *_notes(row, exercises))
-        yield row.student.id, row.student.name, *cells, total, ungraded, "; ".join(notes)
+        notes = "; ".join((*_notes_of_run(row, interrupted), *_notes(row, exercises, interrupted)))
+        yield row.student.id, row.student.name, *cells, total, ungraded, notes
 
 
 def check_lines(table: Iterable[Row]) -> Iterator[Cells]:
@@ -112,23 +120,37 @@ def _exercise_cell(grade: Grade | None) -> str:
     return points_text(points.earned) if points.graded else ""
 
 
-def _notes(row: Row, exercises: Iterable[str]) -> Iterator[str]:
+def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:
+    if interrupted:
+        yield "the run was stopped"  # what it was to grade is not known then
+    elif row.is_part:
+        yield ONLY_SOME_CHECKS
+
+
+def _notes(row: Row, exercises: Iterable[str], interrupted: bool) -> Iterator[str]:
     if row.absent:
         yield "handed in nothing"
         return
     graded = {grade.exercise: grade for grade in row.grades}
+    gaps = []
     for exercise in exercises:
-        if exercise not in graded:
-            yield f"{exercise}: not handed in"
+        if exercise in graded:
+            yield from _notes_of_grade(graded[exercise])
             continue
-        checks = graded[exercise].checks
-        ungraded = Points.of(checks).ungraded
-        if ungraded:
-            yield f"{exercise}: {points_text(ungraded)} points not gradable"
-        if any(check.verdict == "not started" for check in checks):
-            yield f"{exercise}: not started"
-    for submission, finding in row.ungraded:
-        yield f"{submission}: {finding.code}"
+        gaps.append(row.gap(exercise, interrupted))
+        if gaps[-1] == NOT_HANDED_IN or not interrupted:  # else it is said already
+            yield f"{exercise}: {gaps[-1]}"
+    left_out = row.left_out.items() if NOT_HANDED_IN in gaps else ()  # it may be what is missing
+    for name, finding in (*row.ungraded, *left_out):
+        yield f"{name}: {finding.what.removesuffix('.')}"
+
+
+def _notes_of_grade(grade: Grade) -> Iterator[str]:
+    ungraded = Points.of(grade.checks).ungraded
+    if ungraded:
+        yield f"{grade.exercise}: {points_text(ungraded)} points not gradable"
+    if any(check.verdict == "not started" for check in grade.checks):
+        yield f"{grade.exercise}: not started"
 
 
 def harmless(text: str) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Student
-from pytest_gpulab.reports.context import ReportError
+from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, as_people_count
 from pytest_gpulab.reports.visibility import for_student
+
+NOT_HANDED_IN = "not handed in"
+NOT_GRADED = "not graded in this run"
+ONLY_SOME_CHECKS = "only some checks were selected"
 
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
 _DIGITS = 4
@@ -31,17 +35,28 @@ class Row:
         grades: one an exercise, by its name.
         ungraded: submissions that could not be graded at all, and why.
         absent: whether the student handed in nothing.
+        exercises: those that anything was handed in for, and whether it can be graded; None where nobody knows.
+        left_out: what was handed in and counts for no exercise, by name, and why.
+        is_part: whether a grade lacks checks of its exercise.
     """
 
     student: Student
     grades: tuple[Grade, ...] = ()
     ungraded: tuple[tuple[str, Finding], ...] = ()
     absent: bool = False
+    exercises: Mapping[str, bool] | None = None
+    left_out: Mapping[str, Finding] = field(default_factory=dict)
+    is_part: bool = False
 
     @property
     def handed_in(self) -> bool:
         """Whether there is anything of theirs, be it graded or not."""
         return bool(self.grades or self.ungraded)
+
+    def gap(self, exercise: str, interrupted: bool = False) -> str:
+        """Return why there is no grade for an exercise; of a run that was stopped only what is known."""
+        is_there = interrupted if self.exercises is None else exercise in self.exercises
+        return NOT_GRADED if is_there else NOT_HANDED_IN
 
     @property
     def checks(self) -> tuple[CheckResult, ...]:
@@ -89,16 +104,24 @@ def rows(gradebook: Gradebook) -> list[Row]:
     ungraded: dict[str, list[tuple[str, Finding]]] = {}
     for submission, finding in sorted(gradebook.ungraded.items()):
         ungraded.setdefault(gradebook.owners.get(submission, submission), []).append((submission, finding))
-    absent = {student.id for student in gradebook.absent}
-    return [
-        Row(
-            names.get(key, Student(key)),
-            best_of_each_exercise(grades.get(key, ())),
-            tuple(ungraded.get(key, ())),
-            key in absent,
-        )
-        for key in sorted({*names, *grades, *ungraded}, key=as_people_count)
-    ]
+    keys = sorted({*names, *gradebook.chosen, *grades, *ungraded}, key=as_people_count)
+    return [_row(gradebook, names.get(key, Student(key)), grades.get(key, ()), ungraded.get(key, ())) for key in keys]
+
+
+def _row(
+    gradebook: Gradebook, student: Student, grades: Iterable[Grade], ungraded: Iterable[tuple[str, Finding]]
+) -> Row:
+    best, told = best_of_each_exercise(grades), tuple(ungraded)
+    left_out, handed_in = gradebook.left_out.get(student.id, {}), gradebook.handed_in
+    return Row(
+        student,
+        best,
+        told,
+        absent=student.id in {each.id for each in gradebook.absent},
+        exercises=None if handed_in is None else handed_in.get(student.id, {}),
+        left_out={name: finding for name, finding in left_out.items() if name not in dict(told)},
+        is_part=any(map(gradebook.is_part, best)),
+    )
 
 
 def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
@@ -108,6 +131,17 @@ def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
         if grade.exercise not in best or grade.points > best[grade.exercise].points:
             best[grade.exercise] = grade
     return tuple(best[exercise] for exercise in sorted(best))
+
+
+def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
+    """Keep a part of the points from being taken for a student's result.
+
+    Raises:
+        ReportError: the run was stopped, or graded some checks of a submission only.
+    """
+    context.refuse_if_interrupted()
+    if any(map(gradebook.is_part, gradebook.grades)):
+        raise ReportError(f"{ONLY_SOME_CHECKS}, and a part of the points is no result")
 
 
 def the_only_row(gradebook: Gradebook) -> Row:

@@ -62,7 +62,7 @@ def test_folders_and_the_roster_are_compared(school: Course, kept: str) -> None:
     school.write("roster.csv", "id,name\n1,ann\nbob,\ncem,\ndora,\n")
     school.write("handed_in/1/notes.txt", "see my other folder")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv")
-    result.stdout.fnmatch_lines(["1: several folders, 1, ann"])
+    result.stdout.fnmatch_lines(["1: several folders, 1, ann: for each exercise the best of them counts"])
 
 
 def test_verbosely_every_check_and_finding_is_shown(school: Course, kept: str) -> None:
@@ -140,9 +140,9 @@ def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: st
     table = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
     rows = {student: cells for student, *cells in (line.split(",") for line in table[1:])}
     assert list(rows) == ["ann", "bob", "cem", "frank", "gil", "ida", "jo"], "a folder may be of no student at all"
-    why = {"frank": "no-exercise", "gil": "no-exercise", "ida": "bad-archive", "jo": "wrong-ending"}
-    for student, code in why.items():
-        assert rows[student][:3] == ["", "", "0"] and code in rows[student][-1]
+    why = {"frank": "1 file for no exercise", "gil": "2 files for no", "ida": "ida/all.zip: ", "jo": "but twice.cpp"}
+    for student, words in why.items():
+        assert rows[student][:3] == ["", "", "0"] and words in ",".join(rows[student][3:])
     assert "left out: const.cu" in (school.folder / "pages" / "frank.html").read_text(encoding="utf-8")
     assert "frank" in (school.folder / "report.html").read_text(encoding="utf-8")
 
@@ -151,7 +151,7 @@ def test_other_files_of_a_student_with_a_submission_are_told_and_cost_nothing(sc
     school.write("handed_in/1/twice.cpp", RIGHT)
     school.write("roster.csv", "id,name\n1,ann\n")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
-    result.stdout.fnmatch_lines(["1: There is no .cu file, but twice.cpp: *", "1: several folders, 1, ann"])
+    result.stdout.fnmatch_lines(["1: There is no .cu file, but twice.cpp: *", "1: several folders, 1, ann: *"])
     rows = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
     assert [row for row in rows if row.startswith("1,")] == ["1,ann,90,90,,"]
 
@@ -169,7 +169,7 @@ def test_a_student_of_the_roster_is_named_by_id_if_no_file_is_for_an_exercise(sc
     school.write("roster.csv", "id,name,folder\n6,Frank F.,frank\n")
     school.grade(*CLASS, kept, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
     rows = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
-    assert [row for row in rows if "no-exercise" in row and row.startswith("6,Frank F.,,0,,")]
+    assert [row for row in rows if "1 file for no exercise" in row and row.startswith("6,Frank F.,,0,,")]
 
 
 def test_a_name_that_nobody_has_leaves_the_last_reports_alone(school: Course, kept: str) -> None:
@@ -340,3 +340,48 @@ def test_an_exercise_that_cannot_be_read_is_no_students_fault(school: Course) ->
     result = school.grade("--gpulab-submissions=class.zip", "--gpulab-workers=1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: an exercise cannot be read: {exercise}: Input/output error"])
+
+
+def csv_rows(course: Course) -> list[str]:
+    return (course.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()[1:]
+
+
+@pytest.mark.parametrize("chosen", [["ann"], ["-k", "ann"]])
+def test_what_was_not_chosen_is_not_taken_for_not_handed_in(school: Course, kept: str, chosen: list[str]) -> None:
+    school.write("roster.csv", "id\nann\nbob\neve\n")
+    school.grade(*CLASS, kept, *chosen, "--gpulab-roster=roster.csv", "--gpulab-report=csv:grades.csv")
+    ann, bob, *_ = csv_rows(school)
+    assert (ann, bob) == ("ann,,90,90,,", "bob,,,,,twice: not graded in this run")
+    assert "eve,,,,,handed in nothing" in csv_rows(school)
+
+
+def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(school: Course, kept: str) -> None:
+    school.grade(*CLASS, kept, "-x", "--gpulab-report=csv:grades.csv")
+    notes = {row.split(",")[0]: row.split(",")[-1] for row in csv_rows(school)}
+    assert list(notes) == ["ann", "bob", "cem"]
+    assert set(notes.values()) == {"the run was stopped"}
+
+
+def test_a_selection_of_checks_is_no_result(school: Course, kept: str) -> None:
+    files = ("gradescope:scores", "feedback:pages", "csv:grades.csv")
+    result = school.grade(*CLASS, kept, "-k", "compile", *(f"--gpulab-report={file}" for file in files))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    why = "only some checks were selected, and a part of the points is no result"
+    result.stdout.fnmatch_lines([f"ERROR: *scores: {why}", f"ERROR: *pages: {why}"])
+    assert not (school.folder / "scores").exists() and not (school.folder / "pages").exists()
+    assert [row.split(",")[-1] for row in csv_rows(school)] == ["only some checks were selected"] * 3
+
+
+def test_a_file_under_a_wrong_name_beside_a_good_one_is_named(school: Course, kept: str) -> None:
+    (school.folder / "exercises/other").mkdir()
+    other = (school.folder / "exercises/twice/exercise.py").read_text()
+    school.write("exercises/other/exercise.py", other)
+    school.write("exercises/other/naive.cu", (school.folder / "exercises/twice/naive.cu").read_text())
+    school.write("handed_in/ann/othr.cu", RIGHT)
+    school.write("handed_in/bob/other.cu", RIGHT)
+    school.grade(*CLASS, kept, "ann", "bob", "--gpulab-report=csv:grades.csv", "--gpulab-feedback=pages")
+    ann = csv_rows(school)[0]
+    assert "other: not handed in; " in ann and "othr.cu" in ann
+    page = (school.folder / "pages/ann.html").read_text(encoding="utf-8")
+    assert "Nothing of yours was graded for other." in page and "othr.cu" in page
+    assert "othr.cu" not in (school.folder / "pages/bob.html").read_text(encoding="utf-8")

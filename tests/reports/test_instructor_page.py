@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from any_grades import class_books
+from any_grades import PROVENANCE, class_books
 from generated_class import Made, add
 from hypothesis import HealthCheck, given, settings
 
@@ -19,7 +19,7 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
 from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, Listing
 from pytest_gpulab.reports import formats, pages
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness, result_properties
 from pytest_gpulab.reports.instructor.page import page, provenances
 
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
@@ -208,6 +208,19 @@ def test_a_verdict_is_read_out_once(text: str) -> None:
     assert re.search(r'<td data-v="73">73 <span [^>]*><span aria-hidden="true">✓</span><span class="sr">passed<', text)
     absent = '<span aria-hidden="true">–</span><span class="sr">not handed in</span>'
     assert absent in text and "– not handed in</small>" in text
+
+
+def test_what_this_run_did_not_grade_is_not_taken_for_not_handed_in() -> None:
+    book = Gradebook(handed_in={"s1": {"scan": True, "sum": True}, "s2": {"sum": True, "scan": False}})
+    for student, exercise in (("s1", "scan"), ("s2", "sum")):
+        check = CheckResult("a", "correct", "passed", 10.0, 10.0, ())
+        graded = Grade(f"{student}/{exercise}.cu", exercise, (check,), PROVENANCE, student)
+        book.add(result_properties(graded, 0), is_expected=False)
+    text = page(book, EVENING)
+    missing = '<span aria-hidden="true">…</span><span class="sr">not graded in this run</span>'
+    assert text.count(missing) == 2 and "… not graded in this run</small>" in text
+    assert '<td data-v="10">10/10<' in text, "what s1 may still get"
+    assert '<td data-v="10">10/20<' in text, "what s2 handed in for scan cannot be graded"
 
 
 def test_the_columns_of_annotated_sources_are_explained_where_there_are_any(text: str) -> None:

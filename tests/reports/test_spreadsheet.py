@@ -66,9 +66,9 @@ def test_an_exercise_that_cannot_be_loaded_is_no_zero_and_a_file_for_no_exercise
     made.ungraded["s3/all.zip"] = Finding("unreadable", "It cannot be read.")
     made.owners["s3"] = made.owners["s3/all.zip"] = "s3"
     assert [line[1:] for line in table(made)[1:]] == [
-        ["", "", "", "s1/scan.cu: broken-exercise"],
-        ["", "0", "", "s2/skan.cu: no-exercise"],
-        ["", "", "", "s3: no-exercise; s3/all.zip: unreadable"],
+        ["", "", "", "s1/scan.cu: cannot be loaded"],
+        ["", "0", "", "s2/skan.cu: belongs to no exercise"],
+        ["", "", "", "s3: 2 files for no exercise; s3/all.zip: It cannot be read"],
     ]
 
 
@@ -79,8 +79,8 @@ def test_not_started_and_not_graded_at_all_are_noted() -> None:
     made.owners["s1/skan.cu"] = "s1"
     assert [line[-1] for line in table(made)] == [
         "note",
-        "scan: not started; s1/skan.cu: no-exercise",
-        "scan: not handed in; x.cu: no-exercise",
+        "scan: not started; s1/skan.cu: belongs to no exercise",
+        "scan: not handed in; x.cu: belongs to no exercise",
     ]
 
 

@@ -25,6 +25,7 @@ from pytest_gpulab.reports.instructor.speeds import all_series
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.instructor.svg import Drawing, Sheet, inline
+from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN
 from pytest_gpulab.reports.table import timings
 from pytest_gpulab.reports.views import GradeView
 
@@ -75,7 +76,7 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         | _summary(grades, everyone, sheet)
         | _speeds(gradebook, grades, sheet)
         | _review(gradebook, found)
-        | _people(gradebook, grades, everyone, found)
+        | _people(gradebook, grades, everyone, found, interrupted)
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
     values |= {"created": pages.moment(created), "interrupted": interrupted}
@@ -132,10 +133,15 @@ def _review(gradebook: Gradebook, found: Sequence[Flag]) -> Values:
 
 
 def _people(
-    gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing], found: Sequence[Flag]
+    gradebook: Gradebook,
+    grades: Sequence[Grade],
+    everyone: Sequence[Standing],
+    found: Sequence[Flag],
+    interrupted: bool,
 ) -> Values:
     exercises = list(exercises_of(grades))
-    persons = people(everyone, exercises, found, gradebook.expected)
+    persons = people(everyone, exercises, found, gradebook.expected, interrupted)
+    gaps = {cell for person in persons for cell in person.cells if isinstance(cell, str)}
     by_submission = {grade.submission: person for person in persons for grade in person.standing.row.grades}
     has_names = any(each.row.student.name for each in everyone) or any(student.name for student in gradebook.absent)
     return {
@@ -149,6 +155,8 @@ def _people(
         "has_listings": any(listings(grade) for grade in grades),
         "columns": 4 + has_names + len(exercises),
         "legend": LEGEND,
+        "signs_of_gaps": {NOT_GRADED: "…", NOT_HANDED_IN: pages.UNKNOWN},
+        "gaps": [gap for gap in (NOT_GRADED, NOT_HANDED_IN) if gap in gaps],
     }
 
 

@@ -28,7 +28,7 @@ class Person:
     Attributes:
         place: its id on the page.
         called: the name that is shown.
-        cells: one an exercise, None where nothing was handed in.
+        cells: one an exercise, or why there is none.
         flags: what there is to review.
         words: what a search finds it by, besides what the row shows.
     """
@@ -36,7 +36,7 @@ class Person:
     standing: Standing
     place: str
     called: str
-    cells: tuple[Cell | None, ...]
+    cells: tuple[Cell | str, ...]
     flags: tuple[Flag, ...]
     words: str
     expected: Collection[tuple[str, str]]
@@ -51,6 +51,7 @@ def people(
     exercises: Sequence[str],
     found: Iterable[Flag],
     expected: Collection[tuple[str, str]],
+    interrupted: bool = False,
 ) -> list[Person]:
     """Return the rows of the table.
 
@@ -59,6 +60,7 @@ def people(
         exercises: in the order of the columns.
         found: the flags of all.
         expected: (submission, check name) of the failures that the instructor expects.
+        interrupted: whether the run was stopped.
     """
     flags: dict[str, list[Flag]] = {}
     for flag in found:
@@ -66,7 +68,7 @@ def people(
             flags.setdefault(submission, []).append(flag)
     names = _names([each.row for each in everyone])
     return [
-        _person(each, f"r{number}", names[each.row.student.id], exercises, flags, expected)
+        _person(each, f"r{number}", names[each.row.student.id], exercises, flags, expected, interrupted)
         for number, each in enumerate(everyone, start=1)
     ]
 
@@ -86,12 +88,13 @@ def _person(
     exercises: Iterable[str],
     flags: Mapping[str, Sequence[Flag]],
     expected: Collection[tuple[str, str]],
+    interrupted: bool,
 ) -> Person:
     grades = {grade.exercise: grade for grade in standing.row.grades}
-    cells = tuple(_cell(grades[name]) if name in grades else None for name in exercises)
+    cells = tuple(_cell(grades[name]) if name in grades else standing.row.gap(name, interrupted) for name in exercises)
     own = tuple(flag for grade in grades.values() for flag in flags.get(grade.submission, ()))
     words = {code for grade in grades.values() for code in _codes(grade)} | {flag.kind for flag in own}
-    words |= {cell.verdict for cell in cells if cell is not None}
+    words |= {cell.verdict for cell in cells if isinstance(cell, Cell)}
     words |= {finding.code for _, finding in standing.row.ungraded}
     return Person(standing, place, called, cells, own, " ".join(sorted(words)), expected)
 

@@ -19,7 +19,7 @@ class Standing:
         row: whose, with the grades.
         earned: points of all exercises.
         possible: points of all exercises, of those that were not handed in, too; without checks that the machine could
-            not grade.
+            not grade, and what was handed in and not graded in this run.
     """
 
     row: Row
@@ -62,5 +62,6 @@ def standings(gradebook: Gradebook, grades: Sequence[Grade]) -> list[Standing]:
 def _standing(row: Row, most: Mapping[str, float]) -> Standing:
     points = Points.of(row.checks)
     there = {grade.exercise for grade in row.grades}
+    there |= {exercise for exercise, is_gradable in (row.exercises or {}).items() if is_gradable}
     missing = math.fsum(possible for exercise, possible in most.items() if exercise not in there)
     return Standing(row, points.earned, points.graded + missing)
