@@ -69,7 +69,8 @@ class RaceResult:
         rounds: taken.
         dropped: of those, because they were disturbed.
         caches: what the runs found in the level-2 cache.
-        outputs: what some timed runs wrote, chosen at random, in memory that the pool keeps until it is closed.
+        outputs: what some timed runs wrote, the fastest of those that were chosen at random, in memory that the pool
+            keeps until it is closed.
         peak_bandwidth_gb_s: of device memory.
         l2_bytes: of what it writes, a run may leave so much in the cache.
         interruption_ms: how long others held the GPU at one time, in rounds that count because there are no better.
