@@ -69,10 +69,12 @@ class ClassHooks:
 
     def _handed_in(self) -> dict[str, dict[str, bool]]:
         """Return by students' ids the exercises that anything is collected for, and whether it can be graded."""
+        from pytest_gpulab.course.submissions import HandedIn
+
         found: dict[str, dict[str, bool]] = {}
         for each in self.collected:
             exercises = found.setdefault(self.student_id(each.student), {})
-            exercises[each.exercise] = exercises.get(each.exercise, False) or each in self.collection.submissions
+            exercises[each.exercise] = exercises.get(each.exercise, False) or isinstance(each, HandedIn)
         return found
 
     def _left_out(self) -> dict[str, dict[str, Finding]]:

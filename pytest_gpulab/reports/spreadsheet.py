@@ -122,7 +122,7 @@ def _exercise_cell(grade: Grade | None) -> str:
 
 def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:
     if interrupted:
-        yield "the run was stopped"  # what it was to grade is not known then
+        yield "the run was stopped"  # and so checks are missing, selected or not
     elif row.is_part:
         yield ONLY_SOME_CHECKS
 

@@ -91,6 +91,32 @@ def test_every_row_of_a_run_that_was_stopped_says_so() -> None:
     assert notes[1:] == ["the run was stopped; scan: not started", "the run was stopped; handed in nothing"]
 
 
+def test_a_run_that_was_stopped_before_anything_was_graded_has_a_row_for_everyone() -> None:
+    made = Gradebook(chosen=frozenset({"s10", "s2"}), handed_in={"s2": {"scan": True}, "s10": {"scan": True}})
+    lines = [list(line) for line in student_lines(rows(made), interrupted=True)][1:]
+    assert lines == [["s2", "", "", "", "the run was stopped"], ["s10", "", "", "", "the run was stopped"]]
+
+
+def test_of_a_stopped_run_only_what_is_known_is_called_not_handed_in() -> None:
+    made = only(check("a"))
+    made.chosen, made.roster = frozenset({"s1", "s2"}), (Student("s1"), Student("s2"), Student("s3"))
+    assert [line[-1] for line in student_lines(rows(made), interrupted=True)][1:] == ["the run was stopped"] * 3
+    made.handed_in = {"s1": {"scan": True}, "s2": {"scan": True}}
+    notes = [line[-1] for line in student_lines(rows(made), interrupted=True)][1:]
+    assert notes == ["the run was stopped", "the run was stopped", "the run was stopped; scan: not handed in"]
+
+
+def test_what_was_left_out_is_told_where_something_is_missing_only() -> None:
+    left_out = {"s1": Finding("no-exercise", "1 file for no exercise, left out: sums.cu.")}
+    made = book(grade(check("a")), grade(check("a"), student="s2"), grade(check("a"), student="s2", exercise="sum"))
+    made.handed_in = {"s1": {"scan": True}, "s2": {"scan": True, "sum": True}}
+    made.left_out = {"s1": left_out, "s2": left_out}
+    assert [line[-1] for line in table(made)][1:] == [
+        "sum: not handed in; s1: 1 file for no exercise, left out: sums.cu",
+        "",
+    ]
+
+
 def test_where_nobody_says_whose_a_submission_is_it_has_a_row_of_its_own() -> None:
     made = book(grade(check("a"), student=""))
     assert [line[0] for line in table(made)] == ["student", "handed_in/scan.cu"]
