@@ -69,7 +69,7 @@ def test_work_left_out_in_some_launches_is_found(opened_device, tmp_path):
 
 @pytest.mark.usefixtures("nvidias_tools")
 def test_what_the_gpu_stops_is_looked_for_at_a_smaller_size_and_by_compute_sanitizer(opened_device, tmp_path):
-    first, *_ = speedups(tmp_path, "*(volatile int *)16 = 1;", opened_device.info, sanitize=True)
+    first, *_ = speedups(tmp_path, "if (i == 0) *(volatile int *)16 = 1;", opened_device.info, sanitize=True)
     (found,) = first.findings
     assert (first.verdict, found.code) == ("failed", "out-of-bounds")
     assert found.where == "reduction.cu:13"
