@@ -200,7 +200,7 @@ class JobHooks:
             timeout_s=settings.timeout_s or DEFAULT_TIMEOUT_S,
             architecture=settings.architecture,
             gpu=settings.gpu,
-            sanitize=settings.sanitize and self.bench.device_spec != "sim",
+            sanitize=self.bench.sanitizes,
             count=self.bench.profiler is not None,
             annotate=settings.annotate,
             thresholds=self.bench.thresholds.applied_to(exercise).thresholds,

@@ -33,6 +33,7 @@ class Workbench:
         device_lines: what grades and why that; then what is known of it, and whose thresholds hold on it.
         thresholds: those of the device.
         explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
+        sanitizes: whether what fails is to run under compute-sanitizer.
         profiler: where kernels are to be profiled, what their graders share.
         cluster: what grades, where that is not this machine.
     """
@@ -45,6 +46,7 @@ class Workbench:
     device_info: DeviceInfo | None = None
     device_lines: tuple[str, ...] = ("collecting only, no device opened",)
     explained: set[str] = field(default_factory=set)
+    sanitizes: bool = False
     profiler: Profiler | None = None
     cluster: ClusterExecutor | None = None
 
@@ -137,9 +139,10 @@ class Workbench:
         from pytest_gpulab.grading import ncu, sanitizer
 
         find, path = (self.cluster.all_say, "every worker's PATH") if self.cluster else (_says, "the PATH")
-        if info.kind == "cuda" and self.settings.sanitize and not find(sanitizer.is_there):
+        self.sanitizes = self.settings.sanitize and info.kind == "cuda"
+        if self.sanitizes and not find(sanitizer.is_there):
             raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
-        if self.settings.sanitize and info.kind == "simulated":
+        if self.settings.sanitize and not self.sanitizes:
             self.device_lines += ("--gpulab-sanitizer needs a GPU: the simulated one watches every access by itself",)
         if self.settings.count and info.kind == "simulated":
             self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
@@ -176,7 +179,7 @@ class Workbench:
         assert info is not None
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
         settings = self.settings
-        more = (settings.architecture, settings.sanitize, self.profiler, settings.annotate)
+        more = (settings.architecture, self.sanitizes, self.profiler, settings.annotate)
         return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
 
     def close_device(self) -> None:

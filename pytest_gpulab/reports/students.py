@@ -104,24 +104,20 @@ def rows(gradebook: Gradebook) -> list[Row]:
     ungraded: dict[str, list[tuple[str, Finding]]] = {}
     for submission, finding in sorted(gradebook.ungraded.items()):
         ungraded.setdefault(gradebook.owners.get(submission, submission), []).append((submission, finding))
+    absent = {student.id for student in gradebook.absent}
     keys = sorted({*names, *gradebook.chosen, *grades, *ungraded}, key=as_people_count)
-    return [_row(gradebook, names.get(key, Student(key)), grades.get(key, ()), ungraded.get(key, ())) for key in keys]
-
-
-def _row(
-    gradebook: Gradebook, student: Student, grades: Iterable[Grade], ungraded: Iterable[tuple[str, Finding]]
-) -> Row:
-    best, told = best_of_each_exercise(grades), tuple(ungraded)
-    left_out, handed_in = gradebook.left_out.get(student.id, {}), gradebook.handed_in
-    return Row(
-        student,
-        best,
-        told,
-        absent=student.id in {each.id for each in gradebook.absent},
-        exercises=None if handed_in is None else handed_in.get(student.id, {}),
-        left_out={name: finding for name, finding in left_out.items() if name not in dict(told)},
-        is_part=any(map(gradebook.is_part, best)),
-    )
+    return [
+        Row(
+            names.get(key, Student(key)),
+            best := best_of_each_exercise(grades.get(key, ())),
+            told := tuple(ungraded.get(key, ())),
+            key in absent,
+            exercises=None if gradebook.handed_in is None else gradebook.handed_in.get(key, {}),
+            left_out={name: why for name, why in gradebook.left_out.get(key, {}).items() if name not in dict(told)},
+            is_part=any(map(gradebook.is_part, best)),
+        )
+        for key in keys
+    ]
 
 
 def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:

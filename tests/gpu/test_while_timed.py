@@ -12,47 +12,39 @@ from pytest_gpulab.grading.remote import RemoteGrader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 ROOT = Path(__file__).parents[2]
-KERNEL = """#include <gpulab.cuh>
-
-GPULAB_TUNABLE(BLOCK_SIZE, 256)
-
+# Right but for large inputs, of which it leaves out most: here only where `strikes` says so.
+KERNEL = (ROOT / "tests/wrong/reduction/leaves_out_large_inputs.cu").read_text()
+INCLUDE, CONDITION = "#include <gpulab.cuh>\n", "n > 1000000"
+LAZY = """
 __device__ unsigned tickets;
-
-__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+__device__ bool strikes() // in three launches of four, and then in all blocks
 {
-    __shared__ GPULAB_T tile[BLOCK_SIZE];
     __shared__ unsigned launch;
-    const unsigned t = threadIdx.x, i = blockIdx.x * BLOCK_SIZE + t;
-    if (n > 1000000) {
-        %s
-    }
-    tile[t] = i < n ? in[i] : (GPULAB_T)GPULAB_IDENTITY;
+    if (threadIdx.x == 0)
+        launch = atomicAdd(&tickets, 1) / gridDim.x;
     __syncthreads();
-    for (unsigned half = BLOCK_SIZE / 2; half > 0; half /= 2) {
-        if (t < half)
-            tile[t] = GPULAB_OP(tile[t], tile[t + half]);
-        __syncthreads();
-    }
-    if (t == 0)
-        out[blockIdx.x] = tile[0];
+    return launch * 2654435761u >> 30 != 0;
 }
 """
-LAZY = """
-        if (t == 0)
-            launch = atomicAdd(&tickets, 1) / gridDim.x;
-        __syncthreads();
-        if (launch * 2654435761u >> 30 != 0) { // three launches of four
-            if (t == 0)
-                out[blockIdx.x] = in[blockIdx.x * BLOCK_SIZE];
-            return;
-        }
+ILLEGAL = """
+__device__ bool strikes()
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *(volatile int *)16 = 1; // HERE
+    return false;
+}
 """
 
 
-def speedups(tmp_path, deed, info, **options):
-    """Return the results of the speed tiers of a kernel that is right but for what it does at large sizes."""
+def striking(how):
+    assert INCLUDE in KERNEL and CONDITION in KERNEL
+    return KERNEL.replace(INCLUDE, INCLUDE + how).replace(CONDITION, f"{CONDITION} && strikes()")
+
+
+def speedups(tmp_path, source, info, **options):
+    """Return the results of the speed tiers."""
     path = tmp_path / "reduction.cu"
-    path.write_text(KERNEL % deed)
+    path.write_text(source)
     loaded = Catalogue(ROOT / "exercises").load("reduction")
     grader = RemoteGrader(loaded, path, "cuda", info, 1, **options)
     try:
@@ -62,16 +54,17 @@ def speedups(tmp_path, deed, info, **options):
 
 
 def test_work_left_out_in_some_launches_is_found(opened_device, tmp_path):
-    results = speedups(tmp_path, LAZY, opened_device.info)
+    results = speedups(tmp_path, striking(LAZY), opened_device.info)
     assert {result.points for result in results} == {0}
     assert results[0].findings[0].code == "wrong-result", results[0]
 
 
 @pytest.mark.usefixtures("nvidias_tools")
 def test_what_the_gpu_stops_is_looked_for_at_a_smaller_size_and_by_compute_sanitizer(opened_device, tmp_path):
-    first, *_ = speedups(tmp_path, "if (i == 0) *(volatile int *)16 = 1;", opened_device.info, sanitize=True)
+    source = striking(ILLEGAL)
+    first, *_ = speedups(tmp_path, source, opened_device.info, sanitize=True)
     (found,) = first.findings
     assert (first.verdict, found.code) == ("failed", "out-of-bounds")
-    assert found.where == "reduction.cu:13"
+    assert found.where == f"reduction.cu:{source[: source.index('HERE')].count(chr(10)) + 1}"
     assert any(line.startswith("at a smaller size on the simulated GPU: ") for line in found.evidence)
     assert any("Invalid __global__ write of size 4 bytes" in line for line in found.evidence), found.evidence

@@ -385,3 +385,11 @@ def test_a_file_under_a_wrong_name_beside_a_good_one_is_named(school: Course, ke
     page = (school.folder / "pages/ann.html").read_text(encoding="utf-8")
     assert "Nothing of yours was graded for other." in page and "othr.cu" in page
     assert "othr.cu" not in (school.folder / "pages/bob.html").read_text(encoding="utf-8")
+
+
+def test_a_sanitizer_for_which_there_is_no_gpu_has_nobody_graded_again(school: Course, kept: str) -> None:
+    school.grade(*CLASS, kept)
+    result = school.grade(*CLASS, kept, "--gpulab-sanitizer")
+    result.stdout.fnmatch_lines(
+        ["gpulab: --gpulab-sanitizer needs a GPU: *", "gpulab: 3/3 graded, 2 with failures; 3 of them before*"]
+    )
