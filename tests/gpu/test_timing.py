@@ -241,9 +241,14 @@ def undisturbed_ms(device, module, call):
 
 def test_graders_do_not_interrupt_what_is_timed(device, module):
     call = adding(device, LONG)
-    alone_ms = undisturbed_ms(device, module, call)
-    with other("grader") as grader, grader:
-        assert undisturbed_ms(device, module, call) == pytest.approx(alone_ms, rel=0.01)
+    for _ in range(5):
+        before_ms = undisturbed_ms(device, module, call)
+        with other("grader") as grader, grader:
+            beside_ms = undisturbed_ms(device, module, call)
+        alone_ms = pytest.approx(undisturbed_ms(device, module, call), rel=0.01)
+        if before_ms == alone_ms:
+            break  # else something else changed meanwhile, such as the clock
+    assert (before_ms, beside_ms) == (alone_ms, alone_ms)
 
 
 def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
