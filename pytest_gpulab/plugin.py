@@ -148,9 +148,10 @@ class GradingHooks:
         """Open the device; pytest-xdist's controller merely looks whether it is there."""
         if self.config.getoption("collectonly"):
             return
+        is_controller = self.config.getoption("dist", "no") != "no" and not self.is_worker
         with usage_errors():
-            self.bench.open_device()
-        if self.config.getoption("dist", "no") != "no" and not self.is_worker:
+            self.bench.open_device(will_grade=not is_controller)
+        if is_controller:
             self.bench.close_device()
 
     def pytest_report_header(self) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,19 +81,25 @@ class Workbench:
             if path.is_file() and not self.catalogue.is_submission(path):
                 raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
 
-    def open_device(self) -> None:
+    def open_device(self, will_grade: bool = True) -> None:
         """Open the device that was asked for, or join the cluster that has it.
 
         A GPU is merely looked at, because each submission gets a process of its own on it, with a time limit: a kernel
         can hang or break it for a process. Python that simulates one is safe, unless someone wants a time limit.
+
+        Args:
+            will_grade: whether this process does, and not only others that it starts.
 
         Raises:
             SettingsError: it is not there; says what is missing and how to get it.
         """
         from pytest_gpulab.devices import processes
         from pytest_gpulab.devices.sandbox import PROTECTION
+        from pytest_gpulab.grading import forked
 
         processes.mark_what_is_started()
+        if will_grade and self._will_fork():
+            forked.load_ahead()  # which takes as long as to open the device
         info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
         why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
         self.device_info = info
@@ -107,6 +114,14 @@ class Workbench:
         if info.kind == "cuda" or self.settings.timeout_s is not None:
             self.close_device()
         self._look_for_tools(info)
+
+    def _will_fork(self) -> bool:
+        """Say whether submissions most probably get processes of their own, which this one or its workers ask for."""
+        settings = self.settings
+        if settings.course.scheduler is not None:
+            return False
+        may_be_gpu = settings.device != "sim" and PathFinder.find_spec("pycuda") is not None
+        return may_be_gpu or (settings.timeout_s is not None and not settings.course.is_asked_for)
 
     def _opened(self) -> tuple[DeviceInfo, str]:
         from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device

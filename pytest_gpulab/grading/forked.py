@@ -92,6 +92,12 @@ def get_ready() -> _Nursery | None:
         return _borrowed[0] if _borrowed else _nursery()
 
 
+def load_ahead() -> None:
+    """Start the nursery, if children of this process will be forked: it loads while something else is done."""
+    if has_one_thread(os.environ):
+        get_ready()
+
+
 def lent() -> socket.socket | None:
     """Start the nursery and return where other processes can `borrow` it; None where there cannot be one."""
     nursery = get_ready()
