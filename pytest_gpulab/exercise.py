@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -96,7 +97,7 @@ class Buffer:
     @property
     def nbytes(self) -> int:
         """Bytes the buffer holds."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return prod(map(int, self.shape)) * np.dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

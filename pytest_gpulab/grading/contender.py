@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import prod
 
 import numpy as np
 
@@ -116,10 +117,10 @@ class Contender:
     def __init__(self, pool: Pool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
         self.module, self.plan, self.contents = module, plan, contents
         self._pool, self._buffers = pool, allocated(plan)
+        # Now, because what is copied to the GPU later is copied while others wait for it.
+        self._sources = [{buffer.name: pool.source(buffer, inputs) for buffer in self._buffers} for inputs in contents]
         self._replicas: list[dict[str, Memory]] = []
-        for buffer in self._buffers:  # now, because what is copied to the GPU later is copied while others wait for it
-            for inputs in contents:
-                pool.source(buffer, inputs)
+        self._calls: list[list[Call]] = []
         self.take_copies(REPLICAS)
 
     def spare_outputs(self, count: int) -> None:
@@ -147,13 +148,13 @@ class Contender:
         self._pool.reset(self._resets(0, Mix(0)))  # from the GPU's own memory: there it is already
         return tuple(
             self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
-            for call in self._calls(0)
+            for call in self._calls[0]
         )
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
         """Time one run in one of the copies, on mixed contents, with cold caches."""
         self._set_constants(mix)
-        return watch.cold_ms(self.module, self._calls(index), list(self._resets(index, mix)))
+        return watch.cold_ms(self.module, self._calls[index], list(self._resets(index, mix)))
 
     def batch_size(self, l2_bytes: int) -> int:
         """Return how many runs a batch with warm caches can have; below `REPLICAS` they would not be warm."""
@@ -164,6 +165,7 @@ class Contender:
         self._replicas = [
             {buffer.name: self._pool.copy(index, buffer) for buffer in self._buffers} for index in range(count)
         ]
+        self._calls = [[_call(launch, copies) for launch in self.plan.launches] for copies in self._replicas]
 
     def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
         """Time one run in each copy, without a gap between them and with warm caches; return the time of one.
@@ -174,7 +176,7 @@ class Contender:
         """
         self._set_constants(mixes[0])
         copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]
-        calls = [call for index in range(len(mixes)) for call in self._calls(index)]
+        calls = [call for index in range(len(mixes)) for call in self._calls[index]]
         return watch.batch_ms(self.module, calls, copies) / len(mixes)
 
     def keep_outputs(self, index: int) -> Outputs:
@@ -198,16 +200,13 @@ class Contender:
 
     def _resets(self, index: int, mix: Mix) -> Iterator[Copy]:
         """Yield the copies that put everything into the state from before a run."""
+        base, other = self._sources[mix.base], self._sources[mix.other(len(self._sources))]
         for buffer in self._buffers:
             target = self._replicas[index][buffer.name]
-            yield Copy(self._pool.source(buffer, self.contents[mix.base]), target)
+            yield Copy(base[buffer.name], target)
             if buffer.role == "input":
-                other = self._pool.source(buffer, self.contents[mix.other(len(self.contents))])
-                for stretch in mix.stretches(int(np.prod(buffer.shape, dtype=np.int64))):
-                    yield Copy(other, target, stretch)
-
-    def _calls(self, index: int) -> list[Call]:
-        return [_call(launch, self._replicas[index]) for launch in self.plan.launches]
+                for stretch in mix.stretches(prod(map(int, buffer.shape))):
+                    yield Copy(other[buffer.name], target, stretch)
 
 
 def _call(launch: Launch, memories: Mapping[str, Memory]) -> Call:

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.cuda.cubin import CubinNames
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.timing import CudaStopwatch
 from pytest_gpulab.devices.cuda.turns import Turns
-from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
 from pytest_gpulab.devices.stopwatch import Call
 
 GIB = 1 << 30
@@ -73,17 +73,65 @@ def test_variables_that_fit_are_not_to_blame_for_a_full_gpu(monkeypatch, error, 
         CudaModule(full_context(error), b"", "")
 
 
+class Function:
+    """One of PyCUDA's, that notes what it is asked and told."""
+
+    num_regs, shared_size_bytes, const_size_bytes, max_threads_per_block = 30, 16, 0, 1024
+
+    def __init__(self, launch, local_bytes=0):
+        self.launch, self.local_size_bytes, self.told = launch, local_bytes, []
+
+    def __getattribute__(self, name):
+        if name in ("num_regs", "max_threads_per_block"):
+            self.told.append(name)
+        return super().__getattribute__(name)
+
+    def __call__(self, *args, **how):
+        self.launch(*args, **how)
+
+    def set_attribute(self, attribute, value):
+        self.told.append(value)
+
+
+def module_with(context, function):
+    """Return a module with one kernel, `f`, that takes nothing."""
+    module = CudaModule.__new__(CudaModule)
+    module._context, module._kernels = context, {}
+    module._module = SimpleNamespace(get_function=lambda symbol: function)
+    module._inspected = SimpleNamespace(parameter_bytes=lambda symbol: function.told.append(symbol) or ())
+    module._names = CubinNames({"f": "_Z1fv"}, {}, 0)
+    return module
+
+
 def launched(context, local_bytes):
     """Launch a kernel with so large a stack for each thread."""
-    module = CudaModule.__new__(CudaModule)
-    refuse = SimpleNamespace(
-        local_size_bytes=local_bytes, max_threads_per_block=1024, shared_size_bytes=0, set_attribute=lambda *_: None
-    )
-    function = type("Function", (SimpleNamespace,), {"__call__": context.driver.refuse})(**vars(refuse))
-    module._context, module._functions = context, {"f": function}
-    module._inspected = SimpleNamespace(parameter_bytes=lambda symbol: ())
-    module._names = CubinNames({"f": "_Z1fv"}, {}, 0)
-    module.prepared(Call("f", (1,), (32,), ()))()
+    module_with(context, Function(context.driver.refuse, local_bytes)).prepared(Call("f", (1,), (32,), ()))()
+
+
+def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
+    """Others wait while it is timed again and again."""
+    context, launched = full_context(FULL), []
+    function = Function(lambda **how: launched.append(how["shared"]))
+    module = module_with(context, function)
+    for shared_bytes in (0, 0, 100, 100, 0):
+        module.prepared(Call("f", (1,), (32,), (), shared_bytes))()
+        assert module.parameter_bytes("f") == () and module.resources("f") == KernelResources(30, 16, 0, 0)
+    assert launched == [0, 0, 100, 100, 0]
+    assert function.told == ["_Z1fv", "num_regs", "max_threads_per_block", 0, 100, 0]
+
+
+@pytest.mark.parametrize(
+    ("threads", "shared_bytes", "told"),
+    [
+        (1025, 0, r"a block of 1025 threads is too large for kernel 'f', .* at most 1024 \(30 registers a thread\)"),
+        (32, (1 << 16) - 15, "kernel 'f' is given 65521 bytes of dynamic shared memory but the GPU has room for 65520"),
+    ],
+)
+def test_a_launch_that_cannot_be_is_refused_each_time(threads, shared_bytes, told):
+    module = module_with(full_context(FULL), Function(None))
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=told):
+            module.prepared(Call("f", (1,), (threads,), (), shared_bytes))
 
 
 @pytest.mark.parametrize(

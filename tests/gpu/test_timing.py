@@ -164,7 +164,8 @@ device = CudaDevice(launch_limit_s=3.0)
 module = device.compile(
     "__global__ void nothing() {} __global__ void hang(volatile int *zero) { while (*zero == 0) {} }"
 )
-context, nothing, hang = device._gpu.context, module._function("nothing"), module._function("hang")
+context = device._gpu.context
+nothing, hang = (module._kernel(name).function for name in ("nothing", "hang"))
 zero = device.array(np.zeros(1, np.int32))
 print("is ready", flush=True)
 sys.stdin.readline()

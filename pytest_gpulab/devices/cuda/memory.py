@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,7 @@ class CudaMemory:
     def __init__(self, blocks: Blocks, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
+        self._nbytes = prod(map(int, shape)) * self._dtype.itemsize
         with self._context.current():
             self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
             self._context.users.add(self)
@@ -106,7 +108,7 @@ class CudaMemory:
     @property
     def nbytes(self) -> int:
         """The size in bytes, without the guard zones."""
-        return int(np.prod(self._shape, dtype=np.int64)) * self._dtype.itemsize
+        return self._nbytes
 
     def get(self) -> Array:
         """Return a copy in host memory."""
@@ -197,6 +199,7 @@ class CudaPart(CudaMemory):
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._context, self._whole = whole._context, whole
         self._dtype, self._shape = np.dtype(dtype), shape
+        self._nbytes = prod(map(int, shape)) * self._dtype.itemsize
         if not 0 <= offset_bytes <= whole.nbytes - self.nbytes:
             raise ValueError(f"{self.nbytes} bytes from byte {offset_bytes} on are not inside {whole.nbytes} bytes")
         self.address = whole.address + offset_bytes

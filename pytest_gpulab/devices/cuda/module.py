@@ -38,7 +38,7 @@ class CudaModule:
         self._context = context
         self._log = log
         self._names = read_names(cubin)
-        self._functions: dict[str, Any] = {}
+        self._kernels: dict[str, _Kernel] = {}
         with context.at_work():
             try:
                 self._module = context.driver.module_from_buffer(cubin)
@@ -103,8 +103,7 @@ class CudaModule:
         Raises:
             LaunchError: no such kernel.
         """
-        with self._context.current():
-            return self._inspected.parameter_bytes(self._symbol(kernel, self._names.kernels, "kernel"))
+        return self._kernel(kernel).parameter_bytes
 
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel.
@@ -112,14 +111,7 @@ class CudaModule:
         Raises:
             LaunchError: no such kernel.
         """
-        with self._context.current():
-            function = self._function(kernel)
-            return KernelResources(
-                function.num_regs,
-                function.shared_size_bytes,
-                function.local_size_bytes,
-                function.const_size_bytes,
-            )
+        return self._kernel(kernel).resources
 
     def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:
         """Return the theoretical occupancy as the driver computes it for this GPU (None: it cannot).
@@ -193,17 +185,17 @@ class CudaModule:
         return self._starter(checked, call.args)
 
     def _starter(self, call: _Call, args: Sequence[Memory | np.generic]) -> Callable[[], None]:
-        function = self._function(call.kernel)
-        self._check_block(call, function)
+        kernel = self._kernel(call.kernel)
+        self._check_block(call, kernel)
         values = [_by_value(arg) for arg in args]
 
         def start() -> None:
             self._context.launches += 1
             try:
-                function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
+                kernel.function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
             except self._context.driver.Error as error:
                 self._context.wait(call.kernel)  # an earlier one may have ended abnormally: then it is that
-                stacks_bytes = function.local_size_bytes * self._attribute("MULTIPROCESSOR_COUNT")
+                stacks_bytes = (kernel.resources.local_bytes or 0) * self._attribute("MULTIPROCESSOR_COUNT")
                 stacks_bytes *= self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
                 self._refuse_for_others(error, stacks_bytes, f"the stacks of {call.kernel}")
                 message = f"the GPU refuses to launch {call.kernel!r} with grid {call.grid} and block {call.block}"
@@ -224,7 +216,7 @@ class CudaModule:
         return isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
-        given = tuple(8 if isinstance(arg, CudaMemory) else np.asarray(arg).nbytes for arg in args)
+        given = tuple(8 if isinstance(arg, CudaMemory) else arg.nbytes for arg in args)
         wanted = self.parameter_bytes(call.kernel)
         if wanted is None or wanted == given:
             return
@@ -235,14 +227,16 @@ class CudaModule:
             f"parameter {index + 1} of kernel {call.kernel!r} takes {wanted[index]} bytes but is given {given[index]}"
         )
 
-    def _check_block(self, call: _Call, function: Any) -> None:
-        threads = prod(call.block)
-        if threads > function.max_threads_per_block:
+    def _check_block(self, call: _Call, kernel: _Kernel) -> None:
+        threads, resources = prod(call.block), kernel.resources
+        if threads > kernel.most_threads:
             raise LaunchError(
                 f"a block of {threads} threads is too large for kernel {call.kernel!r}, which can have at most "
-                f"{function.max_threads_per_block} ({function.num_regs} registers a thread)"
+                f"{kernel.most_threads} ({resources.registers} registers a thread)"
             )
-        room = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - function.shared_size_bytes
+        if call.shared_bytes == kernel.allowed_bytes:
+            return
+        room = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - (resources.shared_bytes or 0)
         if call.shared_bytes > room:
             raise LaunchError(
                 f"kernel {call.kernel!r} is given {call.shared_bytes} bytes of dynamic shared memory but the GPU "
@@ -250,13 +244,16 @@ class CudaModule:
             )
         # Without this the driver stops at 48 KiB, whatever the GPU has.
         limit = self._context.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        function.set_attribute(limit, call.shared_bytes)
+        kernel.function.set_attribute(limit, call.shared_bytes)
+        kernel.allowed_bytes = call.shared_bytes
 
-    def _function(self, kernel: str) -> Any:
-        if kernel not in self._functions:
-            symbol = self._symbol(kernel, self._names.kernels, "kernel")
-            self._functions[kernel] = self._module.get_function(symbol)
-        return self._functions[kernel]
+    def _kernel(self, name: str) -> _Kernel:
+        if name not in self._kernels:
+            symbol = self._symbol(name, self._names.kernels, "kernel")
+            with self._context.current():
+                parameter_bytes = self._inspected.parameter_bytes(symbol)
+                self._kernels[name] = _Kernel(self._module.get_function(symbol), parameter_bytes)
+        return self._kernels[name]
 
     def _variable(self, name: str) -> tuple[int, int]:
         address, nbytes = self._module.get_global(self._symbol(name, self._names.variables, "variable"))
@@ -270,6 +267,28 @@ class CudaModule:
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
+
+
+class _Kernel:
+    """A kernel, with what the driver says of it: asked once, because others wait while the same one is timed again.
+
+    The context must be current as it is made.
+
+    Attributes:
+        function: PyCUDA's.
+        parameter_bytes: see `CudaModule.parameter_bytes`.
+        resources: the compiler's figures.
+        most_threads: that a block can have.
+        allowed_bytes: how much dynamic shared memory it was last allowed to have; None before that.
+    """
+
+    def __init__(self, function: Any, parameter_bytes: tuple[int, ...] | None) -> None:
+        self.function, self.parameter_bytes = function, parameter_bytes
+        self.resources = KernelResources(
+            function.num_regs, function.shared_size_bytes, function.local_size_bytes, function.const_size_bytes
+        )
+        self.most_threads = int(function.max_threads_per_block)
+        self.allowed_bytes: int | None = None
 
 
 class _Call(NamedTuple):
