@@ -363,13 +363,17 @@ def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(scho
 
 
 def test_a_selection_of_checks_is_no_result(school: Course, kept: str) -> None:
-    files = ("gradescope:scores", "feedback:pages", "csv:grades.csv")
+    files = ("gradescope:scores", "feedback:pages", "csv:grades.csv", "html:report.html")
     result = school.grade(*CLASS, kept, "-k", "compile", *(f"--gpulab-report={file}" for file in files))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     why = "only some checks were selected, and a part of the points is no result"
     result.stdout.fnmatch_lines([f"ERROR: *scores: {why}", f"ERROR: *pages: {why}"])
     assert not (school.folder / "scores").exists() and not (school.folder / "pages").exists()
     assert [row.split(",")[-1] for row in csv_rows(school)] == ["only some checks were selected"] * 3
+    told = "Only some checks were selected: the points of the others are missing here."
+    assert told in (school.folder / "report.html").read_text()
+    school.grade(*CLASS, kept, "--gpulab-report=html:report.html")
+    assert told not in (school.folder / "report.html").read_text()
 
 
 def test_a_file_under_a_wrong_name_beside_a_good_one_is_named(school: Course, kept: str) -> None:

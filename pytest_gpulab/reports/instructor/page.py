@@ -79,7 +79,7 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         | _people(gradebook, grades, everyone, found, interrupted)
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
-    values |= {"created": pages.moment(created), "interrupted": interrupted}
+    values |= {"created": pages.moment(created), "interrupted": interrupted, "has_parts": gradebook.has_parts}
     return pages.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
 
 
