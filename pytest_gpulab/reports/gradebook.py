@@ -139,11 +139,6 @@ class Gradebook:
         """Say whether a grade lacks checks of its exercise."""
         return len(grade.checks) < self.checks.get(grade.exercise, 0)
 
-    @property
-    def has_parts(self) -> bool:
-        """Whether any grade lacks checks: the run was stopped, or only some were selected."""
-        return any(map(self.is_part, self.grades))
-
 
 def _joined(parts: dict[int, Grade]) -> Grade:
     in_order = [parts[position] for position in sorted(parts)]

@@ -136,7 +136,7 @@ def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
         ReportError: the run was stopped, or graded some checks of a submission only.
     """
     context.refuse_if_interrupted()
-    if gradebook.has_parts:
+    if any(map(gradebook.is_part, gradebook.grades)):
         raise ReportError(f"{ONLY_SOME_CHECKS}, and a part of the points is no result")
 
 

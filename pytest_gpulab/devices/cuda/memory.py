@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -87,7 +88,6 @@ class CudaMemory:
     def __init__(self, blocks: Blocks, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._blocks, self._context = blocks, blocks.context
         self._dtype, self._shape = np.dtype(dtype), shape
-        self._nbytes = prod(map(int, shape)) * self._dtype.itemsize
         with self._context.current():
             self._allocation: Any = blocks.take(self.nbytes + 2 * GUARD_BYTES)
             self._context.users.add(self)
@@ -105,10 +105,10 @@ class CudaMemory:
         """The extents."""
         return self._shape
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """The size in bytes, without the guard zones."""
-        return self._nbytes
+        return prod(map(int, self._shape)) * self._dtype.itemsize
 
     def get(self) -> Array:
         """Return a copy in host memory."""
@@ -199,7 +199,6 @@ class CudaPart(CudaMemory):
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
         self._context, self._whole = whole._context, whole
         self._dtype, self._shape = np.dtype(dtype), shape
-        self._nbytes = prod(map(int, shape)) * self._dtype.itemsize
         if not 0 <= offset_bytes <= whole.nbytes - self.nbytes:
             raise ValueError(f"{self.nbytes} bytes from byte {offset_bytes} on are not inside {whole.nbytes} bytes")
         self.address = whole.address + offset_bytes

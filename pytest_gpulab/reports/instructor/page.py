@@ -79,7 +79,8 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         | _people(gradebook, grades, everyone, found, interrupted)
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
-    values |= {"created": pages.moment(created), "interrupted": interrupted, "has_parts": gradebook.has_parts}
+    values |= {"created": pages.moment(created), "interrupted": interrupted}
+    values |= {"has_parts": any(each.row.is_part for each in everyone)}
     return pages.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
 
 
