@@ -65,12 +65,20 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
     """
     rounds = len(own_ms)
     drawn = _stretches(rounds, np.random.default_rng(seed))
-    logs = np.log(np.median(baseline_ms[drawn], axis=1) / np.median(own_ms[drawn], axis=1))
+    logs = np.log(_medians(baseline_ms[drawn]) / _medians(own_ms[drawn]))
     value = float(np.median(baseline_ms) / np.median(own_ms))
     tail = (1 - NOMINAL_COVERAGE) / 2
     wider = _widening(rounds // _stretch_length(rounds))
     low, high = value * np.exp(wider * (np.quantile(logs, (tail, 1 - tail)) - np.log(value)))
     return Ratio(value, min(float(low), value), max(float(high), value))
+
+
+def _medians(rows: Samples) -> Samples:
+    """Return each row's: sorting takes half of what `np.median` does, or less, and others wait for the GPU."""
+    ordered = np.sort(rows, axis=1)
+    count = rows.shape[1]
+    medians: Samples = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return medians
 
 
 def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:

@@ -11,7 +11,7 @@ from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.timing import CudaStopwatch
+from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
 from pytest_gpulab.devices.stopwatch import Call
@@ -209,3 +209,39 @@ def test_a_stopwatch_for_which_there_is_no_room_is_not_there():
     context.driver.mem_alloc = context.driver.refuse
     with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for what a stopwatch needs: out of memory$"):
         CudaStopwatch(context, None)
+
+
+def stopwatch_that_is_late(is_late):
+    """Return a stopwatch, and the lead of each attempt; says of each attempt whether the GPU waited for it."""
+    watch, leads = CudaStopwatch.__new__(CudaStopwatch), []
+    watch._context, watch._flush_ms, watch._lead_ms, watch._is_long = Context(), 0.001, LEAD_MS, False
+    watch._flush = lambda: None
+
+    def timed(launches, kernel):
+        leads.append(watch._lead_ms)
+        return 0.5, not is_late(len(leads), leads[-1])
+
+    watch._timed = timed
+    return watch, leads
+
+
+def test_who_was_late_once_has_no_longer_lead_for_good():
+    """Others wait for the GPU while it reads its cache for nothing."""
+    watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: nth == 3)
+    for _ in range(20):
+        watch._sample([lambda: None], "f")
+    assert leads[:4] == [LEAD_MS, LEAD_MS, LEAD_MS, 2 * LEAD_MS] and leads[-1] == LEAD_MS
+    assert leads[3:] == sorted(leads[3:], reverse=True)
+
+
+def test_who_is_always_late_with_a_short_lead_has_a_long_one_most_of_the_time():
+    watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: lead_ms < 2.5 * LEAD_MS)
+    for _ in range(100):
+        watch._sample([lambda: None], "f")
+    assert max(leads) < 5 * LEAD_MS and 100 < len(leads) < 125
+
+
+def test_a_sample_is_taken_however_late_python_is():
+    watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: True)
+    assert watch._sample([lambda: None], "f") == 0.5
+    assert leads[-1] == MAX_LEAD_MS

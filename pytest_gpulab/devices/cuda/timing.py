@@ -29,13 +29,14 @@ from .report import peak_bandwidth_gb_s
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
+LEAD_KEPT = 0.9  # of a longer one, by each sample that is in time: mostly Python was held up just once
 MAX_ATTEMPTS = 5
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
 FIRST_SAMPLES, MORE_SAMPLES = 16, 3  # of an empty kernel
-AMONG_SAMPLES = 5  # of many of them, which take longer
+AMONG_SAMPLES, FEW_AMONG_SAMPLES = 5, 1  # of many of them, which take longer
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
 MIN_MS = 1e-5  # no sample is zero
 
@@ -127,6 +128,7 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
+        self._overhead = Overhead(self._empty_ms)
         self._is_long = False
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
@@ -179,6 +181,8 @@ class CudaStopwatch:
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
+        if attempt == 0:
+            self._lead_ms = max(LEAD_KEPT * self._lead_ms, LEAD_MS)
         self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
@@ -198,21 +202,26 @@ class CudaStopwatch:
         return float(self._start.time_till(self._end)), not is_late
 
     def begin(self) -> None:
-        """Measure how long a flush takes, and calibrate, the first time."""
+        """Measure how long a flush takes, and roughly what a sample takes too long, the first time."""
         self._is_long = False
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
                 self._flush_ms = min(many_ms) / FLUSHES
-            self.calibrate()
+            self._learn(MORE_SAMPLES, FEW_AMONG_SAMPLES)
 
     def calibrate(self, anew: bool = True) -> None:
         """Learn what a sample takes too long; see `Stopwatch.calibrate`."""
         if anew:
             self._overhead = Overhead(self._empty_ms)
-            for _ in range(AMONG_SAMPLES):
-                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
-        for _ in range(FIRST_SAMPLES if anew else MORE_SAMPLES):
+            self._learn(FIRST_SAMPLES, AMONG_SAMPLES)
+        else:
+            self._learn(MORE_SAMPLES)
+
+    def _learn(self, alone_samples: int, among_samples: int = 0) -> None:
+        for _ in range(among_samples):
+            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
+        for _ in range(alone_samples):
             self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
 
     def _launch_nothing(self) -> None:
