@@ -92,7 +92,7 @@ class Stopwatch(Protocol):
         """What device memory transfers at most, in 1e9 bytes a second."""
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
-        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache.
+        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache; with the overhead.
 
         Args:
             module: of the kernels.
@@ -106,15 +106,17 @@ class Stopwatch(Protocol):
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit.
 
-        Args and raises: as for `cold_ms`.
+        Args, raises, overhead: as for `cold_ms`.
         """
 
-    def calibrate(self, anew: bool = True) -> None:
-        """Learn what samples show too much, which is taken off from now on.
+    def overhead_ms(self, launches: int) -> float:
+        """Return what a sample of so many launches shows too much, by all that was learned until now.
 
-        Args:
-            anew: forget what was learned before, when the clock was not up; otherwise learn on.
+        It is taken off once all samples are there: what is learned in one moment may have been disturbed.
         """
+
+    def calibrate(self, briefly: bool = False) -> None:
+        """Learn what samples show too much: once the clock is up, and then, briefly, while they are taken."""
 
     def conditions(self) -> Conditions:
         """Look at the GPU's state; may take some milliseconds."""

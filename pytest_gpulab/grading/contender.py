@@ -152,7 +152,7 @@ class Contender:
         )
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
-        """Time one run in one of the copies, on mixed contents, with cold caches."""
+        """Time one run in one of the copies, on mixed contents, with cold caches; with the overhead of one."""
         self._set_constants(mix)
         return watch.cold_ms(self.module, self._calls[index], list(self._resets(index, mix)))
 
@@ -170,6 +170,8 @@ class Contender:
     def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
         """Time one run in each copy, without a gap between them and with warm caches; return the time of one.
 
+        The overhead in it is that of so many.
+
         Args:
             watch: times.
             mixes: what each copy holds; where the plan sets constants, all must be the same.
@@ -178,6 +180,10 @@ class Contender:
         copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]
         calls = [call for index in range(len(mixes)) for call in self._calls[index]]
         return watch.batch_ms(self.module, calls, copies) / len(mixes)
+
+    def overhead_ms(self, watch: Stopwatch, runs: int = 1) -> float:
+        """Return what the time of one run shows too much, if so many are timed at once."""
+        return watch.overhead_ms(runs * len(self.plan.launches)) / runs
 
     def keep_outputs(self, index: int) -> Outputs:
         """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""

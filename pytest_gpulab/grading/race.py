@@ -27,6 +27,7 @@ from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import (
     Ratio,
+    Samples,
     allowing_for,
     decide,
     kept_rounds,
@@ -46,6 +47,7 @@ FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
 SETS = 2  # of contents, which runs mix
+MIN_MS = 1e-5  # no sample is zero
 HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
@@ -149,7 +151,7 @@ class Race:
         self._watch: Stopwatch
         self._sittings, self._spent_s, self._seed = 0, 0.0, int(rng.integers(2**32))
         self._batched, self._copies = False, REPLICAS
-        self._baseline_ms: list[float] = []
+        self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
         self._own_ms: list[float] = []
         self._held_down_by: list[tuple[str, ...]] = []
         self._interruptions_ms: list[float] = []
@@ -245,7 +247,9 @@ class Race:
             baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
             own_ms.append(self._own.cold_ms(self._watch, copy, mix))
         self._watch.calibrate()
-        if not self._rounds and min(np.median(baseline_ms), np.median(own_ms)) < BATCHED_BELOW_MS:
+        sides = ((self._baseline, baseline_ms), (self._own, own_ms))
+        shortest_ms = min(np.median(samples_ms) - side.overhead_ms(self._watch) for side, samples_ms in sides)
+        if not self._rounds and shortest_ms < BATCHED_BELOW_MS:
             size = min(side.batch_size(self._watch.l2_bytes) for side in (self._baseline, self._own))
             if size >= REPLICAS:
                 self._batched, self._copies = True, size
@@ -265,13 +269,14 @@ class Race:
                     self._move()
                 self._round(self._rounds, keeps_outputs=self._rounds in checked)
             after = self._look()
-            self._watch.calibrate(anew=False)
+            self._watch.calibrate(briefly=True)
             self._held_down_by += [before.held_down_by + after.held_down_by] * some
             self._interruptions_ms += [max(before.interruption_ms, after.interruption_ms)] * some
             before = after
 
     def _result(self) -> RaceResult:
-        baseline_ms, own_ms = np.array(self._baseline_ms), np.array(self._own_ms)
+        baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
+        own_ms = self._without_overhead(self._own, self._own_ms)
         interruptions_ms = np.array(self._interruptions_ms)
         held_down = np.array([bool(words) for words in self._held_down_by])
         kept = kept_rounds(baseline_ms, own_ms, held_down | (interruptions_ms > 0))
@@ -291,6 +296,10 @@ class Race:
             interruption_ms=interruption_ms,
             held_down_by=tuple(dict.fromkeys(word for nth in np.flatnonzero(kept) for word in self._held_down_by[nth])),
         )
+
+    def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
+        overhead_ms = side.overhead_ms(self._watch, self._copies if self._batched else 1)
+        return np.maximum(np.array(samples_ms) - overhead_ms, MIN_MS)
 
     def _move(self) -> None:
         self._pool.move_copies(self._rng)

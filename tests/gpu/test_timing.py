@@ -11,6 +11,7 @@ import numpy as np
 import pynvml
 import pytest
 
+from pytest_gpulab.devices.cuda.overhead import EMPTY_MS, Overhead
 from pytest_gpulab.devices.protocol import LaunchError
 from pytest_gpulab.devices.stopwatch import Call, Copy, TimingDevice
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -71,8 +72,16 @@ def median_ms(sample, times=9):
     return float(np.median([sample() for _ in range(times)]))
 
 
+def cold(watch, module, calls, copies=()):
+    return watch.cold_ms(module, calls, copies) - watch.overhead_ms(len(calls))
+
+
+def batched(watch, module, calls, copies=()):
+    return watch.batch_ms(module, calls, copies) - watch.overhead_ms(len(calls))
+
+
 def warmed_up(watch, module):
-    """Let the clock go up, as a race does before it calibrates: the overhead that a device knows may be from before."""
+    """Let the clock go up, as a race does, and calibrate."""
     for _ in range(100):
         watch.cold_ms(module, [waiting(200_000)])
     watch.calibrate()
@@ -87,8 +96,8 @@ def test_the_device_can_time(device):
 
 def test_a_kernel_takes_as_long_as_it_waits(device, module):
     with device.stopwatch() as watch:
-        short_ms = median_ms(lambda: watch.cold_ms(module, [waiting(20_000)]))
-        long_ms = median_ms(lambda: watch.cold_ms(module, [waiting(220_000)]))
+        short_ms = median_ms(lambda: cold(watch, module, [waiting(20_000)]))
+        long_ms = median_ms(lambda: cold(watch, module, [waiting(220_000)]))
         clock_mhz = watch.conditions().sm_clock_mhz
     assert long_ms - short_ms == pytest.approx(200_000 / clock_mhz / 1e3, rel=0.05)
 
@@ -97,28 +106,29 @@ def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
     call = waiting(10_000)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
-        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
-        among_ms = median_ms(lambda: watch.batch_ms(module, [call] * 20)) / 20
-        nothing_ms = median_ms(lambda: watch.cold_ms(module, [Call("nothing", (1,), (32,), ())]))
+        alone_ms = median_ms(lambda: cold(watch, module, [call]))
+        among_ms = median_ms(lambda: batched(watch, module, [call] * 20)) / 20
+        nothing_ms = median_ms(lambda: cold(watch, module, [Call("nothing", (1,), (32,), ())]))
     assert alone_ms == pytest.approx(among_ms, rel=0.05)
     assert nothing_ms < 0.003
 
 
-def test_calibrating_again_changes_no_time(device, module):
+def test_one_calibration_finds_what_others_find(device, module, monkeypatch):
     times = []
     with device.stopwatch() as watch:
         warmed_up(watch, module)
         for _ in range(40):
+            monkeypatch.setattr(watch, "_overhead", Overhead(EMPTY_MS.get(device._gpu.gpu.compute_capability())))
             watch.calibrate()
-            times.append(median_ms(lambda: watch.cold_ms(module, [waiting(20_000)])))
+            times.append(median_ms(lambda: cold(watch, module, [waiting(20_000)])))
     assert max(times) - min(times) < 0.0006
 
 
 def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, module):
     call, copy = chase(device, 2**12)
     with device.stopwatch() as watch:
-        cold_ms = min(watch.cold_ms(module, [call], [copy]) for _ in range(9))
-        warm_ms = min(watch.batch_ms(module, [call], [copy]) for _ in range(9))
+        cold_ms = min(cold(watch, module, [call], [copy]) for _ in range(9))
+        warm_ms = min(batched(watch, module, [call], [copy]) for _ in range(9))
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
 
 
@@ -134,7 +144,7 @@ def test_one_flush_leaves_caches_as_cold_as_many(device, module, monkeypatch, el
         flush_ms = watch._flush_ms
         for share in FLUSHED_SAMPLES * list(times):  # in turn, so that what changes meanwhile changes all of them
             monkeypatch.setattr(watch, "_flush_ms", flush_ms / share)
-            times[share].append(watch.cold_ms(module, [call], copies))
+            times[share].append(cold(watch, module, [call], copies))
     medians_ms = {share: float(np.median(samples_ms)) for share, samples_ms in times.items()}
     assert max(medians_ms.values()) < 1.02 * min(medians_ms.values()), medians_ms
 
@@ -143,16 +153,16 @@ def test_a_stretch_is_copied_alone(device, module):
     zeros, ones = (device.array(np.full((4, 8), value, np.float32)) for value in (0, 1))
     nothing = Call("nothing", (1,), (32,), ())
     with device.stopwatch() as watch:
-        watch.cold_ms(module, [nothing], [Copy(ones, zeros, slice(6, 11))])
+        cold(watch, module, [nothing], [Copy(ones, zeros, slice(6, 11))])
         assert np.flatnonzero(zeros.get()).tolist() == [6, 7, 8, 9, 10]
-        watch.batch_ms(module, [nothing], [Copy(ones, zeros)])
+        batched(watch, module, [nothing], [Copy(ones, zeros)])
     assert zeros.get().all()
 
 
 def test_a_large_kernel_reaches_a_plausible_bandwidth(device, module):
     call = triad(device, 2**25)
     with device.stopwatch() as watch:
-        elapsed_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        elapsed_ms = median_ms(lambda: cold(watch, module, [call]))
         share = 3 * 4 * 2**25 / (elapsed_ms * 1e-3) / 1e9 / watch.peak_bandwidth_gb_s
     assert 0.5 < share < 1
 
@@ -233,7 +243,7 @@ def undisturbed_ms(device, module, call):
     for _ in range(60):
         with device.stopwatch() as watch:
             warmed_up(watch, module)
-            elapsed_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+            elapsed_ms = median_ms(lambda: cold(watch, module, [call]))
             if elapsed_ms > 1 and not watch.conditions().interruption_ms:
                 return elapsed_ms
         time.sleep(0.5)
@@ -256,7 +266,7 @@ def test_it_is_seen_that_strangers_interrupt_what_is_timed(device, module):
     call = adding(device, LONG)
     alone_ms = undisturbed_ms(device, module, call)
     with other("stranger") as stranger, device.stopwatch() as watch, stranger:
-        beside_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        beside_ms = median_ms(lambda: cold(watch, module, [call]))
         seen_ms = watch.conditions().interruption_ms
     assert beside_ms > 1.05 * alone_ms
     found = allowing_for(seen_ms, Ratio(beside_ms, beside_ms, beside_ms), beside_ms, 1.0)
@@ -285,7 +295,7 @@ def looks_ms(watch):
 def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
     call = adding(device, LONG)
     with other("hanging") as stranger, device.stopwatch() as watch, stranger:
-        watch.cold_ms(module, [call])
+        cold(watch, module, [call])
         seen_ms = looks_ms(watch)
     assert [number for number, ms in enumerate(seen_ms) if not ms] == []
 
@@ -297,7 +307,7 @@ def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device, module):
         begin_s = time.monotonic()
         with device.stopwatch(in_silence=True) as watch:
             waited_s = time.monotonic() - begin_s
-            watch.cold_ms(module, [call])
+            cold(watch, module, [call])
             seen_ms = looks_ms(watch)
     assert waited_s > 1
     assert [number for number, ms in enumerate(seen_ms) if ms] == []
@@ -307,9 +317,9 @@ def test_what_is_short_is_not_interrupted(device, module):
     call = adding(device, LONG // 10)
     with device.stopwatch() as watch:
         warmed_up(watch, module)
-        alone_ms = median_ms(lambda: watch.cold_ms(module, [call]))
+        alone_ms = median_ms(lambda: cold(watch, module, [call]))
     with other("stranger") as stranger, device.stopwatch() as watch, stranger:
-        assert median_ms(lambda: watch.cold_ms(module, [call])) == pytest.approx(alone_ms, rel=0.02)
+        assert median_ms(lambda: cold(watch, module, [call])) == pytest.approx(alone_ms, rel=0.02)
 
 
 def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
@@ -324,7 +334,7 @@ def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
 
 def test_a_call_that_does_not_fit_is_refused(device, module):
     with device.stopwatch() as watch, pytest.raises(LaunchError, match="takes 1 parameters but is given 0"):
-        watch.cold_ms(module, [Call("wait", (1,), (1,), ())])
+        cold(watch, module, [Call("wait", (1,), (1,), ())])
 
 
 def test_two_processes_never_time_at_once(device):

@@ -39,8 +39,11 @@ class FakeStopwatch:
         self.looks += 1
         return QUIET
 
-    def calibrate(self, anew: bool = True) -> None:
-        self.events.append("calibrates" if anew else "learns on")
+    def calibrate(self, briefly: bool = False) -> None:
+        self.events.append("learns on" if briefly else "calibrates")
+
+    def overhead_ms(self, launches: int) -> float:
+        return 0.0
 
     def others(self) -> tuple[str, ...]:
         return ()

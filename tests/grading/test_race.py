@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from clocked_device import QUIET, SIZE, TIERS, ClockedBench, tier
 from doubling import right
 
-from pytest_gpulab.devices.stopwatch import Conditions
+from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES
 from pytest_gpulab.grading.race import CANDIDATES, HELD_DOWN_ROUNDS, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
@@ -313,6 +314,33 @@ def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_lo
     events = [event for event, _ in groupby(clocked.watch.events)]
     looks = ["sample", "learns on"] * (FIRST_ROUNDS // ROUNDS_PER_LOOK)
     assert events == ["sample", "calibrates", *looks, "given back"]
+
+
+def surrounded(clocked: ClockedBench, known_ms: Callable[[], float]) -> None:
+    """Let samples show 5 us too much, and 1 us more for each launch; say how much of the former is known."""
+    clocked.watch.overhead_ms = lambda launches: known_ms() + 0.001 * launches  # type: ignore[method-assign]
+    run = clocked.watch.run
+
+    def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
+        return run(module, calls, copies) + 0.005 + 0.001 * len(calls)
+
+    clocked.watch.run = running  # type: ignore[method-assign]
+
+
+def test_an_overhead_that_was_learned_in_a_bad_moment_spoils_no_sample(clocked: ClockedBench) -> None:
+    """Others may disturb each sample that tells it, for a while; what is learned later counts for all samples."""
+    surrounded(clocked, lambda: 0.005 if "learns on" in clocked.watch.events else 0.03)
+    measured = tier(clocked, right(0.1)).measurement
+    assert (measured.rounds, measured.caches) == (FIRST_ROUNDS, "cold")
+    assert measured.elapsed_ms == pytest.approx(0.1, rel=0.002)
+
+
+def test_the_overhead_of_a_batch_is_that_of_all_its_launches(clocked: ClockedBench) -> None:
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    surrounded(clocked, lambda: 0.005)
+    measured = tier(clocked, right(0.048)).measurement
+    assert (measured.caches, set(clocked.watch.batches)) == ("warm", {10})
+    assert measured.elapsed_ms == pytest.approx(0.048, rel=0.002)
 
 
 def test_where_the_clock_is_not_known_the_race_starts_once_times_fall_no_more(clocked: ClockedBench) -> None:

@@ -23,7 +23,7 @@ def record(output, samples):
     module = device.compile((Path(__file__).parent / "more_kernels.cu").read_text(), "more_kernels.cu")
     times = {}
     with device.stopwatch() as watch:
-        for _ in range(20):  # the last one counts; the GPU's clock is up by then
+        for _ in range(20):  # until the GPU's clock is up
             watch.calibrate()
         for row in launches():
             try:
@@ -42,7 +42,9 @@ def timed(device, module, watch, row, samples):
     pairs = {i: (device.array(a), device.array(a)) for i, a in enumerate(row.args) if isinstance(a, np.ndarray)}
     args = tuple(pairs[i][1] if i in pairs else a for i, a in enumerate(row.args))
     call = Call(row.kernel, row.grid, row.block, args, row.shared_bytes)
-    taken_ms = sorted(watch.cold_ms(module, [call], [Copy(*pair) for pair in pairs.values()]) for _ in range(samples))
+    copies = [Copy(*pair) for pair in pairs.values()]
+    sampled_ms = [watch.cold_ms(module, [call], copies) for _ in range(samples)]
+    taken_ms = sorted(elapsed_ms - watch.overhead_ms(launches=1) for elapsed_ms in sampled_ms)
     resources = module.resources(row.kernel)
     return {
         "median_ms": round(taken_ms[samples // 2], 6),

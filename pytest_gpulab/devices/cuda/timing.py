@@ -35,10 +35,8 @@ FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single 
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
-FIRST_SAMPLES, MORE_SAMPLES = 16, 3  # of an empty kernel
-AMONG_SAMPLES, FEW_AMONG_SAMPLES = 5, 1  # of many of them, which take longer
+TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
-MIN_MS = 1e-5  # no sample is zero
 
 _Start = Callable[[], None]
 
@@ -108,8 +106,7 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.compute_capability())
-        self._overhead = Overhead(self._empty_ms)
+        self._lead_ms, self._overhead = LEAD_MS, Overhead(EMPTY_MS.get(context.gpu.compute_capability()))
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
         """The size of the level-2 cache."""
@@ -128,18 +125,19 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
-        self._overhead = Overhead(self._empty_ms)
         self._is_long = False
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        elapsed_ms = self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
-        return self._without_overhead(elapsed_ms, len(calls))
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
 
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        elapsed_ms = self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
-        return self._without_overhead(elapsed_ms, len(calls))
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
+
+    def overhead_ms(self, launches: int) -> float:
+        """Return what a sample of so many launches shows too much; see `Stopwatch.overhead_ms`."""
+        return self._overhead.ms(launches)
 
     def conditions(self) -> Conditions:
         """Look at the GPU's state, and after samples that others may have interrupted, whether others interrupt."""
@@ -186,9 +184,6 @@ class CudaStopwatch:
         self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
-    def _without_overhead(self, elapsed_ms: float, launches: int) -> float:
-        return max(elapsed_ms - self._overhead.ms(launches), MIN_MS)
-
     def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
         """Return the time, and whether everything was enqueued before the first launch could start."""
         self._start.record()
@@ -202,27 +197,23 @@ class CudaStopwatch:
         return float(self._start.time_till(self._end)), not is_late
 
     def begin(self) -> None:
-        """Measure how long a flush takes, and roughly what a sample takes too long, the first time."""
+        """Measure how long a flush takes, the first time."""
         self._is_long = False
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
                 self._flush_ms = min(many_ms) / FLUSHES
-            self._learn(MORE_SAMPLES, FEW_AMONG_SAMPLES)
 
-    def calibrate(self, anew: bool = True) -> None:
-        """Learn what a sample takes too long; see `Stopwatch.calibrate`."""
-        if anew:
-            self._overhead = Overhead(self._empty_ms)
-            self._learn(FIRST_SAMPLES, AMONG_SAMPLES)
-        else:
-            self._learn(MORE_SAMPLES)
+    def calibrate(self, briefly: bool = False) -> None:
+        """Learn what a sample takes too long; see `Stopwatch.calibrate`.
 
-    def _learn(self, alone_samples: int, among_samples: int = 0) -> None:
-        for _ in range(among_samples):
-            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
-        for _ in range(alone_samples):
-            self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
+        What disturbs single kernels for a millisecond is over when the next ones are timed, after many in a row.
+        """
+        for _ in range(1 if briefly else TIMES_AMONG):
+            if not briefly:
+                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
+            for _ in range(TIMES_ALONE):
+                self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=(1, 1), block=(32, 1, 1))

@@ -105,7 +105,7 @@ COLD = (
     Row("neighbours", 2**24, 1056),
     Row("block_sum", 2**25, 1056),
 )
-CALIBRATIONS = 20  # the last one counts; the GPU's clock is up by then
+CALIBRATIONS = 20  # until the GPU's clock is up; a race learns on, too
 ROWS = {"warm": WARM, "cold": COLD}
 
 
@@ -146,7 +146,8 @@ def _timed(device: CudaDevice, module: Module, watch: timing.CudaStopwatch, row:
                 samples_ms.append(contender.batch_ms(watch, mixes))
             else:
                 samples_ms.append(contender.cold_ms(watch, turn % copies, mixes[0]))
-    return Timed(1e3 * median(samples_ms), copies if mode == "warm" else 1)
+        runs = copies if mode == "warm" else 1
+        return Timed(1e3 * (median(samples_ms) - contender.overhead_ms(watch, runs)), runs)
 
 
 def ncu_times_us(mode: str, runs: Sequence[int]) -> list[float]:

@@ -43,7 +43,7 @@ def median_ms(sample: Sample) -> float:
 
 def elapsed_ms(watch: CudaStopwatch, start: Callable[[], Any], what: str) -> float:
     """Time what is no kernel of a module as kernels are timed: what surrounds it is taken off."""
-    return watch._without_overhead(watch._sample([start], what), launches=1)
+    return watch._sample([start], what) - watch.overhead_ms(launches=1)
 
 
 def warm_up(watch: CudaStopwatch) -> None:
@@ -82,7 +82,7 @@ class Ladder:
                 contender.take_copies(REPLICAS)
             return contender.cold_ms(self._watch, turn % REPLICAS, Mix.drawn(turn % 2, self._rng))
 
-        return median_ms(sample)
+        return median_ms(sample) - contender.overhead_ms(self._watch)
 
 
 class Torch:
