@@ -110,13 +110,17 @@ class Stopwatch(Protocol):
         """
 
     def overhead_ms(self, launches: int) -> float:
-        """Return what a sample of so many launches shows too much, by all that was learned until now.
+        """Return what a sample of so many launches shows too much, by what is known now.
 
         It is taken off once all samples are there: what is learned in one moment may have been disturbed.
         """
 
     def calibrate(self, briefly: bool = False) -> None:
-        """Learn what samples show too much: once the clock is up, and then, briefly, while they are taken."""
+        """Learn what samples show too much.
+
+        Args:
+            briefly: learn on, while samples are taken; otherwise anew, once the clock is up.
+        """
 
     def conditions(self) -> Conditions:
         """Look at the GPU's state; may take some milliseconds."""

@@ -153,6 +153,7 @@ class Race:
         self._batched, self._copies = False, REPLICAS
         self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
         self._own_ms: list[float] = []
+        self._settled = 0  # rounds of earlier sittings, without it
         self._held_down_by: list[tuple[str, ...]] = []
         self._interruptions_ms: list[float] = []
         self._seen: Conditions | None = None
@@ -193,6 +194,8 @@ class Race:
 
         In a second sitting these are as many as in the first, at least.
         """
+        if self._rounds:
+            self._settle()
         self._watch, self._sittings, self._seen = watch, self._sittings + 1, None
         self._warm_up()
         while True:
@@ -225,7 +228,7 @@ class Race:
         self._forgotten += self._rounds
         for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms):
             figures.clear()
-        self._sittings, self._spent_s = 0, 0.0
+        self._sittings, self._spent_s, self._settled = 0, 0.0, 0
 
     def _is_enough(self, result: RaceResult) -> bool:
         if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:
@@ -298,8 +301,15 @@ class Race:
         )
 
     def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
-        overhead_ms = side.overhead_ms(self._watch, self._copies if self._batched else 1)
-        return np.maximum(np.array(samples_ms) - overhead_ms, MIN_MS)
+        times_ms: Samples = np.array(samples_ms)
+        times_ms[self._settled :] -= side.overhead_ms(self._watch, self._copies if self._batched else 1)
+        return times_ms.clip(MIN_MS)
+
+    def _settle(self) -> None:
+        """Take the overhead off for good that a sitting had: the next one's may differ."""
+        self._baseline_ms = self._without_overhead(self._baseline, self._baseline_ms).tolist()
+        self._own_ms = self._without_overhead(self._own, self._own_ms).tolist()
+        self._settled = self._rounds
 
     def _move(self) -> None:
         self._pool.move_copies(self._rng)

@@ -11,7 +11,6 @@ from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.overhead import Overhead
 from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
@@ -251,7 +250,7 @@ def test_a_sample_is_taken_however_late_python_is():
 def test_what_disturbs_a_stretch_of_a_calibration_changes_nothing():
     """Empty kernels seem to take as long again, now and then, for a millisecond; many in a row stand between others."""
     watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
-    watch._overhead, took_ms = Overhead(None), 0.0
+    watch._empty_ms, took_ms = None, 0.0
 
     def timed(launches, kernel):
         nonlocal took_ms

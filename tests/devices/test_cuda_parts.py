@@ -8,7 +8,7 @@ from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
-from pytest_gpulab.devices.cuda.overhead import AMONG, LATEST, Overhead
+from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SOURCE = """
@@ -180,14 +180,6 @@ def test_the_gap_between_launches_is_taken_off_for_each_where_it_can_be_told(emp
 def test_an_overhead_that_was_learned_at_a_bad_moment_is_mended_by_few_samples_more():
     assert learned(9, disturbed=9) > OVERHEAD_MS + 0.004
     assert learned(9 + 6, disturbed=9) == pytest.approx(OVERHEAD_MS, abs=0.0003)
-
-
-def test_what_was_learned_long_ago_counts_no_more():
-    overhead = Overhead(None)
-    for ms in (0.001, 0.002):
-        for _ in range(LATEST):
-            overhead.learn(alone_ms=ms + KERNEL_MS, among_ms=ms + AMONG * KERNEL_MS)
-    assert overhead.ms(launches=0) == pytest.approx(0.002)
 
 
 def test_nothing_is_taken_off_before_anything_is_known():

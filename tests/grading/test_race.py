@@ -316,13 +316,15 @@ def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_lo
     assert events == ["sample", "calibrates", *looks, "given back"]
 
 
-def surrounded(clocked: ClockedBench, known_ms: Callable[[], float]) -> None:
-    """Let samples show 5 us too much, and 1 us more for each launch; say how much of the former is known."""
+def surrounded(
+    clocked: ClockedBench, known_ms: Callable[[], float], shown_ms: Callable[[], float] = lambda: 0.005
+) -> None:
+    """Let samples show 5 us too much, or more, and 1 us for each launch; say how much of the former is known."""
     clocked.watch.overhead_ms = lambda launches: known_ms() + 0.001 * launches  # type: ignore[method-assign]
     run = clocked.watch.run
 
     def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
-        return run(module, calls, copies) + 0.005 + 0.001 * len(calls)
+        return run(module, calls, copies) + shown_ms() + 0.001 * len(calls)
 
     clocked.watch.run = running  # type: ignore[method-assign]
 
@@ -333,6 +335,18 @@ def test_an_overhead_that_was_learned_in_a_bad_moment_spoils_no_sample(clocked: 
     measured = tier(clocked, right(0.1)).measurement
     assert (measured.rounds, measured.caches) == (FIRST_ROUNDS, "cold")
     assert measured.elapsed_ms == pytest.approx(0.1, rel=0.002)
+
+
+def test_each_sitting_has_its_own_overhead(clocked: ClockedBench) -> None:
+    clocked.programs["naive"] = right(0.3)
+    surrounded(
+        clocked,
+        known_ms=lambda: 0.02 * clocked.watch.events.count("calibrates"),
+        shown_ms=lambda: 0.02 * sittings(clocked),
+    )
+    measured = tier(clocked, right(0.28)).measurement
+    assert (sittings(clocked), measured.rounds) == (2, 2 * FIRST_ROUNDS)
+    assert measured.elapsed_ms == pytest.approx(0.28, rel=0.002)
 
 
 def test_the_overhead_of_a_batch_is_that_of_all_its_launches(clocked: ClockedBench) -> None:

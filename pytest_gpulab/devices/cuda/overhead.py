@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
-
 AMONG = 32  # empty kernels that follow each other
 EMPTY_MS = {(9, 0): 1.25e-3}
 """By compute capability, an empty kernel's own time: Nsight Compute's gpu__time_duration on H200s. No times tell it."""
-LATEST = 512  # samples that count: as a GPU becomes warm its clock may change
 MAX_GAP_MS = 2e-4  # what seems longer is something else, such as a clock that is not up
 
 
@@ -20,18 +16,18 @@ class Overhead:
     much of both is the gap can only be said of GPUs whose own time for an empty kernel is known.
     Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
     counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
-    overhead itself, and then every time that is measured with it is too short by as much.
+    overhead itself, and then every time that it is taken off from is too short by as much.
     """
 
     def __init__(self, empty_ms: float | None) -> None:
         self._empty_ms = empty_ms
-        self._alone_ms: deque[float] = deque(maxlen=LATEST)
-        self._among_ms: deque[float] = deque(maxlen=LATEST)
+        self._alone_ms: list[float] = []
+        self._among_ms: list[float] = []
 
     def learn(self, alone_ms: float | None = None, among_ms: float | None = None) -> None:
         """Take note of samples: of one empty kernel, of `AMONG` of them."""
-        self._alone_ms.extend([] if alone_ms is None else [alone_ms])
-        self._among_ms.extend([] if among_ms is None else [among_ms])
+        self._alone_ms += [] if alone_ms is None else [alone_ms]
+        self._among_ms += [] if among_ms is None else [among_ms]
 
     def ms(self, launches: int) -> float:
         """Return what to take off a sample of so many launches."""
@@ -43,6 +39,5 @@ class Overhead:
         return alone_ms - further_ms + launches * gap_ms
 
 
-def _lower_quartile(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    return ordered[(len(ordered) - 1) // 4]
+def _lower_quartile(values: list[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 4]

@@ -106,7 +106,8 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        self._lead_ms, self._overhead = LEAD_MS, Overhead(EMPTY_MS.get(context.gpu.compute_capability()))
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.compute_capability())
+        self._overhead = Overhead(self._empty_ms)
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
         """The size of the level-2 cache."""
@@ -209,11 +210,17 @@ class CudaStopwatch:
 
         What disturbs single kernels for a millisecond is over when the next ones are timed, after many in a row.
         """
-        for _ in range(1 if briefly else TIMES_AMONG):
-            if not briefly:
-                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
-            for _ in range(TIMES_ALONE):
-                self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
+        if briefly:
+            self._learn_alone()
+            return
+        self._overhead = Overhead(self._empty_ms)
+        for _ in range(TIMES_AMONG):
+            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
+            self._learn_alone()
+
+    def _learn_alone(self) -> None:
+        for _ in range(TIMES_ALONE):
+            self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=(1, 1), block=(32, 1, 1))

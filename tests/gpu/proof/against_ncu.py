@@ -27,6 +27,7 @@ from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
 from pytest_gpulab.grading.mixing import Mix
+from pytest_gpulab.grading.race import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
 
 TOLERANCE = 0.05
 WARM_FROM_US, COLD_FROM_US = 3.0, 20.0
@@ -105,7 +106,7 @@ COLD = (
     Row("neighbours", 2**24, 1056),
     Row("block_sum", 2**25, 1056),
 )
-CALIBRATIONS = 20  # until the GPU's clock is up; a race learns on, too
+WARM_UPS = 20  # calibrations until the GPU's clock is up
 ROWS = {"warm": WARM, "cold": COLD}
 
 
@@ -122,7 +123,7 @@ def times(mode: str, rounds: int) -> list[Timed]:
     device = CudaDevice()
     module = device.compile(SOURCE)
     with device.stopwatch() as watch:
-        for _ in range(CALIBRATIONS):
+        for _ in range(WARM_UPS):
             watch.calibrate()
         found = [_timed(device, module, watch, row, mode, rounds) for row in ROWS[mode]]
     device.close()
@@ -137,8 +138,11 @@ def _timed(device: CudaDevice, module: Module, watch: timing.CudaStopwatch, row:
         copies = contender.batch_size(watch.l2_bytes) if mode == "warm" else REPLICAS
         assert copies >= REPLICAS, f"{row} would not be timed in batches"
         samples_ms = []
+        watch.calibrate()
         for turn in range(rounds):
-            if turn % 4 == 0:
+            if turn % ROUNDS_PER_LOOK == 0:
+                watch.calibrate(briefly=True)
+            if turn % ROUNDS_PER_PLACE == 0:
                 pool.move_copies(rng)
                 contender.take_copies(copies)
             mixes = [Mix.drawn(turn % 2, rng) for _ in range(copies)]
