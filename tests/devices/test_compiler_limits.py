@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.cuda import limits as limits_module
-from pytest_gpulab.devices.cuda.limits import limited
+from pytest_gpulab.devices.cuda.limits import NICENESS, limited
 from pytest_gpulab.devices.limits import KIB, Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
@@ -33,6 +34,11 @@ def run(folder: Path, text: str, *arguments: str, limits: Limits = SMALL) -> sub
 def test_an_honest_compiler_gets_its_arguments_and_returns_its_words_and_status(tmp_path: Path) -> None:
     done = run(tmp_path, '#!/bin/sh\nprintf "%s|" "$@"; echo trouble >&2; exit 3\n', "-I a b", "", "$HOME", "k.cu")
     assert (done.stdout, done.stderr, done.returncode) == ("-I a b||$HOME|k.cu|", "trouble\n", 3)
+
+
+def test_a_compiler_lets_those_go_first_that_time(tmp_path: Path) -> None:
+    done = run(tmp_path, "#!/bin/sh\nexec nice\n")
+    assert int(done.stdout) == min(os.nice(0) + NICENESS, 19)
 
 
 def test_memory_is_limited(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ..protocol import DeviceUnavailable
 from ..sandbox import Sandbox
 
 _FILE_BLOCK_BYTES = 512  # POSIX, of `ulimit -f`
+NICENESS = 10  # of compilers: who times needs a processor core at once, and all others wait for that one
 _HERE = "(here)"
 _SCRIPT = """#!/bin/sh
 # Diagnostics go through files: those have a limit, and a program that talks without end is ended by it.
@@ -23,7 +24,7 @@ _SCRIPT = """#!/bin/sh
     ulimit -v {memory_kib} 2>/dev/null  # refused where the user's own limit is lower, which will do
     ulimit -f {file_blocks} 2>/dev/null
     export TMPDIR={folder}  # some files are left there when a text does not compile
-    exec {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
+    exec nice -n {niceness} {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?
 {inspection}head -c {said_bytes} {folder}/stdout
@@ -64,6 +65,7 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
             within=_prefix(within, folder) if within else "",
             keep=f" --keep --keep-dir {quoted} {_QUOTE_NOTHING}" if inspect else "",
             inspection=_INSPECTION.format(folder=quoted, refused=REFUSED) if inspect else "",
+            niceness=NICENESS,
             folder=quoted,
             memory_kib=limits.memory_bytes // KIB,
             file_blocks=limits.file_bytes // _FILE_BLOCK_BYTES,
