@@ -142,13 +142,8 @@ class ClassHooks:
         self._is_whole = self._is_whole and not items
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note whose work is to be graded, and how many checks that takes."""
-        from pytest_gpulab.grading.checks import checks_of
-
-        items = [item for item in session.items if isinstance(item, CheckItem)]
-        exercises = {item.exercise.name: item.exercise.exercise for item in items}
-        self._gradebook.chosen = frozenset(item.parent.student for item in items)
-        self._gradebook.checks = {name: len(checks_of(exercise)) for name, exercise in exercises.items()}
+        """Note whose work is to be graded."""
+        self._gradebook.chosen = frozenset(item.parent.student for item in session.items if isinstance(item, CheckItem))
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""

@@ -66,8 +66,10 @@ def test_one_run_writes_all_formats(course: Course, monkeypatch: pytest.MonkeyPa
 def test_of_a_hazard_in_a_hidden_case_alone_its_kind_is_told(course: Course) -> None:
     course.write("exercises/twice/exercise.py", HIDDEN)
     course.write("twice.cu", BEYOND.replace("i <= n", "i < n + (n == 97)"))
-    course.grade("twice.cu", "-k", "safe", "--gpulab-report=gradescope:results.json")
-    (test,) = load(course.folder / "results.json", "gradescope")["tests"]
+    course.grade("twice.cu", "--gpulab-report=gradescope:results.json")
+    (test,) = (
+        test for test in load(course.folder / "results.json", "gradescope")["tests"] if test["name"].startswith("safe")
+    )
     assert test["visibility"] == "after_published" and "out-of-bounds" in test["output"]
     assert "97" not in test["output"] and "twice.cu" not in test["output"]
 
@@ -75,17 +77,29 @@ def test_of_a_hazard_in_a_hidden_case_alone_its_kind_is_told(course: Course) -> 
 def test_a_class_has_a_gradescope_file_each_and_workers_change_nothing(course: Course) -> None:
     for student, text in (("alice", RIGHT), ("bob", WRONG)):
         course.write(f"submissions/{student}/twice.cu", text)
-    asked = ["submissions", "--gpulab-seed=1", "-k", "correct"]
+    asked = ["submissions", "--gpulab-seed=1"]
     course.grade(*asked, "--gpulab-report=csv:here.csv", "--gpulab-report=gradescope:results")
     assert len(list((course.folder / "results").iterdir())) == 2
     course.grade_apart(*asked, "--gpulab-report=csv:workers.csv", "-n2")
     assert (course.folder / "here.csv").read_bytes() == (course.folder / "workers.csv").read_bytes()
 
 
+@pytest.mark.parametrize("workers", [[], ["-n2"], ["--gpulab-workers=1"]])
+@pytest.mark.parametrize("chosen", [["twice.cu", "-k", "compile"], ["twice.cu::compile"]])
+def test_some_checks_of_a_file_are_no_result(course: Course, workers: list[str], chosen: list[str]) -> None:
+    course.write("twice.cu", RIGHT)
+    files = ("gradescope:results.json", "csv:grades.csv")
+    result = course.grade_apart(*chosen, *workers, *(f"--gpulab-report={file}" for file in files))
+    why = "only some checks were selected, and a part of the points is no result"
+    result.stdout.fnmatch_lines([f"ERROR: cannot write the report {course.folder / 'results.json'}: {why}"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED and not (course.folder / "results.json").exists()
+    assert (course.folder / "grades.csv").read_text().rstrip().endswith(",only some checks were selected")
+
+
 def test_two_students_do_not_fit_into_one_file(course: Course) -> None:
     for student in ("alice", "bob"):
         course.write(f"submissions/{student}/twice.cu", RIGHT)
-    result = course.grade("submissions", "-k", "compile", "--gpulab-report=prairielearn:results.json")
+    result = course.grade("submissions", "--gpulab-report=prairielearn:results.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     path = course.folder / "results.json"
     said = "it holds the result of one student, and more than one was graded"
