@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, ForesightedDevice, Module
+from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
@@ -90,10 +91,12 @@ class Builds:
         Raises:
             Blocked: one of them cannot be launched; as `of`.
         """
-        for number, variant in enumerate(variants):
+        for variant in variants[:1]:
             self.of(variant)
-            if number == 0:
-                self._look_ahead(variants[1:])
+        self._look_ahead(variants[1:])
+        with at_work_on(self._device):  # to load them
+            for variant in variants[1:]:
+                self.of(variant)
 
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
         missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}

@@ -9,7 +9,7 @@ has room to be moved about in, because while one grader times others wait, and a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from math import prod
 
 import numpy as np
@@ -62,6 +62,10 @@ class Pool:
     def reset(self, copies: Iterable[Copy]) -> None:
         """Make copies, untimed."""
         self._device.copy(tuple(copies))
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Wait until no other grader times, once for all that follows."""
+        return self._device.working()
 
     def spare(self, buffer: Buffer) -> None:
         """Have room for one copy more, which `set_aside` will need."""
@@ -144,12 +148,13 @@ class Contender:
         Raises:
             DeviceError: a launch ends abnormally.
         """
-        self._set_constants(Mix(0))
-        self._pool.reset(self._resets(0, Mix(0)))  # from the GPU's own memory: there it is already
-        return tuple(
-            self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
-            for call in self._calls[0]
-        )
+        with self._pool.at_work():
+            self._set_constants(Mix(0))
+            self._pool.reset(self._resets(0, Mix(0)))  # from the GPU's own memory: there it is already
+            return tuple(
+                self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
+                for call in self._calls[0]
+            )
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
         """Time one run in one of the copies, on mixed contents, with cold caches; with the overhead of one."""

@@ -377,3 +377,19 @@ def test_an_instructors_mistake_is_not_gradable_and_shows_its_place(bench: Bench
 def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:
     evidence = bench.results(right(), reference=broken_reference)["correct[n=4]"].findings[0].evidence
     assert any("in broken_reference" in line for line in evidence)
+
+
+@pytest.mark.parametrize(("computes", "verdict"), [(2, "not gradable"), (3, "failed")])
+def test_what_is_wrong_with_one_input_pattern_counts_before_the_next_one_cannot_be_made(
+    bench: Bench, computes: int, verdict: str
+) -> None:
+    def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> Mapping[str, Array]:
+        if pattern == "large":
+            raise ValueError("no such pattern")
+        return EXERCISE.inputs(problem, pattern, rng)
+
+    def times(options: Any, source: Any, out: Any, n: Any) -> None:
+        out.values[...] = source.values * computes
+
+    result = bench.result("correct[n=70]", program(times), inputs=inputs)
+    assert result.verdict == verdict

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from clocked_device import SIZE, TIERS, ClockedBench, tier
-from doubling import kernel, plan, program, right
+from doubling import EXERCISE, kernel, plan, program, right
 from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
-from pytest_gpulab.exercise import Buffer, Launch, Plan, Problem, SpeedTier
+from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, SpeedTier, Variant
 from pytest_gpulab.grading import timed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
@@ -32,6 +33,30 @@ def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked:
     assert (measured.rounds, measured.dropped, measured.caches, measured.estimated) == (FIRST_ROUNDS, 0, "cold", False)
     assert (measured.occupancy, measured.registers, measured.size) == (0.5, 16, "2^10")
     assert measured.bandwidth_gb_s == pytest.approx(8 * SIZE / (measured.elapsed_ms * 1e-3) / 1e9)
+
+
+def test_a_case_asks_for_the_gpu_once_whatever_it_runs(clocked: ClockedBench) -> None:
+    patterns = ("random", "large", "random")
+    result = clocked.result("correct[n=70]", right(1.0), cases=(Case("n=70", 70, 50, patterns),))
+    n_decoys = 1
+    assert result.verdict == "passed" and len(clocked.device.launches) == n_decoys + 2 * len(patterns)
+    assert clocked.device.stays == 1
+
+
+def test_to_get_ready_for_a_race_each_side_asks_for_the_gpu_once(clocked: ClockedBench) -> None:
+    checks = {check.name: check for check in checks_of(replace(EXERCISE, speed=TIERS))}
+    grader = clocked.grader(right(1.0), speed=TIERS)
+    grader.run(checks["correct[n=4]"]), grader.run(checks["correct[n=70]"])
+    before = clocked.device.stays
+    assert grader.run(checks["speedup[5x]"]).measurement is not None
+    assert clocked.device.stays == before + 2
+
+
+def test_variants_are_loaded_in_one_go(clocked: ClockedBench) -> None:
+    variants = [Variant(f"v{number}", {"N": str(number)}) for number in range(4)]
+    cases = tuple(Case(variant.name, 4, 22.5, variant=variant) for variant in variants)
+    assert clocked.result("compile", right(1.0), cases=cases, speed=()).verdict == "passed"
+    assert clocked.device.stays == 1
 
 
 def test_the_memorys_peak_is_told_and_the_reference_timed_where_it_was_needed(clocked: ClockedBench) -> None:
