@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,9 +94,10 @@ class Builds:
         """
         for variant in variants[:1]:
             self.of(variant)
-        self._look_ahead(variants[1:])
-        with at_work_on(self._device):  # to load them
-            for variant in variants[1:]:
+        others = variants[1:]
+        self._look_ahead(others)
+        with at_work_on(self._device) if others else nullcontext():  # once to load all of them
+            for variant in others:
                 self.of(variant)
 
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
