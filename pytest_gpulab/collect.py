@@ -103,7 +103,7 @@ class CudaFile(pytest.File):
             # The id is given as text: pytest 9 parses the brackets in its cache of failures, but not those in a name.
             nodeid = f"{self.nodeid}::{check.name}"
             yield CheckItem.from_parent(
-                self, name=check.name, nodeid=nodeid, exercise=exercise, check=check, position=position
+                self, name=check.name, nodeid=nodeid, exercise=exercise, check=check, position=position, of=len(checks)
             )
 
     def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
@@ -187,9 +187,9 @@ class GradingItem(pytest.Item):
 class CheckItem(GradingItem):
     """One check of one submission."""
 
-    def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, **kwargs: Any) -> None:
+    def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, of: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.exercise, self.check, self.position = exercise, check, position
+        self.exercise, self.check, self.position, self.of = exercise, check, position, of
         self.is_graded = False
         expectation = self.parent.workbench.expectations.for_path(self.path)
         # While a calibration is measured, which speeds are reached is the question.
@@ -214,7 +214,7 @@ class CheckItem(GradingItem):
         grader = self.parent.grader(self.exercise)
         result = grader.run(self.check)
         grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
-        self.user_properties += result_properties(grade, self.position)
+        self.user_properties += result_properties(grade, self.position, self.of)
         self.is_graded = True
         return result
 

@@ -222,7 +222,6 @@ class GradingHooks:
         from pytest_gpulab.reports import formats
         from pytest_gpulab.reports.context import ReportError
 
-        self.gradebook.checks = self.bench.numbers_of_checks({grade.exercise for grade in self.gradebook.grades})
         errors, context = [], self._context(interrupted)
         for report in self.settings.reports:
             try:

@@ -81,12 +81,6 @@ class Workbench:
             if path.is_file() and not self.catalogue.is_submission(path):
                 raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
 
-    def numbers_of_checks(self, exercises: Iterable[str]) -> dict[str, int]:
-        """Return how many checks each of these exercises has, by its name."""
-        from pytest_gpulab.grading.checks import checks_of
-
-        return {name: len(checks_of(self.catalogue.load(name).exercise)) for name in exercises}
-
     def open_device(self, will_grade: bool = True) -> None:
         """Open the device that was asked for, or join the cluster that has it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,7 +95,9 @@ class Builds:
             self.of(variant)
         others = variants[1:]
         self._look_ahead(others)
-        with at_work_on(self._device) if others else nullcontext():  # once to load all of them
+        if not others:
+            return
+        with at_work_on(self._device):  # once to load all of them
             for variant in others:
                 self.of(variant)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -137,33 +138,21 @@ class CaseRuns:
                 what = "The case is too large to be run on the simulated GPU beside a real one."
                 return CaseOutcome("not gradable", (finding("cannot-simulate", what),))
             plan = make_plan(self._loaded.exercise, problem)
-            ready, unprepared = self._all_prepared(case, problem, plan)
-            decoy = self._decoy(case, problem, ready[0]) if ready and build.module.remembers else None
-            with at_work_on(self._device):  # once for all patterns: who asks often waits often
-                for pattern, prepared in zip(case.patterns, ready, strict=False):
-                    verdict, findings = self._run_pattern(build, prepared, None if runs else decoy, runs)
+            with ExitStack() as stay:
+                for pattern in case.patterns:
+                    rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
+                    prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
+                    decoy = None if runs or not build.module.remembers else self._decoy(case, problem, prepared)
+                    if not runs:  # then once for all patterns: who asks often waits often
+                        stay.enter_context(at_work_on(self._device))
+                    verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                     if verdict != "passed":
                         note = f"input pattern: {pattern}"
                         noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
                         return CaseOutcome(verdict, _with_hazards(noted, runs), _without_outputs(runs))
-            if unprepared is not None:
-                raise unprepared
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))
-
-    def _all_prepared(
-        self, case: Case, problem: Problem, plan: Plan
-    ) -> tuple[list[Prepared], InstructorsMistake | None]:
-        """Prepare the patterns up to the first one that cannot be: what is wrong with one before it comes first."""
-        ready: list[Prepared] = []
-        for pattern in case.patterns:
-            rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
-            try:
-                ready.append(prepare(self._loaded.exercise, problem, plan, pattern, rng))
-            except InstructorsMistake as mistake:
-                return ready, mistake
-        return ready, None
 
     def _problem(self, case: Case, build: Build) -> Problem:
         with instructors_code("size"):

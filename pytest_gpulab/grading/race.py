@@ -228,7 +228,7 @@ class Race:
         self._forgotten += self._rounds
         for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms):
             figures.clear()
-        self._sittings, self._spent_s, self._settled = 0, 0.0, 0
+        self._sittings, self._spent_s = 0, 0.0
 
     def _is_enough(self, result: RaceResult) -> bool:
         if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:

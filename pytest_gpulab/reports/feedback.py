@@ -34,7 +34,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: one cannot be written.
-        ReportError: the run was stopped, or only some checks were selected.
+        ReportError: the run was stopped, or only some of the checks were graded.
     """
     refuse_a_part(gradebook, context)
     path.mkdir(exist_ok=True)

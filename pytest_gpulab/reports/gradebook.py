@@ -23,19 +23,20 @@ Properties = list[tuple[str, object]]
 LineRanges = tuple[tuple[int, int], ...]
 
 
-def result_properties(grade: Grade, position: int) -> Properties:
+def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
     """Return what travels for one graded check: figures to read in JUnit XML, and the whole as JSON text.
 
     Args:
         grade: the submission's grade with this check alone.
         position: the check's place among the exercise's checks; another process may send a later one first.
+        of: how many those are; 0 where nobody knows.
     """
     (result,) = grade.checks
     return [
         (VERDICT, result.verdict),
         ("gpulab_points", result.points),
         ("gpulab_max_points", result.max_points),
-        (RECORD, json.dumps({"grade": grade.to_dict(), "position": position})),
+        (RECORD, json.dumps({"grade": grade.to_dict(), "position": position, "of": of})),
     ]
 
 
@@ -94,7 +95,6 @@ class Gradebook:
             None where nobody knows.
         left_out: of each student what was handed in and counts for no exercise, by name, and why.
         chosen: ids of the students whose work this run is to grade.
-        checks: how many checks an exercise has, by its name, where that is known.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Gradebook:
     handed_in: Mapping[str, Mapping[str, bool]] | None = None
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
-    checks: Mapping[str, int] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
     def add(self, properties: Iterable[tuple[str, object]], is_expected: bool = False) -> None:
@@ -126,6 +126,7 @@ class Gradebook:
             return
         grade = Grade.from_dict(record["grade"])
         self._parts.setdefault(grade.submission, {})[record["position"]] = grade
+        self._numbers[grade.exercise] = record["of"]
         if is_expected:
             self.expected.add((grade.submission, grade.checks[0].name))
 
@@ -137,7 +138,7 @@ class Gradebook:
 
     def is_part(self, grade: Grade) -> bool:
         """Say whether a grade lacks checks of its exercise."""
-        return len(grade.checks) < self.checks.get(grade.exercise, 0)
+        return len(grade.checks) < self._numbers[grade.exercise]
 
 
 def _joined(parts: dict[int, Grade]) -> Grade:

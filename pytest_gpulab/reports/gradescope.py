@@ -58,7 +58,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     Raises:
         OSError: one of them cannot be written.
         ReportError: a file was asked for and several students were graded, there is nothing to score of someone, the
-            run was stopped, or only some checks were selected.
+            run was stopped, or only some of the checks were graded.
     """
     refuse_a_part(gradebook, context)
     if is_file(path):

@@ -15,7 +15,7 @@ from pytest_gpulab.reports.visibility import for_student
 
 NOT_HANDED_IN = "not handed in"
 NOT_GRADED = "not graded in this run"
-ONLY_SOME_CHECKS = "only some checks were selected"
+ONLY_SOME_CHECKS = "only some of the checks were graded"
 
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
 _DIGITS = 4

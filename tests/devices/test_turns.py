@@ -103,6 +103,31 @@ def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, mon
     assert late.works.wait(LIMIT_S)
 
 
+@pytest.mark.parametrize(("stay_s", "is_first"), [(0.0, True), (1e9, False)])
+def test_who_has_been_inside_for_long_lets_others_time_before_it_goes_on(of_process, monkeypatch, stay_s, is_first):
+    monkeypatch.setattr(turns, "STAY_S", stay_s)
+    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    its, timer, timed = of_process(), of_process(), threading.Event()
+
+    def time_once():
+        with timer.timing():
+            timed.set()
+
+    thread = threading.Thread(target=time_once)
+    with its.working():
+        with its.working():  # nobody waits: it stays
+            assert its._workers.is_inside
+        thread.start()
+        end_s = time.monotonic() + LIMIT_S
+        while not its._workers.is_kept_shut() and time.monotonic() < end_s:
+            time.sleep(0.001)
+        assert not timed.is_set()
+        with its.working():
+            assert its._workers.is_inside and timed.is_set() == is_first
+    thread.join(LIMIT_S)
+    assert timed.is_set()
+
+
 def test_who_times_can_work(of_process):
     timer = of_process()
     with timer.timing():

@@ -13,9 +13,9 @@ from clocked_device import QUIET, SIZE, TIERS, ClockedBench, tier
 from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
-from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES
-from pytest_gpulab.grading.race import CANDIDATES, HELD_DOWN_ROUNDS, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.exercise import Launch, Plan, SpeedTier
+from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Contender
+from pytest_gpulab.grading.race import CANDIDATES, HELD_DOWN_ROUNDS, MIN_MS, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN, MAX_ROUNDS
 
 
@@ -335,6 +335,24 @@ def test_an_overhead_that_was_learned_in_a_bad_moment_spoils_no_sample(clocked: 
     measured = tier(clocked, right(0.1)).measurement
     assert (measured.rounds, measured.caches) == (FIRST_ROUNDS, "cold")
     assert measured.elapsed_ms == pytest.approx(0.1, rel=0.002)
+
+
+def test_what_is_shorter_than_its_overhead_has_a_time_all_the_same(clocked: ClockedBench) -> None:
+    surrounded(clocked, lambda: 0.5)
+    measured = tier(clocked, right(0.1)).measurement
+    assert measured.elapsed_ms == pytest.approx(MIN_MS) and measured.baseline_ms > 2
+
+
+def test_a_sides_overhead_is_that_of_its_launches() -> None:
+    class Watch:
+        def overhead_ms(self, launches: int) -> float:
+            return 0.005 + 0.001 * launches
+
+    contender = Contender.__new__(Contender)
+    contender.plan = Plan((), (Launch("f", (1,), (1,), ()),) * 3)
+    watch: Any = Watch()
+    assert contender.overhead_ms(watch) == pytest.approx(0.008)
+    assert contender.overhead_ms(watch, runs=4) == pytest.approx((0.005 + 0.012) / 4)
 
 
 def test_each_sitting_has_its_own_overhead(clocked: ClockedBench) -> None:

@@ -18,6 +18,7 @@ from pytest_gpulab.grading.statistics import (
     MIN_KEPT,
     Ratio,
     Samples,
+    _medians,
     allowing_for,
     decide,
     kept_rounds,
@@ -25,6 +26,13 @@ from pytest_gpulab.grading.statistics import (
     ratio_of_medians,
     settled,
 )
+
+
+@pytest.mark.parametrize("count", [1, 8, 15, 16, 2048])
+def test_medians_of_rows_are_numpys(count: int) -> None:
+    rows = np.random.default_rng(count).random((50, count))
+    assert (_medians(rows) == np.median(rows, axis=1)).all()
+
 
 BASELINE_MS, OWN_MS = 0.65, 0.175  # the naive reduction of 2^26 integers and one of its steps, on an H200
 TRUE_RATIO = BASELINE_MS / OWN_MS

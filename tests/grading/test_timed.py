@@ -52,11 +52,12 @@ def test_to_get_ready_for_a_race_each_side_asks_for_the_gpu_once(clocked: Clocke
     assert clocked.device.stays == before + 2
 
 
-def test_variants_are_loaded_in_one_go(clocked: ClockedBench) -> None:
-    variants = [Variant(f"v{number}", {"N": str(number)}) for number in range(4)]
-    cases = tuple(Case(variant.name, 4, 22.5, variant=variant) for variant in variants)
+@pytest.mark.parametrize(("count", "stays"), [(1, 0), (4, 1)])
+def test_further_variants_are_loaded_in_one_go(clocked: ClockedBench, count: int, stays: int) -> None:
+    variants = [Variant(f"v{number}", {"N": str(number)}) for number in range(count)]
+    cases = tuple(Case(variant.name, 4, 90 / count, variant=variant) for variant in variants)
     assert clocked.result("compile", right(1.0), cases=cases, speed=()).verdict == "passed"
-    assert clocked.device.stays == 1
+    assert clocked.device.stays == stays
 
 
 def test_the_memorys_peak_is_told_and_the_reference_timed_where_it_was_needed(clocked: ClockedBench) -> None:

@@ -366,11 +366,11 @@ def test_a_selection_of_checks_is_no_result(school: Course, kept: str) -> None:
     files = ("gradescope:scores", "feedback:pages", "csv:grades.csv", "html:report.html")
     result = school.grade(*CLASS, kept, "-k", "compile", *(f"--gpulab-report={file}" for file in files))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    why = "only some checks were selected, and a part of the points is no result"
+    why = "only some of the checks were graded, and a part of the points is no result"
     result.stdout.fnmatch_lines([f"ERROR: *scores: {why}", f"ERROR: *pages: {why}"])
     assert not (school.folder / "scores").exists() and not (school.folder / "pages").exists()
-    assert [row.split(",")[-1] for row in csv_rows(school)] == ["only some checks were selected"] * 3
-    told = "Only some checks were selected: the points of the others are missing here."
+    assert [row.split(",")[-1] for row in csv_rows(school)] == ["only some of the checks were graded"] * 3
+    told = "Only some of the checks were graded: the points of the others are missing here."
     assert told in (school.folder / "report.html").read_text()
     school.grade(*CLASS, kept, "--gpulab-report=html:report.html")
     assert told not in (school.folder / "report.html").read_text()

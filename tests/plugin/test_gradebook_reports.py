@@ -90,10 +90,19 @@ def test_some_checks_of_a_file_are_no_result(course: Course, workers: list[str],
     course.write("twice.cu", RIGHT)
     files = ("gradescope:results.json", "csv:grades.csv")
     result = course.grade_apart(*chosen, *workers, *(f"--gpulab-report={file}" for file in files))
-    why = "only some checks were selected, and a part of the points is no result"
+    why = "only some of the checks were graded, and a part of the points is no result"
     result.stdout.fnmatch_lines([f"ERROR: cannot write the report {course.folder / 'results.json'}: {why}"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED and not (course.folder / "results.json").exists()
-    assert (course.folder / "grades.csv").read_text().rstrip().endswith(",only some checks were selected")
+    assert (course.folder / "grades.csv").read_text().rstrip().endswith(",only some of the checks were graded")
+
+
+def test_the_process_that_writes_reports_loads_no_exercise(course: Course) -> None:
+    """Of pytest-xdist's processes it is the one that has loaded none, and an exercise may have been changed by now."""
+    path = course.folder / "exercises/twice/exercise.py"
+    path.write_text("import os\nassert 'PYTEST_XDIST_WORKER' in os.environ\n" + path.read_text())
+    course.write("twice.cu", RIGHT)
+    result = course.grade_apart("twice.cu", "-n1", "--gpulab-report=gradescope:results.json")
+    assert result.ret == 0 and load(course.folder / "results.json", "gradescope")["score"] > 0
 
 
 def test_two_students_do_not_fit_into_one_file(course: Course) -> None:

@@ -16,7 +16,7 @@ from ..protocol import DeviceUnavailable
 from ..sandbox import Sandbox
 
 _FILE_BLOCK_BYTES = 512  # POSIX, of `ulimit -f`
-NICENESS = 10  # of compilers: who times needs a processor core at once, and all others wait for that one
+NICENESS = 5  # of nvcc: who times needs a processor core at once, and all others wait for that one
 _HERE = "(here)"
 _SCRIPT = """#!/bin/sh
 # Diagnostics go through files: those have a limit, and a program that talks without end is ended by it.

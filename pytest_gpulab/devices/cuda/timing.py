@@ -29,7 +29,7 @@ from .report import peak_bandwidth_gb_s
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
-LEAD_KEPT = 0.9  # of a longer one, by each sample that is in time: mostly Python was held up just once
+LEAD_KEPT = 0.96  # of a longer one, by each sample that is in time: mostly Python was held up just once
 MAX_ATTEMPTS = 5
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8

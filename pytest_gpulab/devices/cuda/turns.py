@@ -6,9 +6,10 @@ take longer, by a tenth and more (measured beside processes that launch empty ke
 or record an event; large copies between host and GPU do not interrupt). What is short takes longer, too, by 0.7 us, if
 others had the GPU just before. So while one grader times, the others wait before they give the GPU anything to do.
 
-Most are at it for a moment, together in one room. Making a context takes up to a second, in another room. Who wants to
-time shuts the door of that one, and the first one's only once the second is empty: so the others work meanwhile. Who
-waits for another one's timing to end helps to keep both doors shut: so the rooms are still empty when it begins.
+Most are at it for a moment, together in one room; who is there for longer leaves it in between if others want to time.
+Making a context takes up to a second, in another room. Who wants to time shuts the door of that one, and the first
+one's only once the second is empty: so the others work meanwhile. Who waits for another one's timing to end helps to
+keep both doors shut: so the rooms are still empty when it begins.
 
 Nobody waits for ever. Whose kernel does not end goes outside, where nobody waits for it, and so does who has waited too
 long before a door. Others time beside them, and mostly notice nothing; who does tries once more in silence: with the
@@ -37,6 +38,7 @@ SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins
 MAKING_WAIT_S = 3.0  # until they have made their contexts; many at once take longer
 PATIENCE_S = 60.0  # of a process, altogether, until others have timed; then it works all the same
 QUEUE_S = 1.0  # who waits longer for others that time lets work go on between them
+STAY_S = 0.05  # inside, for a series of things to do; then who wants to time goes first
 COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
 OUTSIDE_WAIT_S = 12.0  # until those outside have ended, in silence: a kernel is stopped after ten seconds
 
@@ -58,6 +60,7 @@ class Turns:
         self.is_timing = False
         """Whether this process is timing."""
         self._patience_s, self._stays_outside = PATIENCE_S, False
+        self._entered_s = 0.0
 
     @contextmanager
     def timing(self, wait_s: float = LOCK_WAIT_S, in_silence: bool = False) -> Iterator[None]:
@@ -119,20 +122,31 @@ class Turns:
 
     @contextmanager
     def _inside(self, room: _Room) -> Iterator[None]:
-        if self.is_timing or self._workers.is_inside or self._makers.is_inside:
+        if self.is_timing or self._makers.is_inside:
             yield
             return
-        self._leave_outside()  # for who times in silence, and waits for that while this waits for them
-        begin_s = time.monotonic()
-        room.enter(self._patience_s)
-        self._patience_s -= time.monotonic() - begin_s
-        if not room.is_inside:
-            self._outside.take_shared(0)
+        if self._workers.is_inside:
+            if time.monotonic() - self._entered_s > STAY_S and self._workers.is_kept_shut():
+                self._workers.leave()
+                self._enter(self._workers)
+            yield
+            return
+        self._enter(room)
         try:
             yield
         finally:
             room.leave()
             self._leave_outside()
+
+    def _enter(self, room: _Room) -> None:
+        """Go inside, or outside if that takes too long."""
+        self._leave_outside()  # for who times in silence, and waits for that while this waits for them
+        begin_s = time.monotonic()
+        room.enter(self._patience_s)
+        self._entered_s = time.monotonic()
+        self._patience_s -= self._entered_s - begin_s
+        if not room.is_inside:
+            self._outside.take_shared(0)
 
     def give_way(self) -> None:
         """Let others time beside the work that has begun; to be said again while it goes on."""
@@ -197,12 +211,15 @@ class _Room:
 
     def keep_shut(self) -> None:
         """Shut the door as well, if others have shut it."""
-        if self._door.is_held:
-            return
-        if self._door.take_alone(0):
-            self._door.release()
-        else:
+        if not self._door.is_held and self.is_kept_shut():
             self._door.take_shared(0)
+
+    def is_kept_shut(self) -> bool:
+        """Say whether others keep the door shut."""
+        if not self._door.take_alone(0):
+            return True
+        self._door.release()
+        return False
 
     def reopen(self) -> None:
         """Shut the door no longer."""
