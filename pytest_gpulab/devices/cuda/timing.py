@@ -24,7 +24,7 @@ from .driver import room_for
 from .interruptions import Interruptions
 from .memory import CudaMemory, copy_within
 from .module import CudaModule
-from .overhead import AMONG, EMPTY_MS, Overhead
+from .overhead import AMONG, EMPTY_BLOCK, EMPTY_MS, Overhead
 from .report import peak_bandwidth_gb_s
 
 LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
@@ -114,8 +114,8 @@ class CudaStopwatch:
         self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
         """What device memory transfers at most, in 1e9 bytes a second."""
         self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
-        self._touch_grid = (self._attribute("MULTIPROCESSOR_COUNT"), 1)
-        self._flush_grid = (FLUSH_BLOCKS_PER_SM * self._attribute("MULTIPROCESSOR_COUNT"), 1)
+        multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
+        self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
         with context.at_work(), room_for(driver, "what a stopwatch needs"):
             self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
             self._kernels = driver.module_from_buffer(_KERNELS)
@@ -223,7 +223,7 @@ class CudaStopwatch:
             self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
 
     def _launch_nothing(self) -> None:
-        self._nothing(grid=(1, 1), block=(32, 1, 1))
+        self._nothing(grid=self._block_each, block=(EMPTY_BLOCK, 1, 1))
 
     def _flush(self) -> None:
         self._read_all(self._flushed, self._vectors, grid=self._flush_grid, block=(FLUSH_BLOCK, 1, 1))
@@ -233,7 +233,7 @@ class CudaStopwatch:
         for target in {id(copy.target): copy.target for copy in copies}.values():
             assert isinstance(target, CudaMemory)
             self._touch(
-                np.uint64(target.address), np.uint64(target.nbytes), grid=self._touch_grid, block=(TOUCH_BLOCK, 1, 1)
+                np.uint64(target.address), np.uint64(target.nbytes), grid=self._block_each, block=(TOUCH_BLOCK, 1, 1)
             )
 
     def _attribute(self, name: str) -> int:

@@ -47,10 +47,11 @@ def _representative(accesses: list[Access], by_block: bool) -> Access:
     chosen = _two_owners(key, block if by_block else thread)
     values = [np.concatenate([_spread(access, k) for access in accesses])[chosen].reshape(-1, 1)
               for k in range(len(first.values))]  # fmt: skip
+    column = column[chosen]
     if by_block:  # the lanes may come from several waves: number their blocks anew
-        ids, column = np.unique(block, return_inverse=True)
+        ids, column = np.unique(block[chosen], return_inverse=True)
         wave = type(wave)(wave.grid, wave.block, ids)
-    lanes = Lanes(wave, thread[chosen], column[chosen], True)
+    lanes = Lanes(wave, thread[chosen], column, True)
     kept = address[chosen].astype(first.address.dtype).reshape(-1, 1)
     return first._replace(lanes=lanes, address=kept, values=values)
 
