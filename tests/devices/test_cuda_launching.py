@@ -3,19 +3,21 @@
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_driver import Context, Driver
 
 from pytest_gpulab.devices.cuda import module as module_module
-from pytest_gpulab.devices.cuda import turns
+from pytest_gpulab.devices.cuda import timing, turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
+from pytest_gpulab.devices.cuda.memory import CudaMemory
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.overhead import AMONG
 from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import Call, Copy
 
 GIB = 1 << 30
 ILLEGAL = "an illegal memory access was encountered"
@@ -224,6 +226,24 @@ def stopwatch_that_is_late(is_late):
 
     watch._timed = timed
     return watch, leads
+
+
+def test_a_batch_waits_a_little_after_what_was_copied_and_a_cold_sample_does_not(monkeypatch):
+    """Right after copies kernels take longer."""
+    watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
+    done = []
+    monkeypatch.setattr(timing, "copy_within", lambda copies: done.append(("copy", *copies)) if copies else None)
+    target = object.__new__(CudaMemory)
+    target.address, target._shape, target._dtype = 0x1000, (8,), np.dtype(np.float32)
+    copy = Copy(target, target)
+    watch._touch = lambda address, nbytes, grid, block: done.append(("touch", int(address), int(nbytes)))
+    watch._pause = lambda cycles, grid, block: done.append(("pause", int(cycles)))
+    watch._block_each = (4, 1)
+    watch._sample([lambda: None], "f", after=[copy])
+    assert done == [("copy", copy), ("touch", 0x1000, 32), ("pause", timing.PAUSE_CYCLES)]
+    done.clear()
+    watch._sample([lambda: None], "f", before=[copy])
+    assert done == [("copy", copy)]
 
 
 def test_who_was_late_once_has_no_longer_lead_for_good():

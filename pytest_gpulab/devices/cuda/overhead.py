@@ -5,7 +5,7 @@ from __future__ import annotations
 AMONG = 32  # empty kernels that follow each other
 EMPTY_BLOCK = 256  # threads; there is one block for each multiprocessor
 EMPTY_MS = {(9, 0): 1.32e-3}
-"""By compute capability, such an empty kernel's own time: Nsight Compute's gpu__time_duration on H200s. No times tell."""
+"""By compute capability, its own time: Nsight Compute's gpu__time_duration on H200s. No times of ours tell it."""
 MAX_GAP_MS = 3e-4  # what seems longer is something else, such as a clock that is not up
 
 
@@ -13,9 +13,9 @@ class Overhead:
     """What a sample takes longer than the launches in it; 0 before anything is known.
 
     An empty kernel by itself takes its own time and the overhead, each further one after it its own time and a gap,
-    which is no part of a kernel's time. It is 0.12 to 0.24 us on an H200, in one process longer than in another one, and
-    mostly shorter by 0.05 to 0.1 us where a kernel has a single block: so the empty one has as many as real ones. How
-    much of both is the gap can only be said of GPUs whose own time for an empty kernel is known.
+    which is no part of a kernel's time. It is 0.08 to 0.24 us on an H200, longer in one process than in another, and
+    differs by up to 0.1 us where a kernel has a single block: so the empty one has as many as real ones. How much of
+    both is the gap can only be said of GPUs whose own time for an empty kernel is known.
     Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
     counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
     overhead itself, and then every time that it is taken off from is too short by as much.
