@@ -133,8 +133,15 @@ class GradingHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Give pytest-xdist's workers the seed and the exercises of this process."""
-        node.workerinput["gpulab"] = self.settings.shared
+        """Give pytest-xdist's workers the seed, the exercises and the device of this process."""
+        node.workerinput["gpulab"] = self.settings.shared(self.bench.device_spec)
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        """End the run where a worker cannot do what was asked for: pytest-xdist would start another, and another."""
+        _, refused, why = str(error).rpartition("UsageError: ")
+        if refused:
+            raise pytest.UsageError(why.strip())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:

@@ -133,7 +133,7 @@ class Settings:
         specs = [*option("gpulab_report"), *([f"feedback:{feedback}"] if feedback else [])]
         reports = tuple(_report_file(spec, working_folder) for spec in specs)
         return cls(
-            device=_device(option("gpulab_device") or ini("gpulab_device") or "auto"),
+            device=shared["device"] if shared else _device(option("gpulab_device") or ini("gpulab_device") or "auto"),
             exercises=Path(shared["exercises"]) if shared else _existing_folder(exercises),
             seed=shared["seed"] if shared else _seed(seed),
             reports=reports,
@@ -149,10 +149,18 @@ class Settings:
             course=_class(option, working_folder),
         )
 
-    @property
-    def shared(self) -> dict[str, Any]:
-        """What processes that this one starts must have in common with it, builtins only."""
-        return {"exercises": str(self.exercises), "seed": self.seed, "calibration": self.calibration}
+    def shared(self, device: str) -> dict[str, Any]:
+        """Return what processes that this one starts must have in common with it, builtins only.
+
+        Args:
+            device: the one that this process found. Were it chosen anew, some might be graded on another one.
+        """
+        return {
+            "device": device,
+            "exercises": str(self.exercises),
+            "seed": self.seed,
+            "calibration": self.calibration,
+        }
 
 
 def shown(path: Path) -> str:
