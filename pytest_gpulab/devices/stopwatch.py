@@ -89,7 +89,11 @@ class Stopwatch(Protocol):
 
     @property
     def peak_bandwidth_gb_s(self) -> float:
-        """What device memory transfers at most, in 1e9 bytes a second."""
+        """What device memory transfers at most, in 1e9 bytes a second; 0 where the device does not tell."""
+
+    @property
+    def tick_ms(self) -> float:
+        """The step in which its clock goes on, as far as is known by now."""
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache; with the overhead.

@@ -91,9 +91,11 @@ class Grader:
         """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
 
     def assume(self, check: Check, found: Finding) -> None:
-        """Take a case or the compilation for failed, because it brought down another process that tried."""
+        """Take a case, a race or the compilation for failed, because it brought down another process that tried."""
         if isinstance(check.subject, Case):
             self._cases.assume(check.subject, found)
+        elif isinstance(check.subject, SpeedTier):
+            self._costs.assume(check.subject, found)
         elif check.subject is None:
             self._builds.block(found)
 

@@ -76,6 +76,11 @@ class Costs:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._own: dict[tuple[Size, VariantKey], Timing] = {}
         self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...]] = {}
+        self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
+
+    def assume(self, tier: SpeedTier, found: Finding) -> None:
+        """Take a size for failed, because it brought down another process that ran it."""
+        self._assumed[timed_size(tier, self._device), variant_key(tier.variant)] = found
 
     def measure(self, tier: SpeedTier) -> Measurement:
         """Cost a submission and its baseline on the same data.
@@ -88,6 +93,8 @@ class Costs:
         size = timed_size(tier, self._device)
         problem = Problem(size, self._builds.of(tier.variant).tunables, tier.variant)
         key = (size, variant_key(tier.variant))
+        if key in self._assumed:
+            raise Blocked("failed", self._assumed[key])
         if key not in self._own:
             self._own[key] = self._time(self._builds, size, tier.variant)
         own, baseline = self._own[key], self._baseline(tier, size)

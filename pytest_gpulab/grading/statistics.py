@@ -20,7 +20,7 @@ from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS
 Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
-FIRST_ROUNDS = 16
+FIRST_ROUNDS, FEWEST_ROUNDS = 16, 4  # as long as there is time for them; of kernels that take seconds
 MAX_ROUNDS = 2048
 # Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
 # looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
@@ -153,6 +153,22 @@ def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_m
     """
     low = ratio.low * _uninterrupted_share(baseline_ms, interruption_ms)
     return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
+
+
+def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
+    """Return the ratio with an interval that also holds what it would be if the clock had no ticks.
+
+    The median of whole ticks is a whole tick: no number of rounds tells what lies between.
+
+    Args:
+        tick_ms: of the clock, over the runs in a sample.
+        ratio: of the two times.
+        baseline_ms, own_ms: medians.
+    """
+    baseline_share, own_share = tick_ms / baseline_ms, tick_ms / own_ms
+    low = max(1 - baseline_share, LEAST_SHARE) / (1 + own_share)
+    high = (1 + baseline_share) / max(1 - own_share, LEAST_SHARE)
+    return Ratio(ratio.value, ratio.low * low, ratio.high * high)
 
 
 def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:

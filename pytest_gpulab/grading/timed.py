@@ -97,8 +97,12 @@ class TimedCosts:
             shared_with=result.others,
             held_down_by=result.held_down_by,
             kernels=kernels_of(raced.profiles),
-            peak_bandwidth_gb_s=result.peak_bandwidth_gb_s,
+            peak_bandwidth_gb_s=result.peak_bandwidth_gb_s or None,
         )
+
+    def assume(self, tier: SpeedTier, found: Finding) -> None:
+        """Take a race for failed, because it brought down another process that ran it."""
+        self._raced[_key(tier)] = Blocked("failed", found)
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
         """Return what is wrong with the timed work: outputs of timed runs that are wrong, an impossible time, or both.

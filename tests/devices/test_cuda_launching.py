@@ -23,6 +23,7 @@ GIB = 1 << 30
 ILLEGAL = "an illegal memory access was encountered"
 ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 100, "MAX_THREADS_PER_MULTIPROCESSOR": 2000, "L2_CACHE_SIZE": 1 << 20}
 ATTRIBUTES |= {"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 1 << 16, "MEMORY_CLOCK_RATE": 1000, "GLOBAL_MEMORY_BUS_WIDTH": 64}
+ATTRIBUTES |= {"CLOCK_RATE": 1_980_000}
 
 
 class Refusing(Driver):
@@ -218,7 +219,7 @@ def stopwatch_that_is_late(is_late):
     """Return a stopwatch, and the lead of each attempt; says of each attempt whether the GPU waited for it."""
     watch, leads = CudaStopwatch.__new__(CudaStopwatch), []
     watch._context, watch._flush_ms, watch._lead_ms, watch._is_long = Context(), 0.001, LEAD_MS, False
-    watch._flush = lambda: None
+    watch._flush, watch._readings_ms = lambda: None, set()
 
     def timed(launches, kernel):
         leads.append(watch._lead_ms)
@@ -295,3 +296,47 @@ def test_a_brief_calibration_learns_on_about_single_kernels():
     assert watch._overhead is before and launched.count(AMONG) == among and 0 < launched.count(1) - alone < alone
     watch.calibrate()
     assert watch._overhead is not before
+
+
+def test_the_clocks_tick_is_the_least_by_which_readings_differ():
+    """Half a microsecond, as CUDA documents it, before two of them do."""
+    watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
+    watch._readings_ms, readings = set(), iter([0.004, 0.004, 0.008, 0.001, 0.0085])
+    assert watch.tick_ms == timing.TICK_MS == 0.0005
+    watch._timed = lambda launches, kernel: (next(readings), True)
+    ticks_ms = []
+    for _ in range(5):
+        watch._sample([lambda: None], "f")
+        ticks_ms.append(watch.tick_ms)
+    assert ticks_ms == pytest.approx([0.0005, 0.0005, 0.004, 0.003, 0.0005])
+
+
+class Fitting(Driver):
+    """A driver that has room for all, and says of a GPU what it is told to."""
+
+    device_attribute = Refusing.device_attribute
+    Event = SimpleNamespace
+
+    def module_from_buffer(self, _):
+        return SimpleNamespace(get_function=lambda name: name)
+
+
+def stopwatch_on(attributes, capability=(9, 0)):
+    context = Context()
+    context.driver, context.users = Fitting(), set()
+    context.gpu = SimpleNamespace(get_attribute=attributes.__getitem__, compute_capability=lambda: capability)
+    return CudaStopwatch(context, None)
+
+
+@pytest.mark.parametrize(("l2_bytes", "flushed_bytes"), [(50 << 20, 100 << 20), (4 << 20, 64 << 20), (0, 64 << 20)])
+def test_a_flush_takes_longer_than_to_enqueue_it_however_small_the_cache(l2_bytes, flushed_bytes):
+    watch = stopwatch_on(ATTRIBUTES | {"L2_CACHE_SIZE": l2_bytes})
+    assert int(watch._vectors) * 16 == flushed_bytes
+
+
+@pytest.mark.parametrize(
+    ("capability", "clock_mhz", "is_known"), [((9, 0), 1980, True), ((9, 0), 1755, False), ((8, 0), 1980, False)]
+)
+def test_how_long_an_empty_kernel_takes_is_known_where_it_was_measured(capability, clock_mhz, is_known):
+    watch = stopwatch_on(ATTRIBUTES | {"CLOCK_RATE": 1000 * clock_mhz}, capability)
+    assert (watch._empty_ms is not None) == is_known

@@ -25,6 +25,7 @@ class FakeStopwatch:
     def __init__(self) -> None:
         self.l2_bytes = 0
         self.peak_bandwidth_gb_s = 1e9
+        self.tick_ms = 0.0
         self.cold: list[tuple[Any, ...]] = []
         self.batches: list[int] = []
         self.looks = 0

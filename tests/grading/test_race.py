@@ -15,8 +15,15 @@ from doubling import right
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import Launch, Plan, SpeedTier
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Contender
-from pytest_gpulab.grading.race import CANDIDATES, HELD_DOWN_ROUNDS, MIN_MS, ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN, MAX_ROUNDS
+from pytest_gpulab.grading.race import (
+    CANDIDATES,
+    HELD_DOWN_ROUNDS,
+    MIN_MS,
+    ROUNDS_PER_LOOK,
+    ROUNDS_PER_PLACE,
+    WARM_UP_ROUNDS,
+)
+from pytest_gpulab.grading.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, LOST_PER_SEEN, MAX_ROUNDS, SETTLED_OVER
 
 
 def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
@@ -162,7 +169,25 @@ def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: Clocke
 def test_rounds_end_when_the_time_is_up(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
     result = tier(clocked, right(2.0))
-    assert (result.verdict, result.measurement.rounds) == ("inconclusive", FIRST_ROUNDS)
+    assert (result.verdict, result.measurement.rounds) == ("inconclusive", FEWEST_ROUNDS)
+
+
+def test_a_kernel_that_takes_seconds_is_judged_by_few_rounds(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All others wait for as long as it is timed."""
+    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    result = tier(clocked, right(9000.0))
+    assert (result.verdict, result.findings[0].code) == ("failed", "too-slow")
+    assert result.measurement.rounds == FEWEST_ROUNDS
+    assert len(clocked.watch.cold) == 2 * (WARM_UP_ROUNDS + FEWEST_ROUNDS)
+
+
+def test_an_interval_allows_for_the_ticks_of_the_clock(clocked: ClockedBench) -> None:
+    clocked.watch.tick_ms = 0.1
+    measured = tier(clocked, right(1.0)).measurement
+    assert measured.low == pytest.approx(3.0 * 2.9 / 3.0 / 1.1, rel=0.01)
+    assert measured.high == pytest.approx(3.0 * 3.1 / 3.0 / 0.9, rel=0.01)
 
 
 def test_disturbed_rounds_are_dropped_and_counted(clocked: ClockedBench) -> None:
@@ -229,7 +254,7 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
 ) -> None:
     """Of 3 ms of the baseline, two interruptions may be others' work; what takes 1 ms is not interrupted."""
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
     result = tier(clocked, right(1.0), threshold)
     assert (result.verdict, result.measurement.dropped) == (verdict, 0)
@@ -307,6 +332,19 @@ def test_the_race_starts_once_the_clock_is_up(clocked: ClockedBench) -> None:
     clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
     tier(clocked, right(1.0))
     assert len(clocked.watch.cold) == 2 * (5 + FIRST_ROUNDS)
+
+
+def test_a_clock_that_never_comes_near_the_highest_is_up_once_times_have_settled(clocked: ClockedBench) -> None:
+    clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=1600)  # type: ignore[method-assign]
+    tier(clocked, right(1.0))
+    assert len(clocked.watch.cold) == 2 * (2 * SETTLED_OVER + FIRST_ROUNDS)
+
+
+def test_a_clock_that_is_down_is_waited_for_though_times_have_settled(clocked: ClockedBench) -> None:
+    clocks = iter([600] * 30)
+    clocked.watch.conditions = lambda: replace(QUIET, sm_clock_mhz=next(clocks, 1980))  # type: ignore[method-assign]
+    tier(clocked, right(1.0))
+    assert len(clocked.watch.cold) == 2 * (WARM_UP_ROUNDS + 30 + FIRST_ROUNDS)
 
 
 def test_samples_are_calibrated_once_the_clock_is_up_and_learned_from_at_each_look(clocked: ClockedBench) -> None:

@@ -15,6 +15,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
 from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
 from pytest_gpulab.grading import speed
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.speed import size_text
 
 
@@ -93,6 +94,23 @@ def test_cost_is_sampled_and_a_sample_that_gets_stuck_is_run_whole(bench: Bench)
 def test_a_kernel_that_ends_abnormally_at_the_timed_size_fails(bench: Bench) -> None:
     result = bench.result("speedup[3x]", faulting("out-of-bounds", above=70))
     assert (result.verdict, result.findings[0].code, result.measurement) == ("failed", "out-of-bounds", None)
+
+
+def test_a_size_that_brought_down_another_process_is_not_run_again(bench: Bench) -> None:
+    speeds = (SpeedTier(1.5, 30, 1000, required=True), SpeedTier(2, 5, 1000), SpeedTier(2.5, 5, 2000))
+    launched: list[int] = []
+
+    def noting(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
+        launched.append(int(n))
+        out.values[...] = 2 * source.values
+        return {"estimated_ms": 1.0}
+
+    grader, found = bench.grader(program(noting), speed=speeds), Finding("endless-loop", "stopped")
+    first, second, other = (check for check in checks_of(replace(EXERCISE, speed=speeds)) if check.kind == "speedup")
+    grader.assume(first, found)
+    assert [grader.run(check).findings for check in (first, second)] == [(found,)] * 2
+    assert 1000 not in launched
+    assert grader.run(other).verdict == "passed" and 2000 in launched
 
 
 def test_fast_and_wrong_is_not_fast(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from pytest_gpulab.grading.statistics import (
     Samples,
     _medians,
     allowing_for,
+    allowing_for_ticks,
     decide,
     kept_rounds,
     more_rounds,
@@ -102,7 +103,7 @@ def misplaced(rng: Rng) -> Pair:
 NOISES = (quiet, heavy_tails, drift, two_clocks, alike_neighbours, hammered, second_is_slower, misplaced)
 
 
-def measured(pair: Pair, threshold: float, most: int = MAX_ROUNDS) -> tuple[str, Ratio]:
+def measured(pair: Pair, threshold: float, most: int = MAX_ROUNDS, tick_ms: float = 0.0) -> tuple[str, Ratio]:
     """Take rounds from the pair until the threshold is decided, as grading does, or until there are so many."""
     baseline_ms, own_ms = pair
     rounds, decision = 0, "undecided"
@@ -110,7 +111,8 @@ def measured(pair: Pair, threshold: float, most: int = MAX_ROUNDS) -> tuple[str,
         rounds += more_rounds(rounds)
         seen = baseline_ms[:rounds], own_ms[:rounds]
         kept = kept_rounds(*seen, np.zeros(rounds, bool))
-        ratio = ratio_of_medians(seen[0][kept], seen[1][kept])
+        times = seen[0][kept], seen[1][kept]
+        ratio = allowing_for_ticks(tick_ms, ratio_of_medians(*times), *map(float, map(np.median, times)))
         decision = decide(ratio, threshold)
     return decision, ratio
 
@@ -255,6 +257,31 @@ def test_an_interval_that_allows_for_interruptions_holds_the_truth(
     assert allowing_for(away_ms, Ratio(1 / seen_ms, 1 / seen_ms, 1 / seen_ms), 1.0, seen_ms).high >= 1 / true_ms * (
         1 - 1e-9
     )
+
+
+@pytest.mark.parametrize("noise", [quiet, heavy_tails])
+@pytest.mark.parametrize("tick_ms", [0.0005, 0.001024, 0.01])
+def test_a_clock_with_ticks_judges_nothing_wrongly(noise: Callable[[Rng], Pair], tick_ms: float) -> None:
+    """Of start and end only whole ticks are seen; so medians are whole ticks, however many rounds there are."""
+    rng, wrong, undecided = np.random.default_rng(6), 0, 0
+    for _ in range(TRIALS):
+        pair = tuple(
+            tick_ms * (np.floor(begun + samples_ms / tick_ms) - np.floor(begun))
+            for samples_ms, begun in zip(noise(rng), rng.random((2, MAX_ROUNDS)), strict=True)
+        )
+        for offset, right in ((0.005, "failed"), (-0.005, "passed")):
+            decision, _ = measured(pair, TRUE_RATIO * (1 + offset), MAX_ROUNDS // 8, tick_ms)
+            wrong += decision not in (right, "undecided")
+            undecided += decision == "undecided"
+    print(f"{noise.__name__}, ticks of {tick_ms} ms: {wrong} wrong and {undecided} undecided of {2 * TRIALS}")
+    assert wrong == 0
+
+
+def test_an_interval_that_allows_for_ticks_is_that_of_times_that_are_one_longer_and_shorter() -> None:
+    found = allowing_for_ticks(0.1, RATIO, 3.0, 1.0)
+    assert (found.value, found.low, found.high) == pytest.approx((3.0, 2.9 * 2.9 / 3.0 / 1.1, 3.1 * 3.1 / 3.0 / 0.9))
+    assert allowing_for_ticks(0.0, RATIO, 3.0, 1.0) == RATIO
+    assert 0 < allowing_for_ticks(5.0, RATIO, 3.0, 1.0).low < allowing_for_ticks(5.0, RATIO, 3.0, 1.0).high < np.inf
 
 
 def test_a_clock_state_is_no_interruption() -> None:

@@ -18,6 +18,7 @@ from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, SpeedTie
 from pytest_gpulab.grading import timed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
+from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.race import CANDIDATES, MAX_CHECKED, SMALL_BYTES, Race
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 
@@ -80,6 +81,16 @@ def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clock
     assert clocked.device.held == []
 
 
+def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked: ClockedBench) -> None:
+    """In another process, that is: the GPU cannot be used any more in the one where it happened."""
+    grader, found = clocked.grader(right(1.0), speed=TIERS), Finding("device-fault", "given up")
+    checks = [check for check in checks_of(replace(EXERCISE, speed=TIERS)) if check.kind == "speedup"]
+    grader.assume(checks[0], found)
+    results = [grader.run(check) for check in checks]
+    assert [(result.verdict, result.findings) for result in results] == [("failed", (found,))] * 2
+    assert clocked.watch.cold == []
+
+
 def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked: ClockedBench) -> None:
     result = tier(clocked, right(2.5))
     (finding,) = result.findings
@@ -124,6 +135,22 @@ def test_outputs_of_timed_runs_are_checked(clocked: ClockedBench) -> None:
     (finding,) = result.findings
     assert (result.verdict, finding.code) == ("failed", "not-written")
     assert finding.what == "At the timed size 2^10: in a timed run, `out`: all 1024 elements are never written."
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_output_is_checked_though_the_time_was_up_after_few_rounds(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    results = clocked.grader(cheating_after(2), seed, speed=TIERS).grade().checks
+    found = [result.findings[0].code for result in results if result.kind == "speedup" and result.points == 0]
+    assert found[0] == "not-written"
+
+
+def test_of_a_memory_whose_peak_is_not_known_no_time_is_impossible(clocked: ClockedBench) -> None:
+    clocked.watch.peak_bandwidth_gb_s = 0.0
+    result = tier(clocked, right(1e-5))
+    assert (result.verdict, result.measurement.peak_bandwidth_gb_s) == ("passed", None)
 
 
 def test_work_left_out_is_named_before_the_impossible_time_that_it_takes(clocked: ClockedBench) -> None:

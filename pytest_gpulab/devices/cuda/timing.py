@@ -33,10 +33,12 @@ MAX_LEAD_MS = 0.32
 LEAD_KEPT = 0.96  # of a longer one, by each sample that is in time: mostly Python was held up just once
 MAX_ATTEMPTS = 5
 FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
+LEAST_FLUSH_BYTES = 1 << 26  # or Python would take as long to enqueue a flush as the GPU to do it
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
 PAUSE_CYCLES = 200_000  # 0.1 ms; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
+TICK_MS = 5e-4  # of events, by CUDA's documentation; on an H200 it is 32 ns
 TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
 
@@ -121,14 +123,15 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.compute_capability())
+        at_most_mhz = self._attribute("CLOCK_RATE") // 1000
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), at_most_mhz))
         self._overhead = Overhead(self._empty_ms)
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
         """The size of the level-2 cache."""
         self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
         """What device memory transfers at most, in 1e9 bytes a second."""
-        self._vectors = np.uint32(FLUSH_SHARE * self.l2_bytes // VECTOR_BYTES)
+        self._vectors = np.uint32(max(FLUSH_SHARE * self.l2_bytes, LEAST_FLUSH_BYTES) // VECTOR_BYTES)
         multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
         self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
         with context.at_work(), room_for(driver, "what a stopwatch needs"):
@@ -143,6 +146,12 @@ class CudaStopwatch:
             context.users.add(self)
         self._flush_ms: float | None = None
         self._is_long = False
+        self._readings_ms: set[float] = set()
+
+    @property
+    def tick_ms(self) -> float:
+        """The least by which two of its readings differed until now; as CUDA says, if all were the same."""
+        return float(min(np.diff(sorted(self._readings_ms)), default=TICK_MS))
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
@@ -198,6 +207,7 @@ class CudaStopwatch:
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
         if attempt == 0:
             self._lead_ms = max(LEAD_KEPT * self._lead_ms, LEAD_MS)
+        self._readings_ms.add(elapsed_ms)
         self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
