@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .protocol import Device, DeviceInfo, DeviceUnavailable
+from .protocol import Device, DeviceAbsent, DeviceInfo, DeviceUnavailable
 
 __all__ = ["open_device"]
 
@@ -23,8 +23,8 @@ def open_device(
     """Open a device and say in a few words why it was this one.
 
     Args:
-        spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU if PyCUDA and one
-            are there and the simulated one otherwise.
+        spec: `cuda` or `cuda:N` for an NVIDIA GPU, `sim` for the simulated one, `auto` for a GPU or, where there is
+            none or nothing to use it with, for the simulated one.
         launch_limit_s: a kernel that runs longer on a GPU is taken for one that never ends.
         occupancy_architecture: what the simulated GPU tells registers and occupancy for, such as `sm_86`; for the GPU
             that it describes if None.
@@ -35,14 +35,15 @@ def open_device(
         known: what a GPU's `info` says, if it was asked before: then it is opened when it is first needed.
 
     Raises:
-        DeviceUnavailable: what was asked for is not there; says what is missing and how to get it.
+        DeviceUnavailable: what was asked for is not there; says what is missing and how to get it. Or there is a GPU
+            for `auto` that cannot be used, or not now: an estimate instead would be one that nobody asked for.
     """
     if spec == "sim":
         return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s, known), "PyCUDA and an NVIDIA GPU are there"
-        except DeviceUnavailable as missing:
+        except DeviceAbsent as missing:
             return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:

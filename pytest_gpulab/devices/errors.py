@@ -50,3 +50,7 @@ class CannotSimulate(DeviceError):
 
 class DeviceUnavailable(DeviceError):
     """The device that was asked for is not there: says what is missing and how to get it."""
+
+
+class DeviceAbsent(DeviceUnavailable):
+    """Nobody has set up such a device on this machine: hardware or software is missing, or too old ever to do."""

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from .errors import CannotSimulate as CannotSimulate  # the protocol's words, all to be had from here
 from .errors import CompileError as CompileError
+from .errors import DeviceAbsent as DeviceAbsent
 from .errors import DeviceError as DeviceError
 from .errors import DeviceUnavailable as DeviceUnavailable
 from .errors import KernelFault as KernelFault

@@ -5,8 +5,9 @@ import types
 
 import pytest
 
+from pytest_gpulab import devices
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable
 
 
 @pytest.fixture
@@ -41,6 +42,15 @@ class FakeDriverError(Exception):
     """Stands for `pycuda.driver.Error`."""
 
 
+def refusing(words):
+    """Return a `pycuda.driver.init` that fails."""
+
+    def init():
+        raise FakeDriverError(f"cuInit failed: {words}")
+
+    return init
+
+
 @pytest.fixture
 def driver_with_nothing(monkeypatch):
     """A driver that loads but finds no GPU; returns it so that a test can say how."""
@@ -59,11 +69,71 @@ def test_sim_is_the_simulated_gpu():
     assert why == "it was asked for"
 
 
+def test_auto_takes_a_gpu_that_is_there(monkeypatch):
+    gpu = object()
+    monkeypatch.setattr(devices, "_open_cuda", lambda ordinal, *more: gpu if ordinal == 0 else None)
+    assert open_device("auto") == (gpu, "PyCUDA and an NVIDIA GPU are there")
+
+
 @pytest.mark.usefixtures("no_pycuda")
 def test_auto_falls_back_to_the_simulated_gpu_and_says_why():
+    assert_falls_back("PyCUDA is not installed")
+
+
+@pytest.mark.usefixtures("pycuda_without_libcuda")
+def test_auto_falls_back_where_there_is_no_driver():
+    assert_falls_back("the NVIDIA driver is not installed")
+
+
+@pytest.mark.parametrize("words", ["no CUDA-capable device is detected", "CUDA driver is a stub library"])
+def test_auto_falls_back_where_the_driver_finds_no_gpu(driver_with_nothing, words):
+    driver_with_nothing.init = refusing(words)
+    assert_falls_back("no GPU can be used; the NVIDIA driver says: " + words)
+
+
+@pytest.mark.usefixtures("driver_with_nothing")
+def test_auto_falls_back_where_the_driver_shows_no_gpu():
+    assert_falls_back("no GPU can be used: the NVIDIA driver is installed but knows of no device")
+
+
+def test_auto_falls_back_where_there_is_no_nvcc(driver_with_nothing, monkeypatch, tmp_path):
+    driver_with_nothing.Device.count = lambda: 1
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert_falls_back("nvcc was not found on the PATH")
+
+
+def assert_falls_back(reason):
     device, why = open_device("auto")
     assert device.info.kind == "simulated"
-    assert why.startswith("no CUDA device: PyCUDA is not installed")
+    assert why.startswith(f"no CUDA device: {reason}")
+    with pytest.raises(DeviceAbsent):
+        open_device("cuda")
+
+
+@pytest.mark.parametrize(
+    "words", ["unknown error", "system has unsupported display driver / cuda driver combination", "out of memory"]
+)
+def test_auto_does_not_hide_that_the_driver_is_broken(driver_with_nothing, words):
+    driver_with_nothing.init = refusing(words)
+    with pytest.raises(DeviceUnavailable, match=f"the NVIDIA driver says: {words}$"):
+        open_device("auto")
+
+
+def test_auto_does_not_hide_that_pycuda_is_broken(pycuda_without_libcuda):
+    (pycuda_without_libcuda / "driver.py").write_text("raise ImportError('undefined symbol: cuFoo_v2')")
+    with pytest.raises(DeviceUnavailable, match="PyCUDA is installed but cannot be loaded"):
+        open_device("auto")
+
+
+def test_auto_does_not_hide_that_the_gpu_cannot_be_had_now(monkeypatch):
+    """As it is full, takes one process at a time, or does not answer: a class would get estimates and nobody notice."""
+
+    def refuse(*asked):
+        raise DeviceUnavailable("the GPU has no room for another process: out of memory")
+
+    monkeypatch.setattr(devices, "_open_cuda", refuse)
+    with pytest.raises(DeviceUnavailable, match="the GPU has no room for another process"):
+        open_device("auto")
 
 
 @pytest.mark.usefixtures("no_pycuda")
@@ -87,10 +157,7 @@ def test_a_broken_pycuda_is_quoted(pycuda_without_libcuda):
 
 
 def test_a_driver_that_refuses_is_quoted(driver_with_nothing):
-    def refuse():
-        raise FakeDriverError("cuInit failed: no CUDA-capable device is detected")
-
-    driver_with_nothing.init = refuse
+    driver_with_nothing.init = refusing("no CUDA-capable device is detected")
     with pytest.raises(DeviceUnavailable, match=r"the NVIDIA driver says: no CUDA-capable device is detected$"):
         open_device("cuda")
 

@@ -7,19 +7,22 @@ from course import RIGHT, WITHOUT, Course
 from test_settings import usage_error
 
 FULL = "the GPU has no room for another process: out of memory"
+NONE = "no GPU can be used: the NVIDIA driver is installed but knows of no device"
 STAND_IN = f"""
 from types import SimpleNamespace
 
 import pytest_gpulab.devices
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnavailable
 
 
 def pytest_configure(config):
     is_worker = hasattr(config, "workerinput")
 
     def opened(*asked):
-        if {{refused}}:
+        if {{full}}:
             raise DeviceUnavailable({FULL!r})
+        if {{absent}}:
+            raise DeviceAbsent({NONE!r})
         info = DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False)
         return SimpleNamespace(info=info, close=lambda: None)
 
@@ -27,23 +30,44 @@ def pytest_configure(config):
 """
 
 
-def grade(course: Course, refused: str, *args: str) -> pytest.RunResult:
-    """Grade where a GPU is there, or refused in some processes; `refused` says in Python in which."""
-    course.write("stand_in.py", STAND_IN.format(refused=refused))
+def grade(course: Course, *args: str, full: str = "False", absent: str = "False") -> pytest.RunResult:
+    """Grade where a GPU is there; `full` and `absent` say in Python in which processes it is so."""
+    course.write("stand_in.py", STAND_IN.format(full=full, absent=absent))
     course.write("twice.cu", RIGHT)
     return course.pytester.runpytest_subprocess(*WITHOUT, "-p", "stand_in", "--gpulab", *args, "twice.cu")
 
 
+def test_a_gpu_that_is_there_is_taken(course: Course) -> None:
+    result = grade(course, "-k", "nothing")
+    result.stdout.fnmatch_lines(["gpulab: a GPU, because PyCUDA and an NVIDIA GPU are there; seed *"])
+
+
+def test_where_there_is_none_the_simulated_one_grades(course: Course) -> None:
+    result = grade(course, "-k", "compile", absent="True")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"gpulab: simulated GPU *, because no CUDA device: {NONE}; seed *"])
+
+
 @pytest.mark.parametrize("device", [[], ["--gpulab-device=auto"], ["--gpulab-device=cuda"]])
+@pytest.mark.parametrize("workers", [[], ["-n2"]])
+def test_a_gpu_that_cannot_be_had_now_is_a_usage_error(course: Course, device: list[str], workers: list[str]) -> None:
+    """A class would get estimates for grades, and nobody notice."""
+    assert usage_error(grade(course, *device, *workers, full="True")) == FULL
+
+
+@pytest.mark.parametrize("device", [[], ["--gpulab-device=cuda"]])
 def test_workers_never_grade_on_another_device_than_the_header_names(course: Course, device: list[str]) -> None:
     """One that cannot have the GPU ends the run, instead of taking the simulated one or being replaced for ever."""
-    result = grade(course, "is_worker", "-n2", "--gpulab-report=json:grades.json", *device)
+    result = grade(course, "-n2", "--gpulab-report=json:grades.json", *device, full="is_worker")
     result.stdout.fnmatch_lines(["gpulab: a GPU, because *"])
     assert usage_error(result) == FULL
     assert not (course.folder / "grades.json").exists()
 
 
-def test_workers_do_not_look_for_a_gpu_where_the_simulated_one_was_found(course: Course) -> None:
-    result = grade(course, "not is_worker", "-n2")
+@pytest.mark.parametrize(("full", "absent"), [("is_worker", "not is_worker"), ("False", "not is_worker")])
+def test_workers_do_not_look_for_a_gpu_where_the_simulated_one_was_found(
+    course: Course, full: str, absent: str
+) -> None:
+    result = grade(course, "-n2", full=full, absent=absent)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["gpulab: simulated GPU *"])

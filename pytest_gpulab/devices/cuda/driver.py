@@ -10,9 +10,11 @@ from queue import Empty, SimpleQueue
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ..protocol import DeviceUnavailable
+from ..protocol import DeviceAbsent, DeviceUnavailable
 
 OPEN_LIMIT_S = 30.0  # takes a tenth of a second, and seconds while dozens of processes do the same
+# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 100, 34).
+_NO_GPU = ("no CUDA-capable device", "CUDA driver is a stub library")
 _Answer = TypeVar("_Answer")
 
 
@@ -20,27 +22,28 @@ def load_driver() -> ModuleType:
     """Return `pycuda.driver`, initialised, with at least one device behind it.
 
     Raises:
-        DeviceUnavailable: says what is missing and how to get it.
+        DeviceAbsent: says what is missing and how to get it.
+        DeviceUnavailable: says what does not work.
     """
     try:
         importlib.import_module("pycuda")
     except ImportError:
-        raise DeviceUnavailable(
+        raise DeviceAbsent(
             "PyCUDA is not installed; get it with: python -m pip install pycuda "
             "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
         ) from None
     try:
         driver = importlib.import_module("pycuda.driver")
     except ImportError as error:
-        raise DeviceUnavailable(_unloadable(error)) from None
+        raise _unloadable(error) from None
     try:
         _initialise()
         driver.init()
         count = driver.Device.count()
     except driver.Error as error:
-        raise DeviceUnavailable(f"no GPU can be used; the NVIDIA driver says: {driver_words(error)}") from None
+        raise _refused(driver_words(error)) from None
     if count == 0:
-        raise DeviceUnavailable("no GPU can be used: the NVIDIA driver is installed but knows of no device")
+        raise DeviceAbsent("no GPU can be used: the NVIDIA driver is installed but knows of no device")
     return driver
 
 
@@ -120,13 +123,18 @@ def no_room_for(what: str, error: Exception) -> DeviceUnavailable:
     return DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}")
 
 
-def _unloadable(error: ImportError) -> str:
+def _unloadable(error: ImportError) -> DeviceUnavailable:
     if "libcuda" in str(error) or "nvcuda" in str(error):
-        return (
+        return DeviceAbsent(
             "the NVIDIA driver is not installed (PyCUDA is, but the driver's library libcuda was not found); "
             "install the driver for your GPU"
         )
-    return f"PyCUDA is installed but cannot be loaded: {error}"
+    return DeviceUnavailable(f"PyCUDA is installed but cannot be loaded: {error}")
+
+
+def _refused(words: str) -> DeviceUnavailable:
+    missing = DeviceAbsent if any(no_gpu in words for no_gpu in _NO_GPU) else DeviceUnavailable
+    return missing(f"no GPU can be used; the NVIDIA driver says: {words}")
 
 
 def driver_words(error: Exception) -> str:

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from ..filenames import line_one
 from ..limits import NOT_ENDED, Limits
-from ..protocol import CompileError, DeviceUnavailable
+from ..protocol import CompileError, DeviceAbsent
 from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
 from .limits import limited, said
@@ -68,7 +68,7 @@ class Nvcc:
         cache: what was compiled before; the user's own if None.
 
     Raises:
-        DeviceUnavailable: it is not on the PATH.
+        DeviceAbsent: it is not on the PATH.
     """
 
     def __init__(self, limits: Limits | None = None, cache: CubinCache | None = None) -> None:
@@ -78,7 +78,7 @@ class Nvcc:
         self._sparing = True
         path = shutil.which("nvcc")
         if path is None:
-            raise DeviceUnavailable(
+            raise DeviceAbsent(
                 "nvcc was not found on the PATH; install the CUDA toolkit, or add its bin folder "
                 "(often /usr/local/cuda/bin) to PATH"
             )
