@@ -9,6 +9,7 @@ import pytest
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.statistics import FEWEST_ROUNDS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,15 @@ __device__ bool strikes()
 {
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *(volatile int *)16 = 1; // HERE
+    return false;
+}
+"""
+SLOW = """
+__device__ bool strikes() // takes two seconds
+{
+    long long begun = clock64();
+    while (blockIdx.x == 0 && threadIdx.x == 0 && clock64() - begun < 4000000000ll) {
+    }
     return false;
 }
 """
@@ -68,3 +78,9 @@ def test_what_the_gpu_stops_is_looked_for_at_a_smaller_size_and_by_compute_sanit
     assert found.where == f"reduction.cu:{source[: source.index('HERE')].count(chr(10)) + 1}"
     assert any(line.startswith("at a smaller size on the simulated GPU: ") for line in found.evidence)
     assert any("Invalid __global__ write of size 4 bytes" in line for line in found.evidence), found.evidence
+
+
+def test_a_slow_kernel_keeps_the_gpu_from_others_for_few_rounds(opened_device, tmp_path):
+    results = speedups(tmp_path, striking(SLOW), opened_device.info)
+    assert {result.points for result in results} == {0}
+    assert {result.measurement.rounds for result in results} == {FEWEST_ROUNDS}
