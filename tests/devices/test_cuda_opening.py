@@ -18,7 +18,7 @@ from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.driver import primary_context
 from pytest_gpulab.devices.cuda.memory import Blocks
 from pytest_gpulab.devices.cuda.turns import Turns
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnavailable
 
 NOT_FOUND, FULL = bindings.CUresult.CUDA_ERROR_INVALID_DEVICE, bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 FOUND = bindings.CUresult.CUDA_SUCCESS
@@ -80,8 +80,13 @@ KNOWN = DeviceInfo("cuda", "a GPU", "nvcc 13.0", "sm_90", estimates=False)
 class Opened(SimpleNamespace):
     """What `load_driver` returns: one GPU, whose context is made with a function."""
 
-    def __init__(self, make):
-        gpu = SimpleNamespace(pci_bus_id=lambda: "0000:65:00.0", retain_primary_context=make)
+    def __init__(self, make, capability=(9, 0)):
+        gpu = SimpleNamespace(
+            pci_bus_id=lambda: "0000:65:00.0",
+            retain_primary_context=make,
+            name=lambda: "a GPU",
+            compute_capability=lambda: capability,
+        )
         super().__init__(Device=lambda ordinal: gpu, Error=MemoryError)
         self.Device.count = lambda: 1
 
@@ -96,6 +101,10 @@ class Nvcc:
         self.compiles.set()
         assert self.opened.wait(LIMIT_S)
         return b"cubin", ""
+
+    def try_out(self, architecture):
+        assert architecture == "sm_90"
+        self.cubin()
 
 
 @pytest.fixture
@@ -125,6 +134,54 @@ def test_a_known_gpu_is_opened_while_nvcc_is_at_work(opening):
     assert device.compile("")[1:] == (b"cubin", "")
     device.close()
     assert not device.usable
+
+
+@pytest.fixture
+def asked(opening, monkeypatch):
+    """A device that is asked what it is."""
+    monkeypatch.setattr(device_module, "load_driver", lambda: None)
+    monkeypatch.setattr(device_module, "describe", lambda driver, gpu: ("summary", {}))
+
+    def opened(nvcc, make, **gpu):
+        opening(nvcc, make).close()
+        monkeypatch.setattr(gpu_module, "load_driver", lambda: Opened(make, **gpu))
+        return device_module.CudaDevice()
+
+    return opened
+
+
+def test_whether_nvcc_compiles_anything_is_tried_while_the_gpu_is_opened(asked):
+    nvcc = Nvcc()
+
+    def make():
+        assert nvcc.compiles.wait(LIMIT_S)
+        nvcc.opened.set()
+
+    assert asked(nvcc, make).info.architecture == "sm_90"
+
+
+def test_a_gpu_for_which_nvcc_compiles_nothing_is_not_opened(asked):
+    nvcc, made, closed = Nvcc(), [], []
+
+    def useless(architecture):
+        raise DeviceUnavailable("nvcc compiles no kernel at all here: no")
+
+    nvcc.try_out = useless
+    with pytest.raises(DeviceUnavailable, match=r"^nvcc compiles no kernel at all here: no$"):
+        asked(nvcc, lambda: made.append(1) or SimpleNamespace(detach=lambda: closed.append(1)))
+    assert made == closed == [1]
+
+
+@pytest.mark.parametrize("capability", [(6, 1), (7, 0)])
+def test_a_gpu_that_is_too_old_is_refused(asked, capability):
+    told = f"^the GPU a GPU is too old: it has compute capability {capability[0]}.{capability[1]}, and 7.5 is needed$"
+    with pytest.raises(DeviceAbsent, match=told):
+        asked(None, None, capability=capability)
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (8, 0), (12, 1)])
+def test_a_gpu_that_is_not_too_old_is_opened(capability):
+    gpu_module._refuse_old(SimpleNamespace(compute_capability=lambda: capability))
 
 
 def test_a_known_gpu_that_has_no_room_is_not_used(opening):

@@ -3,87 +3,23 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import subprocess
-import sys
 import tempfile
 import time
-import types
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fake_nvcc import Compiler, stand_in
 
 from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
-from pytest_gpulab.devices.protocol import CompileError
 
 MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
 
 
-class DriversCompileError(Exception):
-    """Stands for `pycuda.driver.CompileError`."""
-
-    def __init__(self, msg: str, stdout: str, stderr: str) -> None:
-        super().__init__(msg)
-        self.msg, self.stdout, self.stderr = msg, stdout, stderr
-
-
-def compiled_by_pycuda(source: str, nvcc: str, options: list[str], include_dirs: list[str], **more: Any) -> bytes:
-    """Do what PyCUDA does: in a new folder, which stays when nvcc fails."""
-    folder = Path(tempfile.mkdtemp())
-    (folder / "kernel.cu").write_text(source)
-    command = [nvcc, "--cubin", *options, *(f"-I{name}" for name in include_dirs), "kernel.cu"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
-    if done.returncode:
-        raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
-    cubin = (folder / "kernel.cubin").read_bytes()
-    shutil.rmtree(folder)
-    return cubin
-
-
-class Compiler:
-    """An `Nvcc` that runs a shell script."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.script = folder, folder / "nvcc"
-        self.says("exit 1")
-        self.nvcc = Nvcc(cache=CubinCache(folder / "cache"))
-
-    def says(self, text: str) -> None:
-        self.script.write_text(f"#!/bin/sh\n[ $1 = --dryrun ] || echo run >>'{self.folder}/runs'\n{text}\n")
-        self.script.chmod(0o700)
-
-    def cubin(self, source: str, **defines: str) -> bytes:
-        return self.nvcc.cubin(source, "k.cu", "sm_90", defines, {})[0]
-
-    def said(self, source: str, **defines: str) -> str:
-        with pytest.raises(CompileError) as caught:
-            self.cubin(source, **defines)
-        return caught.value.diagnostics
-
-    @property
-    def runs(self) -> int:
-        return (self.folder / "runs").read_text().count("run")
-
-
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    package, starter = types.ModuleType("pycuda"), types.ModuleType("pycuda.compiler")
-    driver: Any = types.ModuleType("pycuda.driver")
-    driver.CompileError = DriversCompileError
-    package.compiler, package.driver = starter, driver  # type: ignore[attr-defined]
-    starter.compile = compiled_by_pycuda  # type: ignore[attr-defined]
-    starter.get_nvcc_version = lambda path: "release 13.0, V13.0.88"  # type: ignore[attr-defined]
-    for module in (package, starter, driver):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap is not for stand-ins")
-    for name in ("tools", "cache", "temporary"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'tools'}:/usr/bin:/bin")
-    return Compiler(tmp_path / "tools")
+    return stand_in(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

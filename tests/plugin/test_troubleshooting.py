@@ -20,7 +20,7 @@ from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
-from pytest_gpulab.devices.cuda.nvcc import explained
+from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
@@ -125,6 +125,30 @@ def noexec(machine: Machine) -> str:
     with pytest.raises(DeviceUnavailable) as caught:
         limited("nvcc", machine.folder, Limits())
     return str(caught.value)
+
+
+def nvcc_compiles_nothing(machine: Machine) -> str:
+    return compiles_nothing("nvcc fatal   : Unsupported gpu architecture 'compute_120'")
+
+
+def nvcc_without_room(machine: Machine) -> str:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (machine.folder / "nvcc").touch(mode=0o700)
+    machine.patch.setenv("PATH", str(machine.folder))
+    machine.patch.setattr(Nvcc, "_compiled_apart", full)
+    with pytest.raises(DeviceUnavailable) as caught:
+        Nvcc().try_out("sm_90")
+    return str(caught.value)
+
+
+def gpu_too_old(machine: Machine) -> str:
+    machine.gpus(1)
+    driver = sys.modules["pycuda.driver"]
+    driver.Device = type("Old", (Gpu,), {"compute_capability": lambda gpu: (6, 1)})  # type: ignore[attr-defined]
+    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
+    return unavailable()
 
 
 def no_nvml(machine: Machine) -> str:
@@ -261,6 +285,12 @@ class Gpu:
     def count() -> int:
         return 1
 
+    def name(self) -> str:
+        return "a GPU"
+
+    def compute_capability(self) -> tuple[int, int]:
+        return (9, 0)
+
     def pci_bus_id(self) -> str:
         return "0000:65:00.0"
 
@@ -271,7 +301,8 @@ class Gpu:
 def gpu_full_of_processes(machine: Machine) -> str:
     machine.gpus(1)
     sys.modules["pycuda.driver"].Device = Gpu  # type: ignore[attr-defined]
-    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: None)
+    nvcc = SimpleNamespace(try_out=lambda architecture: None)
+    machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.device"), "Nvcc", lambda: nvcc)
     without_bindings = Gpu.retain_primary_context  # they need a driver
     machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.context"), "primary_context", without_bindings)
     return unavailable()
@@ -297,8 +328,11 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "no GPU can be used; the": driver_refuses,
     "no GPU can be used: the": no_gpus,
     "there is no CUDA device": number_too_high,
+    "the GPU ... is too old": gpu_too_old,
     "nvcc was not found": no_nvcc,
     "no program can be run": noexec,
+    "nvcc compiles no kernel": nvcc_compiles_nothing,
+    "nvcc cannot be run": nvcc_without_room,
     "clocks, power and temperature": no_nvml,
     "--gpulab-gpu has no effect": described_on_a_gpu,
     "no GPU is described": unknown_gpu,

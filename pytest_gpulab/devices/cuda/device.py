@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from .nvcc import Nvcc
 from .report import describe
 from .timing import CudaStopwatch
 
+_Answer = TypeVar("_Answer")
+
 
 class CudaDevice:
     """One GPU through PyCUDA.
@@ -31,8 +34,8 @@ class CudaDevice:
             nvcc. Both take a while, and longer beside other processes that do.
 
     Raises:
-        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, or the GPU has no room for this process;
-            says what it is and how to get it. What is opened later is missed later.
+        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, nvcc compiles nothing for it, or the GPU
+            has no room for this process; says what it is and how to get it. What is opened later is missed later.
     """
 
     def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, known: DeviceInfo | None = None) -> None:
@@ -58,15 +61,16 @@ class CudaDevice:
         return self._opened
 
     def _described(self) -> DeviceInfo:
-        """Make sure that the GPU has room for this process, and ask CUDA and NVML for all that they know."""
+        """Make sure of nvcc and of room for this process on the GPU, and ask CUDA and NVML for all that they know."""
         driver, gpu = self._gpu.driver, self._gpu.gpu
+        major, minor = gpu.compute_capability()
+        architecture = f"sm_{major}{minor}"
         try:
-            self._gpu.context.make()
+            self._answer_of_nvcc(lambda: self._nvcc.try_out(architecture))
         except DeviceUnavailable:
             self.close()
             raise
         summary, details = describe(driver, gpu)
-        major, minor = gpu.compute_capability()
         return DeviceInfo(
             kind="cuda",
             name=gpu.name(),
@@ -98,13 +102,18 @@ class CudaDevice:
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`.
+            DeviceUnavailable: nvcc compiles nothing at all, or the GPU is not there.
         """
         text = (source, filename, self._info.architecture, defines or {}, headers or {})
-        with ThreadPoolExecutor(1) as beside:
-            compiled = beside.submit(self._nvcc.cubin, *text)
-            self._gpu.context.make()  # the first time: takes as long as nvcc does
-            cubin, log = compiled.result()
+        cubin, log = self._answer_of_nvcc(lambda: self._nvcc.cubin(*text))
         return CudaModule(self._gpu.context, cubin, log)
+
+    def _answer_of_nvcc(self, question: Callable[[], _Answer]) -> _Answer:
+        """Ask nvcc while the GPU is opened and its context made, the first time: that takes as long."""
+        with ThreadPoolExecutor(1) as beside:
+            asked = beside.submit(question)
+            self._gpu.context.make()
+            return asked.result()
 
     def compile_ahead(
         self,

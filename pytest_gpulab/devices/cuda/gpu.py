@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import nvml
-from ..protocol import DeviceUnavailable
+from ..protocol import DeviceAbsent, DeviceUnavailable
 from .context import PrimaryContext
 from .driver import load_driver
 from .memory import Blocks
 from .turns import Turns
+
+LEAST_CAPABILITY = (7, 5)  # what the stopwatch's own kernels are written for, and CUDA 13 compiles for
 
 
 class OpenGpu:
@@ -22,7 +26,8 @@ class OpenGpu:
         conditions, turns, context, blocks: see their classes.
 
     Raises:
-        DeviceUnavailable: PyCUDA, the driver or the device is missing; says which and how to get it.
+        DeviceAbsent: PyCUDA, the driver or the device is missing, or the device is too old; says which.
+        DeviceUnavailable: the driver does not work, or has no device of that number.
     """
 
     def __init__(self, ordinal: int, launch_limit_s: float) -> None:
@@ -31,6 +36,7 @@ class OpenGpu:
         if not 0 <= ordinal < count:
             raise DeviceUnavailable(f"there is no CUDA device {ordinal}: this machine has {count}, numbered from 0")
         self.gpu = self.driver.Device(ordinal)
+        _refuse_old(self.gpu)
         self.conditions = nvml.ConditionsReader(self.gpu.pci_bus_id())
         self.turns = Turns(self.conditions.identity)
         self.context = PrimaryContext(self.driver, self.gpu, launch_limit_s, self.turns)
@@ -42,3 +48,15 @@ class OpenGpu:
         self.blocks.close()
         self.context.close()
         self.turns.close()
+
+
+def _refuse_old(gpu: Any) -> None:
+    """Refuse a GPU that nothing here was written for.
+
+    Raises:
+        DeviceAbsent: says which one, and what is needed.
+    """
+    capability = gpu.compute_capability()
+    if capability < LEAST_CAPABILITY:
+        has, needed = (".".join(map(str, version)) for version in (capability, LEAST_CAPABILITY))
+        raise DeviceAbsent(f"the GPU {gpu.name()} is too old: it has compute capability {has}, and {needed} is needed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 from ..filenames import line_one
 from ..limits import NOT_ENDED, Limits
-from ..protocol import CompileError, DeviceAbsent
+from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
 from .limits import limited, said
@@ -26,6 +28,9 @@ _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is 
 # What may be ambiguous, overloaded or defined with all headers, and is something else without, instead of an error.
 _SEES_ALL = re.compile(r"\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx")
 _OPTIONS = ("-std=c++17", "--generate-line-info")
+_TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
+_SAID_CHARS = 300  # of what nvcc says of that one
+_INCLUDED = re.compile(r"In file included from |\s+from ")  # which does not help there
 # What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
 # itself, and the words of an #error or a static_assert never stand.
 _ENDED = "|".join(
@@ -76,6 +81,8 @@ class Nvcc:
         self._hopeless: dict[str, str] = {}
         self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}
         self._sparing = True
+        self._able: set[str] = set()
+        self._trying = threading.Lock()
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceAbsent(
@@ -104,7 +111,7 @@ class Nvcc:
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`; or it met a limit.
-            DeviceUnavailable: no program can be run from the folder for temporary files.
+            DeviceUnavailable: nvcc cannot be run here, or compiles no kernel at all; says why.
         """
         text = _Text(source, filename, architecture, defines, headers)
         key = self._key(text)
@@ -113,6 +120,15 @@ class Nvcc:
         if isinstance(made, CompileError):
             raise made
         return made
+
+    def try_out(self, architecture: str) -> None:
+        """Make sure that nvcc compiles kernels for an architecture (`sm_90`) at all; see `_try`.
+
+        Raises:
+            DeviceUnavailable: it does not; with what it says.
+        """
+        with _unwarned():
+            self._try(architecture)
 
     def ahead(
         self,
@@ -147,12 +163,32 @@ class Nvcc:
         try:
             made = self._compiled(text)
         except CompileError as error:
-            if not met_limit(error.diagnostics):
-                return error
-            self._hopeless[text.source] = explained(error.diagnostics, self._limits)
-            return CompileError(self._hopeless[text.source])
+            if met_limit(error.diagnostics):
+                self._hopeless[text.source] = explained(error.diagnostics, self._limits)
+                return CompileError(self._hopeless[text.source])
+            if not _was_killed(error):
+                self._try(text.architecture)
+            return error
         self._cache.put(key, *made)
         return made
+
+    def _try(self, architecture: str) -> None:
+        """Compile a kernel that nothing is wrong with, unless this process has compiled one.
+
+        Whether the text or the machine is to blame must not be read from the words: a text can make nvcc say any. What
+        was compiled before proves nothing, as the C compiler may be another one now, or the disk full.
+
+        Raises:
+            DeviceUnavailable: it does not compile.
+        """
+        with self._trying:
+            if architecture in self._able:
+                return
+            try:
+                self._compiled_with((), _Text(_TRIAL, "trial.cu", architecture, {}, {}))
+            except CompileError as error:
+                raise DeviceUnavailable(compiles_nothing(error.diagnostics)) from None
+            self._able.add(architecture)
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
         """Compile with few headers and, if that fails, with all: what they say then is what counts."""
@@ -163,10 +199,18 @@ class Nvcc:
                 if met_limit(error.diagnostics) or _was_killed(error):
                     raise
         made = self._compiled_with((), text)
+        self._able.add(text.architecture)
         self._sparing = False  # other variants of this file need them, too
         return made
 
     def _compiled_with(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
+        try:
+            return self._compiled_apart(folders, text)
+        except (OSError, subprocess.SubprocessError) as error:  # no room for another file, or for another process
+            raise DeviceUnavailable(f"nvcc cannot be run here: {error}") from None
+
+    def _compiled_apart(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
+        """Compile in a folder of its own."""
         with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name)
             included = folder / "include"
@@ -248,6 +292,14 @@ def met_limit(message: str) -> bool:
 def explained(message: str, limits: Limits) -> str:
     """Return the message of a compiler that met a limit with the limits."""
     return f"{message}\n{NOT_ENDED}; it may take {limits.words}.".lstrip()
+
+
+def compiles_nothing(message: str) -> str:
+    """Return in one line that nvcc does not compile a kernel that nothing is wrong with, with its message."""
+    lines = (" ".join(line.split()) for line in message.splitlines() if not _INCLUDED.match(line))
+    words = "; ".join(lines)[:_SAID_CHARS] or "it says nothing"
+    question = "; is the CUDA toolkit as new as the GPU?" if "Unsupported gpu architecture" in words else ""
+    return f"nvcc compiles no kernel at all here: {words}{question}"
 
 
 def _remove_leftovers(message: str) -> None:
