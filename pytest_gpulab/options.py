@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from pytest_gpulab.settings import REPORT_FORMATS, SettingsError
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 ASKS_FOR_GRADES = (
     *("--gpulab-submissions", "--gpulab-workers", "--gpulab-scheduler", "--gpulab-roster", "--gpulab-store"),
-    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate", "--gpulab-calibrate"),
+    *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate"),
 )
 """Options that nobody types who does not want anything graded; the others say how it is done."""
 
@@ -54,6 +55,14 @@ def add_to(parser: pytest.Parser) -> None:
     _add_ini_keys(parser)
 
 
+def is_grading_asked_for(config: pytest.Config, given: Namespace) -> bool:
+    """Say whether to grade: `--gpulab` asks for it, and so does a calibration on the command line.
+
+    What stands in a configuration file or in the environment is there for other runs, too.
+    """
+    return bool(given.gpulab) or "--gpulab-calibrate" in map(str, config.invocation_params.args)
+
+
 def refuse_alone(config: pytest.Config) -> None:
     """Refuse what asks for grades without `--gpulab`: a course's own tests would run instead.
 
@@ -75,7 +84,7 @@ def _add_calibration_options(group: pytest.OptionGroup) -> None:
         help="this GPU's thresholds: auto (default) looks in EXERCISES/calibration, none leaves the exercises' own",
     )
     group.addoption(
-        "--gpulab-calibrate", action="store_true", help="make that file from the graded ladders of solutions"
+        "--gpulab-calibrate", action="store_true", help="grade ladders of solutions, as --gpulab, to make that file"
     )
     group.addoption(
         "--gpulab-calibrate-fraction",

@@ -1,7 +1,7 @@
 """The pytest hooks, each a line or two that delegates.
 
 pytest imports this module in every session of every project that has the plugin installed, so it imports only the
-standard library and pytest; without `--gpulab` it adds options and a marker and nothing else.
+standard library and pytest; where nothing is to be graded it adds options and a marker and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     known = early_config.known_args_namespace
     given = known.file_or_dir
     unwanted = known.noconftest
-    if known.gpulab:
+    if options.is_grading_asked_for(early_config, known):
         _refuse_foreign_configuration(early_config)
         # Else pytest imports the conftest.py of every path that is named, and those of folders called test*.
         known.file_or_dir = _own_conftest(early_config)
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("help"):
         return
     with usage_errors():
-        if not config.getoption("gpulab"):
+        if not options.is_grading_asked_for(config, config.option):
             options.refuse_alone(config)
             return
         hooks = GradingHooks(config)
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GradingHooks:
-    """The hooks that are there under `--gpulab` only; one instance a session."""
+    """The hooks that are there only where grading is asked for; one instance a session."""
 
     def __init__(self, config: pytest.Config) -> None:
         from pytest_gpulab.reports.gradebook import Gradebook

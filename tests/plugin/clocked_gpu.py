@@ -62,6 +62,7 @@ class ClockedGpu(SimulatedDevice):
 class Watch:
     l2_bytes = 0
     peak_bandwidth_gb_s = 1e9
+    tick_ms = 0.0
 
     def __init__(self, gpu: ClockedGpu) -> None:
         self.gpu, self.rng = gpu, np.random.default_rng(5)

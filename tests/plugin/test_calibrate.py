@@ -43,7 +43,6 @@ def ladder(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: ClockedGpu())
     monkeypatch.setattr("pytest_gpulab.grading.race.CALIBRATING_ROUNDS", 16)
     monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return course
 
@@ -77,6 +76,18 @@ def test_a_ladder_is_measured_and_written(ladder: Course) -> None:
         ]
     )
     assert [tier["threshold"] for tier in calibrated(ladder).values()] == pytest.approx([1.7, 5.1], rel=0.01)
+
+
+@pytest.mark.parametrize("workers", [[], ["-n1"]])
+def test_whoever_asks_for_a_calibration_need_not_ask_for_grades_as_well(ladder: Course, workers: list[str]) -> None:
+    ladder.write("solutions/conftest.py", "raise SystemExit('nothing beside the kernels is run')\n")
+    line = usage_error(ladder.pytest("--gpulab-device=sim", "--gpulab-calibrate", *workers, "solutions"))
+    assert line.startswith("--gpulab-calibrate measures times, but the simulated GPU")
+    if not workers:
+        result = ladder.pytest("--gpulab-device=cuda", "--gpulab-calibrate", "solutions", "-k", "speedup")
+        assert result.ret == pytest.ExitCode.OK
+        result.stdout.fnmatch_lines([f"Written to {FILE}."])
+        assert [tier["threshold"] for tier in calibrated(ladder).values()] == pytest.approx([1.7, 5.1], rel=0.01)
 
 
 def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:

@@ -243,18 +243,19 @@ def test_what_asks_for_grades_without_the_flag_is_refused(course: Course, name: 
     assert line == f"--gpulab-{name} has no effect without --gpulab: add --gpulab"
 
 
-@pytest.mark.parametrize("flag", ["regrade", "calibrate", "annotate"])
+@pytest.mark.parametrize("flag", ["regrade", "annotate"])
 def test_a_flag_that_asks_for_grades_is_refused_without_the_first_one(course: Course, flag: str) -> None:
     line = usage_error(course.pytest(f"--gpulab-{flag}"))
     assert line == f"--gpulab-{flag} has no effect without --gpulab: add --gpulab"
 
 
+@pytest.mark.parametrize("option", ["--gpulab-submissions=class", "--gpulab-calibrate"])
 def test_options_in_the_configuration_or_the_environment_keep_nobodys_tests_from_running(
-    course: Course, monkeypatch: pytest.MonkeyPatch
+    course: Course, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     course.write("test_one.py", "def test_one(): pass\n")
-    course.write("pytest.ini", "[pytest]\naddopts = --gpulab-report=json:grades.json\n")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--gpulab-submissions=class")
+    course.write("pytest.ini", f"[pytest]\naddopts = --gpulab-report=json:grades.json {option}\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", option)
     course.pytest().assert_outcomes(passed=1)
 
 
