@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -238,11 +239,15 @@ class ConditionsReader:
         )
 
     def others(self) -> tuple[str, ...]:
-        """Name the other processes with a context on the GPU, graders left out: they do not time at the same time."""
+        """Name the other processes that compute or draw on the GPU.
+
+        Graders are left out: they do not time at the same time.
+        """
         if self._gpu is None:
             return ()
-        running = self._answer(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)) or []
-        return other_processes([process.pid for process in running], os.getpid(), self._name)
+        lists = (self._nvml.nvmlDeviceGetComputeRunningProcesses, self._nvml.nvmlDeviceGetGraphicsRunningProcesses)
+        found = (process.pid for ask in lists for process in self._answer(partial(ask, self._gpu)) or ())
+        return other_processes(list(dict.fromkeys(found)), os.getpid(), self._name)
 
     def _name(self, pid: int) -> str | None:
         name = self._answer(lambda: self._nvml.nvmlSystemGetProcessName(pid))
@@ -294,6 +299,14 @@ def _temperature_c(nvml: Any, gpu: Any) -> int:
         return int(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
 
 
+def _reasons_mask(nvml: Any, gpu: Any) -> int:
+    """Return what decides the clocks, of drivers before R535, too, which call it by its older name."""
+    try:
+        return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
+    except nvml.NVMLError_FunctionNotFound:
+        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
+
+
 def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
     return {
         "uuid": lambda: nvml.nvmlDeviceGetUUID(gpu),
@@ -312,7 +325,7 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu,
         "memory_busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).memory,
         "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),
-        "reasons_mask": lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),
+        "reasons_mask": lambda: _reasons_mask(nvml, gpu),
         "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the present one, then that after the next restart
         "mig": lambda: nvml.nvmlDeviceGetMigMode(gpu)[0],
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(gpu),

@@ -136,22 +136,29 @@ def test_without_a_driver_the_rows_say_so():
     assert rows == dict.fromkeys(labels, "n/a") | {"NVML": f"n/a: {NO_DRIVER}"}
 
 
-def test_a_driver_without_the_newer_function_tells_the_temperature_too() -> None:
-    class FunctionNotFound(Exception):
-        pass
+class FunctionNotFound(Exception):
+    """Stands for `pynvml.NVMLError_FunctionNotFound`."""
 
-    def refuse(gpu, sensor):
-        raise FunctionNotFound
 
-    old = SimpleNamespace(
-        nvmlDeviceGetTemperatureV=refuse,
-        nvmlDeviceGetTemperature=lambda gpu, sensor: 31,
-        NVML_TEMPERATURE_GPU=0,
-        NVMLError_FunctionNotFound=FunctionNotFound,
-        nvmlSystemGetDriverVersion=None,
-        nvmlSystemGetCudaDriverVersion_v2=None,
-    )
-    assert nvml._queries(old, None)["temperature_c"]() == 31
+def not_found(*asked):
+    raise FunctionNotFound
+
+
+OLD_DRIVER = SimpleNamespace(
+    nvmlDeviceGetTemperatureV=not_found,
+    nvmlDeviceGetTemperature=lambda gpu, sensor: 31,
+    NVML_TEMPERATURE_GPU=0,
+    nvmlDeviceGetCurrentClocksEventReasons=not_found,
+    nvmlDeviceGetCurrentClocksThrottleReasons=lambda gpu: 0x08,
+    NVMLError_FunctionNotFound=FunctionNotFound,
+    nvmlSystemGetDriverVersion=None,
+    nvmlSystemGetCudaDriverVersion_v2=None,
+)
+
+
+@pytest.mark.parametrize(("name", "told"), [("temperature_c", 31), ("reasons_mask", 0x08)])
+def test_a_driver_without_the_newer_function_tells_it_too(name: str, told: int) -> None:
+    assert nvml._queries(OLD_DRIVER, None)[name]() == told
 
 
 @pytest.fixture
@@ -206,6 +213,21 @@ def test_what_is_asked_while_others_wait_is_what_changes(nvml_that_starts, monke
     assert asked == ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetClockInfo"]
     assert (conditions.sm_clock_mhz, conditions.max_sm_clock_mhz) == (1500, 1980)
     assert conditions.slowdowns == ("hardware slowdown",)
+
+
+def test_slowdowns_are_noticed_with_an_old_driver_too(nvml_that_starts, monkeypatch):
+    """Without them every time would seem to be a good one."""
+
+    def not_there(gpu):
+        raise nvml_that_starts.NVMLError_FunctionNotFound
+
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", lambda address: object())
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetUUID", lambda gpu: "GPU-1")
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetMaxClockInfo", lambda *asked: 1980)
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetClockInfo", lambda *asked: 1500)
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetCurrentClocksEventReasons", not_there)
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda gpu: 0x04 | 0x01)
+    assert nvml.ConditionsReader("0000:65:00.0").read().slowdowns == ("power cap",)
 
 
 @pytest.mark.parametrize(

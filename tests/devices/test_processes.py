@@ -64,19 +64,24 @@ class Nvml:
     class NVMLError(Exception):
         pass
 
-    def __init__(self, running: list[int]) -> None:
-        self.running = running
+    def __init__(self, computing: list[int], drawing: list[int] | None) -> None:
+        self.computing, self.drawing = computing, drawing
 
     def nvmlDeviceGetComputeRunningProcesses(self, gpu: object) -> list[Any]:  # noqa: N802 (NVML's name)
-        return [SimpleNamespace(pid=process) for process in self.running]
+        return [SimpleNamespace(pid=process) for process in self.computing]
+
+    def nvmlDeviceGetGraphicsRunningProcesses(self, gpu: object) -> list[Any]:  # noqa: N802 (NVML's name)
+        if self.drawing is None:
+            raise self.NVMLError
+        return [SimpleNamespace(pid=process) for process in self.drawing]
 
     def nvmlSystemGetProcessName(self, process: int) -> bytes:  # noqa: N802 (NVML's name)
         return b"/usr/bin/render"
 
 
-def others(running: list[int]) -> tuple[str, ...]:
+def others(computing: list[int], drawing: list[int] | None = None) -> tuple[str, ...]:
     reader = object.__new__(nvml.ConditionsReader)
-    reader._nvml, reader._gpu = Nvml(running), object()
+    reader._nvml, reader._gpu = Nvml(computing, drawing), object()
     return reader.others()
 
 
@@ -84,6 +89,14 @@ def test_graders_are_left_out_and_strangers_named(gpu: Path) -> None:
     with process(gpu, marked=True) as grader, process(gpu, marked=False) as stranger:
         assert others([os.getpid(), os.getppid(), grader]) == ()
         assert others([os.getpid(), grader, stranger]) == (f"render (process {stranger})",)
+
+
+def test_who_draws_windows_is_a_stranger_too_and_named_once(gpu: Path) -> None:
+    with process(gpu, marked=False) as computes, process(gpu, marked=False) as draws:
+        named = [f"render (process {stranger})" for stranger in (computes, draws)]
+        assert list(others([os.getpid(), computes], [draws])) == named
+        assert list(others([os.getpid(), computes], [computes, draws, draws])) == named
+        assert list(others([os.getpid()], [draws])) == named[1:]
 
 
 def test_where_numbers_are_another_systems_graders_are_taken_off(gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
