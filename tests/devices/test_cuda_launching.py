@@ -68,6 +68,12 @@ FULL = Driver.MemoryError("cuModuleLoadDataEx failed: out of memory")
             "the NVIDIA driver does not load what nvcc compiled for this GPU: device kernel image is invalid; is it as "
             "new as the CUDA toolkit",
         ),
+        (
+            Driver.Error("cuModuleLoadDataEx failed: unknown error"),
+            1,
+            DeviceUnavailable,
+            "^the GPU itself failed, says the NVIDIA driver: unknown error$",
+        ),
     ],
 )
 def test_variables_that_fit_are_not_to_blame_for_a_full_gpu(monkeypatch, error, gib, raised, told):
@@ -120,7 +126,7 @@ def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
     for shared_bytes in (0, 0, 100, 100, 0):
         module.prepared(Call("f", (1,), (32,), (), shared_bytes))()
         assert module.parameter_bytes("f") == () and module.resources("f") == KernelResources(30, 16, 0, 0)
-    assert launched == [0, 0, 100, 100, 0]
+    assert launched == [0, 0, 100, 100, 0] and context.latest == "f"
     assert function.told == ["_Z1fv", "num_regs", "max_threads_per_block", 0, 100, 0]
 
 
@@ -212,6 +218,12 @@ def test_a_stopwatch_for_which_there_is_no_room_is_not_there():
     context = full_context(FULL)
     context.driver.mem_alloc = context.driver.refuse
     with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for what a stopwatch needs: out of memory$"):
+        CudaStopwatch(context, None)
+
+
+def test_a_stopwatch_that_the_driver_does_not_compile_is_not_there():
+    context = full_context(Driver.Error("cuModuleLoadDataEx failed: PTX JIT compilation was disabled"))
+    with pytest.raises(DeviceUnavailable, match=r"does not compile what it takes to time on this GPU: PTX JIT compil"):
         CudaStopwatch(context, None)
 
 

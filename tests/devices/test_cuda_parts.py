@@ -89,6 +89,10 @@ def test_the_drivers_words_become_a_fault(words, code):
     "words",
     [
         "uncorrectable ECC error encountered",
+        "uncorrectable NVLink error detected during the execution",
+        "Invalid access of peer GPU memory over nvlink or a hardware error",
+        "the remote procedural call between the MPS server and the MPS client failed",
+        "OS call failed or operation not supported on this OS",
         "CUDA-capable device(s) is/are busy or unavailable",
         "unknown error",
     ],

@@ -18,7 +18,7 @@ from test_timing_report import book
 
 from pytest_gpulab.devices import nvml, open_device
 from pytest_gpulab.devices.cuda.driver import room_for
-from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, overtime_fault
+from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
 from pytest_gpulab.devices.cuda.turns import Turns
@@ -268,6 +268,10 @@ def driver_too_old(machine: Machine) -> str:
     return str(not_loaded("device kernel image is invalid"))
 
 
+def driver_without_compiler(machine: Machine) -> str:
+    return str(not_translated("PTX JIT compiler library not found"))
+
+
 def gpu_silent(machine: Machine) -> str:
     machine.gpus(1)
     machine.patch.setattr(import_module("pytest_gpulab.devices.cuda.driver"), "OPEN_LIMIT_S", 0.05)
@@ -355,6 +359,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "The compiler did not": compiler_limit,
     "the GPU itself failed": gpu_broken,
     "the NVIDIA driver does not load": driver_too_old,
+    "the NVIDIA driver does not compile": driver_without_compiler,
     "the GPU has no room for another process": gpu_full_of_processes,
     "the GPU has no room for ...": gpu_full,
     "the NVIDIA driver had not opened": gpu_silent,

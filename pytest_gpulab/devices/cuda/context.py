@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from ..protocol import DeviceUnavailable
+from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words, no_room_for, primary_context
-from .faults import kernel_fault, overtime_fault
+from .faults import kernel_fault, late_fault, overtime_fault
 from .turns import COURTESY_S, Turns
 
 _Cause = TypeVar("_Cause", bound=BaseException)
@@ -36,6 +36,8 @@ class PrimaryContext:
         """What holds memory or modules in this context."""
         self.launches = 0
         """How many there were of kernels that may write anywhere."""
+        self.latest = ""
+        """The name of the latest of them."""
         self._context: Any = None
         self._unusable = ""
 
@@ -57,19 +59,28 @@ class PrimaryContext:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the context current inside `with`.
+        """Make the context current inside `with`, and say there what errors of the driver mean.
 
         Raises:
-            DeviceUnavailable: the device was closed, an earlier kernel broke it, or there is no room for it.
+            DeviceUnavailable: the device was closed, an earlier kernel broke it, there is no room for it or in it, or
+                the GPU itself failed.
+            KernelFault: an earlier kernel ended abnormally, and it shows only now.
+            pycuda.driver.Error: this package asked for what cannot be.
         """
         if self._unusable:
             raise DeviceUnavailable(self._unusable)
         self.make()
-        self._context.push()
         try:
-            yield
-        finally:
-            self.driver.Context.pop()
+            self._context.push()
+            try:
+                yield
+            finally:
+                self.driver.Context.pop()
+        except self.driver.Error as error:
+            meant = self._meant(error)
+            if meant is None:
+                raise
+            raise meant from None
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -118,10 +129,20 @@ class PrimaryContext:
             self._turns.stay_outside()
             raise self._broken(interrupt, end, f"{kernel}: interrupted while the kernel was running") from None
 
+    def _meant(self, error: Exception) -> KernelFault | DeviceUnavailable | None:
+        """Return what an error of the driver's says of the GPU; None if it says that the call was wrong."""
+        if isinstance(error, self.driver.MemoryError):
+            return no_room_for("what the driver needs itself", error)
+        fault = late_fault(self.latest, driver_words(error))
+        return None if fault is None else self._broken(fault, None)
+
     def _broken(self, cause: _Cause, event: Any, what: str = "") -> _Cause:
-        self._unusable = (
-            f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
-        )
+        if isinstance(cause, DeviceUnavailable):
+            self._unusable = str(cause)
+        else:
+            self._unusable = (
+                f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
+            )
         # Giving anything back would wait for ever behind a kernel that never ends, even at interpreter exit. One
         # reference too many keeps Python from trying; the end of the process frees the GPU.
         for holder in (self, event, *self.users):

@@ -1,4 +1,4 @@
-"""What the driver's errors after a launch mean to a student."""
+"""What the driver's errors mean to a student."""
 
 from __future__ import annotations
 
@@ -18,8 +18,20 @@ _FAULTS = (
         "the GPU gave the kernel up and does not say why (__trap() does that)",
     ),
 )
-# What no kernel can bring about (CUresult: 214, 46 and, for whatever the driver cannot name, 999).
-_OF_THE_MACHINE = ("ECC error", "busy or unavailable", "unknown error")
+# Rarer ones, which the driver's words say enough of (714, 718, 721).
+_OTHER_FAULTS = ("hardware stack error", "invalid program counter", "tensor memory not completely freed")
+# What no kernel can bring about (CUresult: 214, 220, 226, 46, 304, 805 to 807, 810 and, for whatever the driver cannot
+# name, 999): GPUs are not connected here, and where MPS lets processes share one, another's fault may end this one.
+_OF_THE_MACHINE = (
+    "ECC error",
+    "NVLink error",
+    "nvlink or a hardware error",
+    "busy or unavailable",
+    "OS call failed",
+    "MPS client",
+    "MPS server",
+    "unknown error",
+)
 
 
 def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
@@ -27,16 +39,41 @@ def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
 
     What is the machine's own is nobody's fault: the GPU is not there any more.
     """
-    if any(pattern in words for pattern in _OF_THE_MACHINE):
-        return DeviceUnavailable(f"the GPU itself failed, says the NVIDIA driver: {words}")
+    if _is_of_the_machine(words):
+        return _gpu_failed(words)
+    if "out of memory" in words:
+        return DeviceUnavailable(f"the GPU has no room for what it takes to wait for {kernel}: {words}")
     for pattern, code, what in _FAULTS:
         if pattern in words:
             return KernelFault(code, f"{kernel}: {what}")
     return KernelFault("device-fault", f"{kernel}: the GPU stopped the kernel: {words}")
 
 
+def late_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable | None:
+    """Return what the driver's words mean where nobody waits for a kernel; None: it was asked for what cannot be.
+
+    Args:
+        kernel: the latest that was launched and may be to blame; empty if there was none.
+        words: the driver's.
+    """
+    of_kernels = (*(pattern for pattern, _, _ in _FAULTS), *_OTHER_FAULTS)
+    if not _is_of_the_machine(words) and not any(pattern in words for pattern in of_kernels):
+        return None
+    return kernel_fault(kernel, words) if kernel else _gpu_failed(words)
+
+
+def not_translated(words: str) -> DeviceUnavailable:
+    """Return that the driver does not compile this package's own kernels, in its words."""
+    if _is_of_the_machine(words):
+        return _gpu_failed(words)
+    what = f"the NVIDIA driver does not compile what it takes to time on this GPU: {' '.join(words.split())}"
+    return DeviceUnavailable(f"{what}; is its library libnvidia-ptxjitcompiler there?")
+
+
 def not_loaded(words: str) -> DeviceUnavailable:
     """Return that the driver refuses what nvcc made for this very GPU, in the driver's words."""
+    if _is_of_the_machine(words):
+        return _gpu_failed(words)
     what = f"the NVIDIA driver does not load what nvcc compiled for this GPU: {words}"
     return DeviceUnavailable(f"{what}; is it as new as the CUDA toolkit?")
 
@@ -48,3 +85,11 @@ def overtime_fault(kernel: str, limit_s: float) -> KernelFault:
         f"{kernel}: the kernel had not ended after {limit_s:g} s (a loop that never ends, or threads that wait for "
         "each other for ever)",
     )
+
+
+def _is_of_the_machine(words: str) -> bool:
+    return any(pattern in words for pattern in _OF_THE_MACHINE)
+
+
+def _gpu_failed(words: str) -> DeviceUnavailable:
+    return DeviceUnavailable(f"the GPU itself failed, says the NVIDIA driver: {words}")

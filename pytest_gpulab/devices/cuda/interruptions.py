@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from . import own_kernels
 from .context import PrimaryContext
 
 LEAST_GAP_MS = 0.05  # beside another process, however little it does, gaps are 0.29 ms and longer (H200)
@@ -53,7 +54,7 @@ class Interruptions:
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context, driver = context, context.driver
-        self._module: Any = driver.module_from_buffer(_SOURCE)
+        self._module: Any = own_kernels.load(driver, _SOURCE)
         self._look: Any = self._module.get_function(_KERNEL)
         self._leaps_ns: Any = driver.mem_alloc(16)
 

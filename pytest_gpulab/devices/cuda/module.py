@@ -191,6 +191,7 @@ class CudaModule:
 
         def start() -> None:
             self._context.launches += 1
+            self._context.latest = call.kernel
             try:
                 kernel.function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
             except self._context.driver.Error as error:

@@ -20,6 +20,7 @@ import numpy as np
 from ..nvml import ConditionsReader
 from ..protocol import Module
 from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies
+from . import own_kernels
 from .context import PrimaryContext
 from .driver import room_for
 from .interruptions import Interruptions
@@ -117,7 +118,7 @@ class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn.
 
     Raises:
-        DeviceUnavailable: the GPU has no room for it.
+        DeviceUnavailable: the GPU has no room for it, or the driver does not compile its kernels.
     """
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
@@ -136,7 +137,7 @@ class CudaStopwatch:
         self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
         with context.at_work(), room_for(driver, "what a stopwatch needs"):
             self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
-            self._kernels = driver.module_from_buffer(_KERNELS)
+            self._kernels = own_kernels.load(driver, _KERNELS)
             self._read_all = self._kernels.get_function("read_all")
             self._nothing = self._kernels.get_function("nothing")
             self._touch = self._kernels.get_function("touch")
