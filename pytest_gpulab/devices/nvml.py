@@ -134,10 +134,8 @@ class GpuFacts:
         }
 
     def short(self) -> str:
-        """Return what matters most, on one line."""
-        gib = 2**30
+        """Return what matters most beside the GPU's size, on one line."""
         return (
-            f"{_shown(self.memory_total_bytes, gib)} GiB, {_shown(self.peak_bandwidth_gb_s)} GB/s at most; "
             f"driver {_shown(self.driver_version)} (CUDA {self._cuda()}); "
             f"SM clock {_shown(self.sm_clock_mhz)} of {_shown(self.max_sm_clock_mhz)} MHz ({self.reasons}), "
             f"{_shown(self.temperature_c)} C"

@@ -39,11 +39,12 @@ _NOTES = (
 
 def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
     """Yield each device's name and a line for each fact; a device that several processes opened comes once."""
-    devices: dict[tuple[str, str], Provenance] = {}
+    devices: dict[tuple[str, ...], Provenance] = {}
     for grade in grades:
         provenance = grade.provenance
-        devices.setdefault((provenance.device, provenance.details.get("UUID", "")), provenance)
-    for (name, _), provenance in devices.items():
+        which = (provenance.details.get(label, "") for label in ("UUID", "PCI address"))  # NVML's name may be missing
+        devices.setdefault((provenance.device, *which), provenance)
+    for (name, *_), provenance in devices.items():
         rows = {"architecture": provenance.architecture, "compiler": provenance.compiler, **provenance.details}
         yield name, _two_columns(rows)
 

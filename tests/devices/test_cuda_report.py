@@ -56,15 +56,55 @@ def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monke
     }
 
 
-def test_nvml_is_asked_for_the_gpu_at_the_same_address_and_knows_better(monkeypatch: pytest.MonkeyPatch) -> None:
+def described(monkeypatch: pytest.MonkeyPatch, gpu: Gpu, **known: str) -> tuple[str, dict[str, str]]:
+    """Return what is said of a GPU of which NVML knows something."""
     asked = []
 
     def describe(pci_address: str) -> tuple[str, dict[str, str]]:
         asked.append(pci_address)
-        return "140 GiB", {"memory": "1 of 140 GiB in use"}
+        return "31 C", {"driver": "580.1", "memory": "1 of 140 GiB in use", "peak bandwidth": "4815 GB/s", **known}
 
     monkeypatch.setattr(report, "version", lambda package: "2026.1")
     monkeypatch.setattr(report.nvml, "describe", describe)
-    line, rows = report.describe(DRIVER, Gpu())
+    line, rows = report.describe(DRIVER, gpu)
     assert asked == ["0000:65:00.0"]
-    assert (line, rows["memory"]) == ("Hopper, 132 SMs, 140 GiB", "1 of 140 GiB in use")
+    return line, rows
+
+
+@pytest.mark.parametrize("mode", ["off", "n/a"])
+def test_nvml_is_asked_for_the_gpu_at_the_same_address_and_knows_better(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    line, rows = described(monkeypatch, Gpu(), MIG=mode)
+    assert line == "Hopper, 132 SMs, 140 GiB, 4814 GB/s at most; 31 C"
+    assert (rows["memory"], rows["peak bandwidth"]) == ("1 of 140 GiB in use", "4815 GB/s")
+
+
+class Slice(Gpu):
+    """A seventh of one: of the whole it has the address."""
+
+    def get_attribute(self, name: str) -> int:
+        return {"MULTIPROCESSOR_COUNT": 16, "GLOBAL_MEMORY_BUS_WIDTH": 752}.get(name, ATTRIBUTES[name])
+
+    def total_memory(self) -> int:
+        return 17 * 2**30
+
+
+def test_of_a_part_of_a_gpu_cuda_knows_what_it_has_and_nvml_only_what_the_whole_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line, rows = described(monkeypatch, Slice(), MIG="on")
+    assert line == "Hopper, 16 SMs, 17 GiB, 602 GB/s at most; 31 C"
+    assert {label: rows[label] for label in ("SMs", "memory", "peak bandwidth", "driver", "MIG")} == {
+        "SMs": "16",
+        "memory": "17 GiB",
+        "peak bandwidth": "602 GB/s",
+        "driver": "580.1",
+        "MIG": "on",
+    }
+
+
+def test_a_bandwidth_that_cuda_does_not_tell_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ATTRIBUTES, "MEMORY_CLOCK_RATE", 0)
+    line, rows = described(monkeypatch, Gpu(), MIG="on")
+    assert (line, rows["peak bandwidth"]) == ("Hopper, 132 SMs, 140 GiB, n/a GB/s at most; 31 C", "n/a GB/s")

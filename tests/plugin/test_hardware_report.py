@@ -10,6 +10,7 @@ from pytest_gpulab.grading.counters import Counter, KernelCounters
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
 from pytest_gpulab.grading.ncu import NO_PERMISSION
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.hardware import device_tables
 from pytest_gpulab.reports.table import WIDTH
 from pytest_gpulab.reports.terminal import footnotes, sections
 
@@ -54,6 +55,15 @@ def test_a_device_comes_once_however_many_processes_opened_it() -> None:
     tables = shown(timed("a.cu"), timed("b.cu", provenance=later))
     assert [title for title in tables if "H200" in title] == ["gpulab: NVIDIA H200"]
     assert tables["gpulab: NVIDIA H200"][-1] == "memory        1 of 140 GiB in use"
+
+
+def test_equal_gpus_are_told_apart_where_there_is_no_nvml_to_name_them() -> None:
+    first, second = (
+        replace(PROVENANCE, details={"UUID": "n/a", "PCI address": address}) for address in ("0000:65:00.0", "0000:b3")
+    )
+    grades = [timed(name, provenance=each) for name, each in (("a.cu", first), ("b.cu", second), ("c.cu", first))]
+    tables = [lines for _, lines in device_tables(grades)]
+    assert [lines[-1] for lines in tables] == ["PCI address   0000:65:00.0", "PCI address   0000:b3"]
 
 
 def test_what_is_missing_reads_not_available_and_long_notes_are_wrapped() -> None:

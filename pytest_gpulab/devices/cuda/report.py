@@ -9,18 +9,20 @@ from typing import Any
 from .. import nvml
 from ..architectures import generation
 
+_OF_A_PART = ("memory", "peak bandwidth")  # of which NVML knows the whole GPU's only
+
 
 def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
     """Return what to print about a PyCUDA device: in a line, and as label to text.
 
-    CUDA and NVML number GPUs differently, so NVML is asked for the one at the same PCI address. Its figures, where it
-    has them, replace CUDA's.
+    CUDA and NVML number GPUs differently, so NVML is asked for the one at the same PCI address. Its rows, where it
+    has them, replace CUDA's; but of a part of a GPU (MIG) only CUDA knows what it has.
     """
     major, minor = gpu.compute_capability()
     family = generation(f"sm_{major}{minor}")
     sms = gpu.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
     pci_address = gpu.pci_bus_id()
-    line, known_to_nvml = nvml.describe(pci_address)
+    condition, known_to_nvml = nvml.describe(pci_address)
     rows = {
         "generation": family,
         "compute capability": f"{major}.{minor}",
@@ -28,17 +30,22 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
         "PCI address": pci_address,
         "driver": f"n/a, for CUDA up to {cuda_version(driver.get_driver_version())}",
         "memory": f"{gpu.total_memory() / 2**30:.0f} GiB",
-        "peak bandwidth": f"{peak_bandwidth_gb_s(driver, gpu):.0f} GB/s",
+        "peak bandwidth": f"{_peak(driver, gpu)} GB/s",
     }
-    if "NVML" in known_to_nvml:
-        line = f"{rows['memory']}, {rows['peak bandwidth']} at most; {line}"
-        known_to_nvml = {label: text for label, text in known_to_nvml.items() if label not in rows}
-    return f"{family}, {sms} SMs, {line}", rows | known_to_nvml | {"PyCUDA": version("pycuda")}
+    line = f"{family}, {sms} SMs, {rows['memory']}, {rows['peak bandwidth']} at most; {condition}"
+    better = rows if "NVML" in known_to_nvml else _OF_A_PART if known_to_nvml["MIG"] == "on" else ()
+    more = {label: text for label, text in known_to_nvml.items() if label not in better}
+    return line, rows | more | {"PyCUDA": version("pycuda")}
 
 
 def cuda_version(number: int) -> str:
     """Return CUDA's version from its number, 1000 x major + 10 x minor."""
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _peak(driver: ModuleType, gpu: Any) -> str:
+    gb_s = peak_bandwidth_gb_s(driver, gpu)
+    return f"{gb_s:.0f}" if gb_s else nvml.NOT_KNOWN
 
 
 def peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
