@@ -96,10 +96,15 @@ class CaseOutcome:
         return capped(next((run.printed for run in self.runs if run.printed), ""))
 
 
-def capped(text: str) -> str:
-    """Return what kernels printed, at a length that can be read and without what a terminal would obey."""
+def capped(text: str, more: int = 0) -> str:
+    """Return what kernels printed, at a length that can be read and without what a terminal would obey.
+
+    Args:
+        text: all of it, or what is longer than that length.
+        more: characters that followed.
+    """
     text = plain(text)
-    over = len(text) - MAX_PRINTED_CHARS
+    over = len(text) - MAX_PRINTED_CHARS + more
     return text if over <= 0 else f"{text[:MAX_PRINTED_CHARS]}\n... and {over} more characters"
 
 

@@ -225,7 +225,8 @@ class RemoteGrader:
         self._stop()
         with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
             log = Path(folder) / "report"
-            with contextlib.suppress(DeviceUnavailable, Crashed, Hung):
+            # WorkerError: a call that CUDA refuses under it is its matter, as under ncu
+            with contextlib.suppress(DeviceUnavailable, Crashed, Hung, WorkerError):
                 task = self._task | self._lessons(without=check.name)
                 asked = {"run_timed" if check.kind == "speedup" else "check": check.name}  # once is enough
                 answered_under(sanitizer.command(log), task, asked, self._limit_s(check))

@@ -6,6 +6,7 @@ get between them, because what kernels print with printf goes to a file instead.
 
 from __future__ import annotations
 
+import codecs
 import ctypes
 import json
 import os
@@ -33,6 +34,7 @@ STOP: dict[str, Any] = {"stop": True}
 # A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
 # kills its group, to which the worker and every compiler belong.
 GUARD = "read _; kill -KILL 0"
+PIECE_BYTES = 1 << 16  # of what kernels printed, read at a time; more than what is told of it
 _Request = dict[str, Any]
 
 
@@ -101,9 +103,10 @@ class _Bench:
         judge = {"check": self._grader.run, "countable": self._grader.countable, "count": self._grader.count}
         ((asked, name),) = request.items()
         result = judge[asked](self._checks[name])
-        printed = self._printed_since()
+        ctypes.pythonapi.fflush(None)
         if result.kind == "correct" and not result.printed:
-            result = replace(result, printed=capped(printed))
+            result = replace(result, printed=self._printed_since())
+        self._forget_printed()
         usable = not isinstance(self.device, BreakableDevice) or self.device.usable
         return {"result": result.to_dict(), "usable": usable}
 
@@ -117,14 +120,17 @@ class _Bench:
         return {"ran": True}
 
     def _printed_since(self) -> str:
-        """Return what the driver wrote to stdout since the last call, and forget it."""
-        ctypes.pythonapi.fflush(None)
-        file = self._printed
-        file.seek(0)
-        text = file.read().decode("utf-8", "replace")
-        file.seek(0)
-        file.truncate()
-        return text
+        """Return what the driver wrote to stdout since `_forget_printed`, capped.
+
+        The rest is counted only: each launch may add as much as the driver's buffer holds, a mebibyte and more.
+        """
+        self._printed.seek(0)
+        texts = codecs.iterdecode(iter(lambda: self._printed.read(PIECE_BYTES), b""), "utf-8", "replace")
+        return capped(next(texts, ""), more=sum(map(len, texts)))
+
+    def _forget_printed(self) -> None:
+        self._printed.seek(0)
+        self._printed.truncate()
 
 
 def _taken_over(descriptor: int, mode: str, instead: int) -> IO[str]:

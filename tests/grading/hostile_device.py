@@ -64,6 +64,11 @@ def fault(device: HostileDevice, is_first: bool) -> None:
     raise KernelFault("device-fault", "twice: the GPU gave the kernel up")
 
 
+def fault_then_mistake(device: HostileDevice, is_first: bool) -> None:
+    device.usable = False
+    raise KernelFault("device-fault", "twice: given up") if is_first else RuntimeError("CUDA refuses this under a tool")
+
+
 def gone(device: HostileDevice, is_first: bool) -> None:
     device.usable = False
     raise DeviceUnavailable("it does not answer")
@@ -81,7 +86,7 @@ def say(device: HostileDevice, is_first: bool) -> None:
 
 
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
-    deed.__name__: deed for deed in (hang, crash, crash_once, fault, gone, claim, say)
+    deed.__name__: deed for deed in (hang, crash, crash_once, fault, fault_then_mistake, gone, claim, say)
 }
 
 

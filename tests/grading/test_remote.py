@@ -365,6 +365,19 @@ def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monke
     assert {result.name: result.verdict for result in grader.grade().checks} == EXPECTED
 
 
+def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(
+    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    grader = hostile.grader(KERNEL + "// launch 31: fault_then_mistake\n", sanitize=True)
+    results = {result.name: result for result in grader.grade().checks}
+    assert verdicts(results) == EXPECTED
+    assert results["correct[n=31]"].findings[0].what == "Twice: given up"
+    assert hostile.deeds() == ["fault_then_mistake", "fault_then_mistake"]
+
+
 PARENT = """
 import sys
 from pathlib import Path
