@@ -1,7 +1,8 @@
-"""Nsight Compute on a real GPU: what it counts of a timed kernel, or its refusal as a note."""
+"""Nsight Compute on a real GPU: what it counts of a timed kernel, or its refusal as a note in the report."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.counters import METRICS
+from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.terminal import footnotes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("nvidias_tools")]
 ROOT = Path(__file__).parents[2]
@@ -21,13 +25,24 @@ def measured(submission, info):
     grader = RemoteGrader(exercise, ROOT / submission, "cuda", info, 1, profiler=ncu.Profiler())
     checks = [check for check in checks_of(exercise.exercise) if check.kind == "speedup"]
     try:
-        measurements = [grader.run(check).measurement for check in checks]
+        results = [grader.run(check) for check in checks]
     finally:
         grader.close()
+    measurements = [result.measurement for result in results]
     (counters,) = {measurement.counters for measurement in measurements}
     (note,) = {measurement.counters_note for measurement in measurements}  # a refusal is a note, and no more
     assert note == ("" if counters else ncu.NO_PERMISSION)
+    said = notes_of_ncu(Grade(submission, exercise.name, tuple(results), grader.provenance))
+    assert said == ([] if counters else [f"! {ncu.NO_PERMISSION}."])
     return measurements[0], counters
+
+
+def notes_of_ncu(grade):
+    """Return what the report says below its tables of why there are no counters."""
+    gradebook = Gradebook()
+    for position, check in enumerate(grade.checks):
+        gradebook.add(result_properties(replace(grade, checks=(check,)), position))
+    return [line for line in footnotes(gradebook) if "ncu" in line]
 
 
 def test_the_best_solution_is_counted(opened_device):
