@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.devices.protocol import Device, DeviceInfo
+from pytest_gpulab.devices.protocol import Device, DeviceError, DeviceInfo
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.annotate import Annotator
@@ -16,7 +16,7 @@ from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import UNLIMITED, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
-from pytest_gpulab.grading.findings import because_of
+from pytest_gpulab.grading.findings import because_of, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.safety import harmless, unsafe
@@ -106,6 +106,9 @@ class Grader:
             return check.result("not gradable", (mistake.finding,))
         except Blocked as blocked:
             return check.result(blocked.verdict, (because_of("compile", blocked.finding),))
+        except DeviceError as error:  # of a GPU that others fill, wherever that shows
+            verdict, found = of_error(error)
+            return check.result(verdict, (found,))
 
     def _judge(self, check: Check) -> CheckResult:
         subject = check.subject

@@ -147,6 +147,17 @@ def test_an_output_is_checked_though_the_time_was_up_after_few_rounds(
     assert found[0] == "not-written"
 
 
+def test_a_gpu_without_room_for_outputs_to_be_checked_is_nobodys_fault(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(pool: Pool, buffer: Buffer) -> None:
+        raise DeviceUnavailable("the GPU has no room for 1,024 bytes more")
+
+    monkeypatch.setattr(Pool, "spare", full)
+    result = tier(clocked, right(1.0))
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "device-fault")
+
+
 def test_of_a_memory_whose_peak_is_not_known_no_time_is_impossible(clocked: ClockedBench) -> None:
     clocked.watch.peak_bandwidth_gb_s = 0.0
     result = tier(clocked, right(1e-5))
