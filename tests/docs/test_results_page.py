@@ -71,6 +71,22 @@ def test_a_class_has_every_solution_and_every_fourth_is_hostile(
     assert "__trap();" in (tmp_path / "hostile" / "student11" / "reduction.cu").read_text()
 
 
+def test_runs_that_came_to_their_end_are_kept_when_a_later_one_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded("figures", monkeypatch)
+    proof = loaded("verdicts", monkeypatch)
+    counts = {"tests": 3, "failures": 1, "errors": 0, "skipped": 0}
+    ended = iter([(counts, ["test_a_wrong_kernel[x]"])])
+    monkeypatch.setattr(proof, "_run", lambda: next(ended))
+    monkeypatch.setattr(sys, "argv", ["verdicts.py", "--json", str(tmp_path / "verdicts.json")])
+    with pytest.raises(StopIteration):
+        proof.main()
+    assert capsys.readouterr().out == "run 1: 2 of 3 as stated, in 0 s\ntest_a_wrong_kernel[x]\n"
+    (figure,) = json.loads((tmp_path / "verdicts.json").read_text())["figures"]
+    assert (figure["value"], figure["met"]) == ("2 of 3 as stated, in 0 s", False)
+
+
 def test_verdicts_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded("figures", monkeypatch)
     proof = loaded("class_of_64", monkeypatch)

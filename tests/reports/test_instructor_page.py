@@ -260,6 +260,11 @@ def test_different_devices_are_told_apart() -> None:
     assert only[1] == 2 and ("seed", "7130713") in only[0] and ("driver", "580.65") in only[0]
     other = replace(two, provenance=replace(two.provenance, seed=4))
     assert [count for _, count in provenances([one, other])] == [1, 1]
+    places = [
+        {**each.provenance.details, "UUID": "n/a", "PCI address": place} for each, place in ((one, "1"), (two, "2"))
+    ]
+    nameless = [replace(one, provenance=replace(one.provenance, details=details)) for details in places]
+    assert [count for _, count in provenances(nameless)] == [1, 1]  # without NVML
     book = Gradebook()
     add(book, one)
     add(book, other)

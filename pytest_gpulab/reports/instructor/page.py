@@ -197,7 +197,8 @@ def provenances(grades: Sequence[Grade]) -> list[tuple[list[tuple[str, str]], in
     groups: dict[tuple[object, ...], list[Provenance]] = {}
     for grade in grades:
         of = grade.provenance
-        key = (of.device, of.details.get("UUID"), of.architecture, of.compiler, of.plugin_version, of.seed)
+        gpu = (of.device, of.details.get("UUID"), of.details.get("PCI address"))  # NVML's name may be missing
+        key = (*gpu, of.architecture, of.compiler, of.plugin_version, of.seed)
         groups.setdefault(key, []).append(of)
     return [(_facts(group), len(group)) for group in groups.values()]
 

@@ -1,8 +1,9 @@
 """64 submissions graded one after the other, by parallel workers, and with every fourth one hostile, on one GPU.
 
 At least 200 gradings a minute, the verdicts of the sequential run, and nobody the worse for hostile neighbours. Run it
-on a machine with a GPU, with the package importable (about ten minutes; `--skip-sequential` compares with the parallel
-run only, `--sequential FILE` with an earlier run's, `--only-sequential` is that run):
+on a machine with a GPU, with the package importable, beside nothing else: its folder for temporary files is its own, so
+other graders do not wait for it (about ten minutes; `--skip-sequential` compares with the parallel run only,
+`--sequential FILE` with an earlier run's, `--only-sequential` is that run):
 
     python tests/gpu/proof/class_of_64.py --json class.json
 """

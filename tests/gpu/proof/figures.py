@@ -55,9 +55,13 @@ class Proof:
         for table in self.tables:
             print(f"\n{table.title}\n{tabulate(table.rows, table.headers, disable_numparse=True)}")
         print(f"\n{self.title}\n{tabulate(figure_rows(map(asdict, self.figures)), FIGURE_HEADERS)}")
+        self.keep(path)
+        return int(any(figure.met is False for figure in self.figures))
+
+    def keep(self, path: Path | None) -> None:
+        """Write what was found until now: whoever stops it later has that."""
         if path is not None:
             path.write_text(json.dumps(self.as_data(), indent=1) + "\n")
-        return int(any(figure.met is False for figure in self.figures))
 
     def as_data(self) -> dict[str, Any]:
         return {

@@ -32,8 +32,8 @@ def main() -> int:
         value = f"{good} of {counts['tests']} as stated, in {took_s:.0f} s"
         proof.figure(f"run {number}: solutions and wrong kernels", value, "all", good == counts["tests"] > 0)
         proof.records[f"run {number}"] = wrong
-        for name in wrong:
-            print(name)
+        print(f"run {number}: {value}", *wrong, sep="\n", flush=True)
+        proof.keep(options.json)
     return proof.finish(options.json)
 
 
