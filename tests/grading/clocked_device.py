@@ -115,6 +115,11 @@ class ClockedBench(Bench):
         return self.device.watch
 
 
+def sittings(clocked: ClockedBench) -> int:
+    """Return how often the stopwatch was asked for."""
+    return len(clocked.device.held_at_start)
+
+
 def tier(clocked: ClockedBench, submission: Program, threshold: float = 1.5, **changes: Any) -> Any:
     """Grade a speed tier of a submission."""
     tiers = (SpeedTier(threshold, 40, SIZE, required=True),)

@@ -328,11 +328,15 @@ printf '========= COMPUTE-SANITIZER\\n========= Invalid __global__ read\\n======
 """
 
 
+def install_sanitizer(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str = SANITIZER) -> None:
+    (folder / "compute-sanitizer").write_text(program)
+    (folder / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
 def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-in takes options and runs the rest, as the real one does."""
-    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    install_sanitizer(tmp_path, monkeypatch)
     grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
     results = {result.name: result for result in grader.grade().checks}
     assert verdicts(results) == EXPECTED
@@ -344,9 +348,7 @@ def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, m
 def test_what_the_gpu_stops_while_it_is_timed_is_looked_at_too(
     hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    install_sanitizer(tmp_path, monkeypatch)
     grader = hostile.grader(KERNEL + "// launch 4096: fault\n", sanitize=True)
     stopped = hostile.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
     monkeypatch.setattr(grader, "_judged", lambda check: stopped)
@@ -358,9 +360,7 @@ def test_what_the_gpu_stops_while_it_is_timed_is_looked_at_too(
 
 
 def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "compute-sanitizer").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    install_sanitizer(tmp_path, monkeypatch, "#!/bin/sh\nexit 1\n")
     grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
     assert {result.name: result.verdict for result in grader.grade().checks} == EXPECTED
 
@@ -368,9 +368,7 @@ def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monke
 def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(
     hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "compute-sanitizer").write_text(SANITIZER)
-    (tmp_path / "compute-sanitizer").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    install_sanitizer(tmp_path, monkeypatch)
     grader = hostile.grader(KERNEL + "// launch 31: fault_then_mistake\n", sanitize=True)
     results = {result.name: result for result in grader.grade().checks}
     assert verdicts(results) == EXPECTED

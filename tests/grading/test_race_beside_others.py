@@ -1,0 +1,90 @@
+"""How a submission is timed on a GPU that other processes use at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from clocked_device import QUIET, SIZE, ClockedBench, sittings, tier
+from doubling import right
+
+from pytest_gpulab.devices.stopwatch import Conditions
+from pytest_gpulab.exercise import SpeedTier
+from pytest_gpulab.grading.race import ROUNDS_PER_LOOK
+from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN
+
+
+def interrupted(ms: float) -> Conditions:
+    return replace(QUIET, interruption_ms=ms)
+
+
+def test_rounds_in_which_others_worked_on_the_gpu_are_dropped(clocked: ClockedBench) -> None:
+    looks = iter([QUIET, QUIET, interrupted(0.3)])
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    measured = tier(clocked, right(2.5)).measurement
+    assert measured.dropped == ROUNDS_PER_LOOK
+    assert measured.low > 0.95 * measured.speedup
+
+
+@pytest.mark.parametrize(("threshold", "verdict"), [(2.2, "passed"), (2.6, "inconclusive"), (3.2, "failed")])
+def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
+) -> None:
+    """Of 3 ms of the baseline, two interruptions may be others' work; what takes 1 ms is not interrupted."""
+    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
+    result = tier(clocked, right(1.0), threshold)
+    assert (result.verdict, result.measurement.dropped) == (verdict, 0)
+    assert result.measurement.low == pytest.approx(3.0 - 2 * LOST_PER_SEEN * 0.3, rel=0.01)
+    assert result.measurement.high == pytest.approx(3.0, rel=0.01)
+
+
+LOOKS_A_SITTING = 1 + FIRST_ROUNDS // ROUNDS_PER_LOOK
+
+
+def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a kernel that hangs, of another submission, until it is stopped."""
+    events = clocked.watch.events
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 1.25)
+    monkeypatch.setattr("pytest_gpulab.grading.race.time.sleep", lambda s: events.append(f"sleeps {s}"))
+    looks = iter([interrupted(2.4)] * 2 * LOOKS_A_SITTING)
+    clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
+    result = tier(clocked, right(1.9))
+    assert (result.verdict, sittings(clocked)) == ("passed", 3)
+    assert (result.measurement.rounds, result.measurement.dropped) == (3 * FIRST_ROUNDS, 2 * FIRST_ROUNDS)
+    assert result.measurement.low > 0.95 * result.measurement.speedup
+    assert [events[nth - 1] for nth, event in enumerate(events) if event == "sleeps 1.25"] == ["given back"] * 2
+    assert clocked.watch.in_silence == [False, True, True]
+
+
+def test_what_is_clear_though_others_work_is_not_tried_again(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
+    assert (tier(clocked, right(1.0)).verdict, sittings(clocked)) == ("passed", 1)
+
+
+def test_others_that_never_end_are_not_waited_for_for_ever(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.2)
+    clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
+    assert tier(clocked, right(1.9)).verdict == "inconclusive"
+    assert 2 <= sittings(clocked) <= 4
+
+
+def test_the_races_of_a_submission_share_the_time_to_wait_for_others(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.6)
+    clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
+    tiers = tuple(SpeedTier(least, 20, size, required=True) for least, size in ((1.5, SIZE), (1.51, 2 * SIZE)))
+    results = clocked.results(right(1.9), speed=tiers)
+    assert [result.verdict for result in results.values() if result.kind == "speedup"] == ["inconclusive"] * 2
+    assert sittings(clocked) == 2 + 1
