@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.devices.protocol import Device, DeviceError, DeviceInfo
+from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.annotate import Annotator
@@ -106,7 +106,7 @@ class Grader:
             return check.result("not gradable", (mistake.finding,))
         except Blocked as blocked:
             return check.result(blocked.verdict, (because_of("compile", blocked.finding),))
-        except DeviceError as error:  # of a GPU that others fill, wherever that shows
+        except DeviceUnavailable as error:  # a GPU that others fill, wherever that shows
             verdict, found = of_error(error)
             return check.result(verdict, (found,))
 

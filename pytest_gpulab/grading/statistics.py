@@ -20,7 +20,7 @@ from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS
 Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
-FIRST_ROUNDS, FEWEST_ROUNDS = 16, 4  # as long as there is time for them; of kernels that take seconds
+FIRST_ROUNDS, FEWEST_ROUNDS = 16, 4  # the latter of kernels that take seconds, if the time is up before
 MAX_ROUNDS = 2048
 # Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
 # looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
