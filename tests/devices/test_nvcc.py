@@ -164,6 +164,8 @@ SEES_ALL = (
     "using /* all */\n  namespace std;",
     "#if defined(__cpp_lib_x)",
     "#ifdef _GLIBCXX_Y",
+    "#ifdef __USE_GNU",
+    "#if __GLIBC_USE(IEC_60559_EXT)",
 )
 
 

@@ -354,12 +354,15 @@ NEEDS = {
     "by way of <cmath>": 'static_assert(std::is_same<decltype(std::min(1, 2)), const int &>::value, "");',
     "numbers": '#include <limits>\nstatic_assert(std::numeric_limits<int>::max() > 0, "");',
     "pairs": "#include <utility>\nusing Two = std::pair<int, float>;",
+    "of GNU": "_Float32 on_the_host(_Float32 x) { return sinf32(x); }",
+    "textures": "__device__ float at(cudaTextureObject_t t, int i) { return tex1Dfetch<float>(t, i); }",
     "in a header": "#include <algorithm>\ninline void on_the_host(int *begin, int *end) { std::sort(begin, end); }",
 }
 
 
-def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path):
-    text = "#ifdef __STDCPP_MATH_SPEC_FUNCS__\n#error spared\n#endif\n__global__ void f(float *x) { x[0] = 1; }"
+@pytest.mark.parametrize("told", ["defined(__STDCPP_MATH_SPEC_FUNCS__)", "defined(M_PIl)"])
+def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path, told):
+    text = f"#if {told}\n#error spared\n#endif\n__global__ void f(float *x) {{ x[0] = 1; }}"
     nvcc = Nvcc(cache=CubinCache(tmp_path))  # one that has met no text yet that needs what it is spared
     assert nvcc.cubin(text, "k.cu", device.info.architecture, {}, {})[0]
 

@@ -18,7 +18,7 @@ from .turns import COURTESY_S, Turns
 _Cause = TypeVar("_Cause", bound=BaseException)
 
 _SPIN_S = 0.002  # most kernels that are timed end within this; sleeping would only add latency
-_UNTIMED_SPIN_S = 0.0002  # beside others the GPU takes longer, and a processor core has something else to do
+_UNTIMED_SPIN_S = 0.00005  # beside others the GPU takes longer, and a processor core has something else to do
 _NAP_S = 0.0005
 
 

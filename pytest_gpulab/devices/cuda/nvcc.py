@@ -26,7 +26,7 @@ from .toolkit import nvcc_sandbox
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
 # What may be ambiguous, overloaded or defined with all headers, and is something else without, instead of an error.
-_SEES_ALL = re.compile(r"\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx")
+_SEES_ALL = re.compile(r"\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx|__USE_|__GLIBC_USE")
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # of what nvcc says of that one

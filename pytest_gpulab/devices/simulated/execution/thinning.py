@@ -43,7 +43,7 @@ def _representative(accesses: list[Access], by_block: bool) -> Access:
     address, thread, column, block = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     wave = first.lanes.wave
     place = address // first.site.nbytes
-    key = place if by_block else place * wave.columns + column
+    key = place - place.min() if by_block else _from_lowest(place, column, wave.columns) * wave.columns + column
     chosen = _two_owners(key, block if by_block else thread)
     values = [np.concatenate([_spread(access, k) for access in accesses])[chosen].reshape(-1, 1)
               for k in range(len(first.values))]  # fmt: skip
@@ -54,6 +54,13 @@ def _representative(accesses: list[Access], by_block: bool) -> Access:
     lanes = Lanes(wave, thread[chosen], column, True)
     kept = address[chosen].astype(first.address.dtype).reshape(-1, 1)
     return first._replace(lanes=lanes, address=kept, values=values)
+
+
+def _from_lowest(place: IndexArray, column: IndexArray, columns: int) -> IndexArray:
+    """Return the distance of each place from its block's lowest: blocks far apart would make huge tables."""
+    lowest = np.full(columns, place.max())
+    np.minimum.at(lowest, column, place)
+    return place - lowest[column]
 
 
 def _two_owners(key: IndexArray, owner: IndexArray) -> IndexArray:
