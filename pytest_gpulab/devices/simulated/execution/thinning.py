@@ -58,9 +58,10 @@ def _representative(accesses: list[Access], by_block: bool) -> Access:
 
 def _from_lowest(place: IndexArray, column: IndexArray, columns: int) -> IndexArray:
     """Return the distance of each place from its block's lowest: blocks far apart would make huge tables."""
-    lowest = np.full(columns, place.max())
+    lowest: IndexArray = np.full(columns, place.max())
     np.minimum.at(lowest, column, place)
-    return place - lowest[column]
+    distance: IndexArray = place - lowest[column]
+    return distance
 
 
 def _two_owners(key: IndexArray, owner: IndexArray) -> IndexArray:
