@@ -43,7 +43,7 @@ def _representative(accesses: list[Access], by_block: bool) -> Access:
     address, thread, column, block = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     wave = first.lanes.wave
     place = address // first.site.nbytes
-    key = place - place.min() if by_block else _from_lowest(place, column, wave.columns) * wave.columns + column
+    key = place if by_block else _from_lowest(place, column, wave.columns) * wave.columns + column
     chosen = _two_owners(key, block if by_block else thread)
     values = [np.concatenate([_spread(access, k) for access in accesses])[chosen].reshape(-1, 1)
               for k in range(len(first.values))]  # fmt: skip
