@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,7 +49,10 @@ def main() -> None:
     for name in LOADED:
         with contextlib.suppress(Exception):  # whoever needs it says what is missing
             importlib.import_module(name)
-    sandbox.refusal()  # tried once: children inherit the answer
+    sandbox.refusal()  # tried once, and read once: children inherit the answers
+    with contextlib.suppress(Exception):
+        importlib.import_module("pytest_gpulab.devices.cuda.nvcc").read_headers()
+    tempfile.tempdir = None  # theirs may be another one
     os.chdir("/")
     gc.collect()
     gc.freeze()  # or a child's first collection would copy all of it

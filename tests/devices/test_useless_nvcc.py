@@ -19,6 +19,7 @@ from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
 
+FEW = f"-I{Path(nvcc_module.__file__).parents[2] / 'include/nvcc'}"
 UNSUPPORTED = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 USELESS = {
     UNSUPPORTED: "nvcc fatal : Unsupported gpu architecture 'compute_120'; is the CUDA toolkit as new as the GPU?",
@@ -59,6 +60,15 @@ def test_an_nvcc_that_fails_without_a_word_is_useless_too(compiler: Compiler) ->
         compiler.nvcc.try_out("sm_90")
 
 
+def test_one_that_compiles_with_few_headers_or_at_least_with_all_is_not_useless(compiler: Compiler) -> None:
+    compiler.nvcc.try_out("sm_90")
+    few = 'case "$*" in */include/nvcc*) echo no >&2; exit 1 ;; esac\n'
+    compiler.says("exit 1", f"{few}echo code >kernel.cubin; exit")
+    compiler.nvcc.try_out("sm_90")
+    first, *others = compiler.trials
+    assert "-D__MATH_FUNCTIONS_H__" in first and [f"{FEW} " in trial for trial in others] == [True, False]
+
+
 @pytest.mark.parametrize("words", USELESS)
 def test_whatever_a_text_makes_nvcc_say_is_not_believed_where_nvcc_works(compiler: Compiler, words: str) -> None:
     """It may say anything, with an #error; and one that compiles nothing after all is not asked a second time."""
@@ -92,8 +102,6 @@ def test_that_nvcc_worked_for_another_process_proves_nothing(compiler: Compiler)
     """The C compiler may be another one by now, or the disk be full."""
     compiler.says("echo code >kernel.cubin")
     compiler.nvcc.try_out("sm_90")
-    compiler.nvcc.try_out("sm_90")
-    assert len(compiler.trials) == 1
     compiler.nvcc = Nvcc(cache=CubinCache(compiler.folder.parent / "cache"))
     compiler.says_of_all("No space left on device")
     assert compiler.missing("text").endswith("No space left on device")

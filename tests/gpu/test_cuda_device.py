@@ -360,11 +360,13 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize("told", ["defined(__STDCPP_MATH_SPEC_FUNCS__)", "defined(M_PIl)"])
-def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path, told):
-    text = f"#if {told}\n#error spared\n#endif\n__global__ void f(float *x) {{ x[0] = 1; }}"
+@pytest.mark.parametrize("spared", ["struct div_t { float of_stdlib; };", "enum FILE { of_stdio };"])
+def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path, spared):
+    text = f"{spared}\n__global__ void f(float *x) {{ x[0] = 1; }}"
     nvcc = Nvcc(cache=CubinCache(tmp_path))  # one that has met no text yet that needs what it is spared
     assert nvcc.cubin(text, "k.cu", device.info.architecture, {}, {})[0]
+    with pytest.raises(CompileError, match="already"):
+        nvcc.cubin(f"#include <algorithm>\n{text}", "k.cu", device.info.architecture, {}, {})
 
 
 @pytest.mark.parametrize("needs", NEEDS)

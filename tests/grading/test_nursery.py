@@ -174,6 +174,27 @@ def test_whether_bubblewrap_works_is_tried_once_for_all_children(start: Start) -
     assert child.stdout.read() == "1\n"
 
 
+NVCC = """#!/bin/sh
+echo asked >>$0.log
+echo '#$ INCLUDES="-I{folder}/include"' >&2
+"""
+
+
+def test_what_cudas_headers_declare_is_read_once_for_all_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_nursery: None, start: Start
+) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/vector_functions.h").write_text("int2 make_int2(int x, int y);\n")
+    (tmp_path / "nvcc").write_text(NVCC.format(folder=tmp_path))
+    (tmp_path / "nvcc").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asks = "from pathlib import Path; from pytest_gpulab.devices.cuda import headers, toolkit; "
+    asks += f"headers.needless(toolkit.headers_of('{tmp_path}/nvcc'), '', {{}}); "
+    asks += "print([*headers._optional.cache_info()[:2]])"
+    assert [said_by(start(asks)) for _ in range(2)] == [[1, 1], [1, 1]]  # found, and read before
+    assert (tmp_path / "nvcc.log").read_text() == "asked\n"
+
+
 LOADS = process.PROGRAM + "; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
 LOADS = LOADS.replace("sys.path[:]", "before = set(sys.modules); sys.path[:]")
 

@@ -27,14 +27,15 @@ _SCRIPT = """#!/bin/sh
     exec nice -n {niceness} {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?
-{inspection}head -c {said_bytes} {folder}/stdout
-head -c {said_bytes} {folder}/stderr >&2
+{inspection}[ ! -s {folder}/stdout ] || head -c {said_bytes} {folder}/stdout
+[ ! -s {folder}/stderr ] || head -c {said_bytes} {folder}/stderr >&2
 exit $status
 """
 
 # What the preprocessor leaves must have no directives but its own: nvcc's other parts would obey those, too.
-_INSPECTION = r"""if LC_ALL=C grep -a -h -E '^[[:space:]]*(#|%:)' {folder}/*.ii 2>/dev/null |
-    LC_ALL=C grep -a -q -v -E '^[[:space:]]*(#|%:)[[:space:]]*([0-9]|pragma|$)'; then
+_INSPECTION = r"""LC_ALL=C sed -n -E '/^[[:space:]]*(#|%:)/{{/^[[:space:]]*(#|%:)[[:space:]]*([0-9]|pragma|$)/!q1}}' \
+    {folder}/*.ii 2>/dev/null
+if [ $? -eq 1 ]; then
     echo '{refused}' >&2
     exit 1
 fi

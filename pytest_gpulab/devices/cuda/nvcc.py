@@ -7,11 +7,11 @@ import shutil
 import subprocess
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,13 +20,12 @@ from ..limits import NOT_ENDED, Limits
 from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
 from .cubin_cache import CubinCache, key_of, users_cache
+from .headers import needless
 from .limits import limited, said
-from .toolkit import nvcc_sandbox
+from .toolkit import headers_of, nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
-# What may be ambiguous, overloaded or defined with all headers, and is something else without, instead of an error.
-_SEES_ALL = re.compile(r"\bnamespace\b|__cpp_lib_|_GLIBCXX|__glibcxx|__USE_|__GLIBC_USE")
 _OPTIONS = ("-std=c++17", "--generate-line-info")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # of what nvcc says of that one
@@ -63,6 +62,13 @@ class _Text:
     @property
     def with_prelude(self) -> str:
         return with_prelude(self.source, self.filename, self.defines)
+
+
+def read_headers() -> None:
+    """Learn now which words CUDA's headers declare, as `Nvcc` does with its first text: once for all that is forked."""
+    folder = headers_of(shutil.which("nvcc") or "")
+    if folder is not None:
+        needless(folder, "", {})
 
 
 class Nvcc:
@@ -122,13 +128,13 @@ class Nvcc:
         return made
 
     def try_out(self, architecture: str) -> None:
-        """Make sure that nvcc compiles kernels for an architecture (`sm_90`) at all; see `_try`.
+        """Make sure that nvcc compiles kernels for an architecture (`sm_90`) at all.
 
         Raises:
             DeviceUnavailable: it does not; with what it says.
         """
         with _unwarned():
-            self._try(architecture)
+            _made_of_trial(self._compiled, architecture)
 
     def ahead(
         self,
@@ -173,7 +179,7 @@ class Nvcc:
         return made
 
     def _try(self, architecture: str) -> None:
-        """Compile a kernel that nothing is wrong with, unless this process has compiled one.
+        """Compile a kernel that nothing is wrong with, with all headers, unless this process has compiled one.
 
         Whether the text or the machine is to blame must not be read from the words: a text can make nvcc say any. What
         was compiled before proves nothing, as the C compiler may be another one now, or the disk full.
@@ -182,34 +188,35 @@ class Nvcc:
             DeviceUnavailable: it does not compile.
         """
         with self._trying:
-            if architecture in self._able:
-                return
-            try:
-                self._compiled_with((), _Text(_TRIAL, "trial.cu", architecture, {}, {}))
-            except CompileError as error:
-                raise DeviceUnavailable(compiles_nothing(error.diagnostics)) from None
-            self._able.add(architecture)
+            if architecture not in self._able:
+                _made_of_trial(partial(self._compiled_with, ()), architecture)
+                self._able.add(architecture)
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
         """Compile with few headers and, if that fails, with all: what they say then is what counts."""
-        if self._sparing and not any(map(_SEES_ALL.search, (text.source, *text.headers.values()))):
+        guards = self._needless(text) if self._sparing else None
+        if guards is not None:
             try:
-                return self._compiled_with((_SPARING,), text)
+                return self._compiled_with((_SPARING,), text, guards)
             except CompileError as error:
                 if met_limit(error.diagnostics) or _was_killed(error):
                     raise
         made = self._compiled_with((), text)
         self._able.add(text.architecture)
-        self._sparing = False  # other variants of this file need them, too
+        self._sparing = self._sparing and guards is None  # else other variants of this file need them, too
         return made
 
-    def _compiled_with(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
+    def _needless(self, text: _Text) -> tuple[str, ...] | None:
+        folder = headers_of(self._path)
+        return None if folder is None else needless(folder, text.with_prelude, text.headers)
+
+    def _compiled_with(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...] = ()) -> tuple[bytes, str]:
         try:
-            return self._compiled_apart(folders, text)
+            return self._compiled_apart(folders, text, guards)
         except (OSError, subprocess.SubprocessError) as error:  # no room for another file, or for another process
             raise DeviceUnavailable(f"nvcc cannot be run here: {error}") from None
 
-    def _compiled_apart(self, folders: tuple[str, ...], text: _Text) -> tuple[bytes, str]:
+    def _compiled_apart(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...]) -> tuple[bytes, str]:
         """Compile in a folder of its own."""
         with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name)
@@ -219,17 +226,20 @@ class Nvcc:
                 (included / header).write_text(contents)
             nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
             folders = (*folders, str(_INCLUDE_DIR), str(included))
-            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, folders)
+            options = [*_OPTIONS, *(f"-D{guard}" for guard in guards)]
+            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, folders, options)
             return cubin, diagnostics(*said(folder, self._limits))
 
-    def _compile(self, nvcc: str, source: str, filename: str, architecture: str, folders: Sequence[str]) -> bytes:
+    def _compile(
+        self, nvcc: str, source: str, filename: str, architecture: str, folders: Sequence[str], options: list[str]
+    ) -> bytes:
         from pycuda import compiler, driver
 
         try:
             cubin: bytes = compiler.compile(
                 source,
                 nvcc=nvcc,
-                options=list(_OPTIONS),
+                options=options,
                 no_extern_c=True,
                 arch=architecture,
                 cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
@@ -241,6 +251,13 @@ class Nvcc:
             message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{filename}"')
             raise CompileError(message) from None
         return cubin
+
+
+def _made_of_trial(compiled: Callable[[_Text], tuple[bytes, str]], architecture: str) -> None:
+    try:
+        compiled(_Text(_TRIAL, "trial.cu", architecture, {}, {}))
+    except CompileError as error:
+        raise DeviceUnavailable(compiles_nothing(error.diagnostics)) from None
 
 
 @contextmanager

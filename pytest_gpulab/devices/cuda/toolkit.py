@@ -1,9 +1,10 @@
-"""What nvcc needs to see of a machine: its toolkit, a C compiler and its headers; tried with a real translation."""
+"""Where nvcc's toolkit lies, and what nvcc needs to see of a machine: tried with a real translation."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,7 @@ from .limits import limited
 TRIAL_LIMIT_S = 60.0
 _TRIAL = "#include <cstdio>\n#include <cuda_runtime.h>\n__global__ void trial() {}\n"
 _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
+_INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
 
 
 def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: CubinCache) -> Sandbox:
@@ -37,18 +39,28 @@ def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: CubinCache) ->
     return within
 
 
+def headers_of(nvcc: str) -> Path | None:
+    """Return the folder of CUDA's headers; None where nvcc does not tell."""
+    found = _INCLUDES.search(_described(nvcc))
+    return Path(found[1]).resolve() if found else None
+
+
 def _toolkit(nvcc: str) -> Path:
-    """Ask nvcc where it is: it may be a link, or a script that starts another one."""
+    found = _TOP.search(_described(nvcc))
+    return Path(found[1] if found else nvcc).resolve()
+
+
+@lru_cache(maxsize=1)
+def _described(nvcc: str) -> str:
+    """Ask nvcc what it would do: it may be a link, or a script that starts another one."""
     command = [nvcc, "--dryrun", "--cubin", "trial.cu"]
     try:
         with TemporaryDirectory(prefix="gpulab-") as name:  # a script may well write where it is
-            said = subprocess.run(
+            return subprocess.run(
                 command, cwd=name, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False
             ).stderr
     except (OSError, subprocess.TimeoutExpired):
-        said = ""
-    found = _TOP.search(said)
-    return Path(found[1] if found else nvcc).resolve()
+        return ""
 
 
 def _refusal(nvcc: str, limits: Limits, within: Sandbox) -> str:

@@ -1,0 +1,192 @@
+"""Which of CUDA's headers nvcc is spared: those that declare nothing that a text speaks of."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nvidia
+import pytest
+
+from pytest_gpulab.devices.cuda import nvcc, toolkit
+from pytest_gpulab.devices.cuda.headers import needless
+
+ROOT = Path(__file__).parents[2]
+MATH, SHUFFLE, DOUBLE, MATCH = (
+    f"__{name}_H__" for name in ("MATH_FUNCTIONS", "SM_30_INTRINSICS", "DEVICE_DOUBLE_FUNCTIONS", "SM_70_RT")
+)
+ALL = (DOUBLE, MATH, SHUFFLE, MATCH)
+NVCC = shutil.which("nvcc")
+
+
+@pytest.fixture
+def include(tmp_path: Path) -> Path:
+    """A folder with headers like CUDA's."""
+    (tmp_path / "crt").mkdir()
+    declared = {
+        "crt/math_functions.h": "/* like hypot(x, y) */\n// or cbrt(x)\n#define SOME 'erf(x)'\nfloat fabsf(float x);",
+        "sm_30_intrinsics.h": "#if defined(__CUDACC__)\nint __shfl_sync(unsigned mask, int value, int lane);\n#endif\n",
+        "crt/device_double_functions.h": "long long __double_as_longlong(double x);\n",
+        "crt/sm_70_rt.h": "unsigned __match_any_sync(unsigned mask, double value);\n",
+        "crt/sm_70_rt.hpp": "unsigned __match_any_sync(unsigned, double v) { return of(__double_as_longlong(v)); }\n",
+    }
+    for name, text in declared.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def spared(include: Path, text: str, **headers: str) -> tuple[str, ...]:
+    found = needless(include, text, {f"{name}.cuh": contents for name, contents in headers.items()})
+    assert found is not None
+    return found
+
+
+NOTHING_OF_THEM = (
+    "__global__ void f(float *x) { if (defined) x[0] = 1; while (x[1] < 2) x[1] += 1; }",
+    "#include <gpulab.cuh>\n#include <stdio.h>\n#  include <cstdint>\n",
+    "// fabsf(x) would do\n/* so would\n#include <cub/cub.cuh>\n*/",
+    "float hypot, erf, cbrt, SOME;",
+    "#pragma once\n#ifndef BLOCK_SIZE\n#define BLOCK_SIZE 256\n#elif defined(GPULAB_T) || __CUDA_ARCH__ >= 700\n#endif",
+    '#line 1 "k.cu"\n# 1 "k.cu"\n#\n#undef X\n#error no\n#warning no\n',
+)
+
+
+@pytest.mark.parametrize("text", NOTHING_OF_THEM)
+def test_who_speaks_of_nothing_that_headers_declare_is_spared_them_all(include: Path, text: str) -> None:
+    assert spared(include, text) == ALL
+
+
+SPEAKS_OF_ONE = (
+    "x[0] = fabsf(x[1]);",
+    "#define SIZE fabsf  // behind a macro",
+    "float y = fabs\\\nf(x);",
+    "char c = '\\\"'; /* \" */ float y = fabsf(x);",
+    'const char *s = "//"; float y = fabsf(x);',
+    'const char *s = "\\"/*"; float y = fabsf(x);',
+)
+
+
+@pytest.mark.parametrize("text", SPEAKS_OF_ONE)
+def test_a_header_is_there_for_who_speaks_of_something_that_it_declares(include: Path, text: str) -> None:
+    assert spared(include, text) == (DOUBLE, SHUFFLE, MATCH)
+    assert spared(include, '#include "more.cuh"', more=text) == (DOUBLE, SHUFFLE, MATCH)
+
+
+def test_what_a_header_calls_is_there_with_it(include: Path) -> None:
+    assert spared(include, "m = __match_any_sync(~0u, 1.0);") == (MATH, SHUFFLE)
+
+
+NOT_TOLD_BY_WORDS = (
+    "using namespace std;",
+    "using /* all */\n  namespace std;",
+    "std::size_t n;",
+    "#define CALL(name) name##f(1.0f)",
+    "#define CALL(name) name%:%:f(1.0f)",
+    "cudaError_t last;",
+    "float y = tex1Dfetch<float>(t, 0);",
+    "#if CUDART_VERSION >= 12000",
+    "#if defined(__cpp_lib_x)",
+    "#ifdef _GLIBCXX_Y",
+    "#ifdef __USE_GNU",
+    "#if __GLIBC_USE(IEC_60559_EXT)",
+    "#ifndef M_PI\n#define M_PI 3.0\n#endif",
+    "#if 0\n#elif M_PI > 3\n#endif",
+    "%:ifdef M_PI",
+    "#ifdef \\\nM_PI",
+    "#/**/ifdef M_PI",
+    "#include <cub/cub.cuh>",
+    "#include <cuda_fp16.h>",
+    '#include "another.cuh"',
+    "#include <algorithm>",
+    "%: include <algorithm>",
+    "#include HEADER",
+    "#import <algorithm>",
+    "#include_next <cmath>",
+)
+
+
+@pytest.mark.parametrize("text", NOT_TOLD_BY_WORDS)
+def test_where_words_do_not_tell_a_text_gets_all_headers(include: Path, text: str) -> None:
+    assert needless(include, text, {}) is None
+    assert needless(include, "", {"more.cuh": text}) is None
+
+
+def test_without_such_headers_a_text_gets_all_that_there_are(tmp_path: Path) -> None:
+    assert needless(tmp_path, "", {}) is None
+    (tmp_path / "vector_functions.h").mkdir()
+    assert needless(tmp_path, "", {}) is None
+
+
+def real_headers() -> Path:
+    """CUDA's own, which come with NVRTC."""
+    return next(
+        found
+        for folder in nvidia.__path__
+        for found in sorted(Path(folder).glob("*/include"))
+        if (found / "crt").exists()
+    )
+
+
+CALLS = {
+    "fmaxf(1.0f, x)": "MATH_FUNCTIONS_H",
+    "max(1, x)": "MATH_FUNCTIONS_H",
+    "__shfl_down_sync(~0u, x, 1)": "SM_30_INTRINSICS_H",
+    "__ballot_sync(~0u, x)": "SM_30_INTRINSICS_H",
+    "__ldg(&x)": "SM_32_INTRINSICS_H",
+    "atomicAdd(&x, 1)": "DEVICE_ATOMIC_FUNCTIONS_H",
+    "atomicAdd(&x, 1.0)": "SM_60_ATOMIC_FUNCTIONS_H",
+    'printf("%d", x)': "COMMON_FUNCTIONS_H",
+    "assert(x)": "COMMON_FUNCTIONS_H",
+    "new int[x]": "COMMON_FUNCTIONS_H",
+    "make_int4(x, x, x, x)": "VECTOR_FUNCTIONS_H",
+    "__syncthreads_count(x)": "SM_20_INTRINSICS_H",
+    "__dadd_rn(x, x)": "DEVICE_DOUBLE_FUNCTIONS_H",
+    "__dp4a(x, x, x)": "SM_61_INTRINSICS_H",
+    "__match_any_sync(~0u, x)": "SM_70_RT_H",
+    "__reduce_add_sync(~0u, x)": "SM_80_RT_H",
+    "__vimax_s32_relu(x, x)": "DEVICE_FUNCTIONS_HPP",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_cudas_own_headers_are_there_for_who_calls_what_they_declare(call: str) -> None:
+    everything = spared(real_headers(), "__global__ void f(int *x) { __syncthreads(); x[threadIdx.x] = warpSize; }")
+    assert len(everything) == 17  # every one that is looked for is there
+    assert f"__{CALLS[call]}__" in set(everything) - set(spared(real_headers(), f"auto y = {call};"))
+
+
+SOURCES = sorted(
+    path.relative_to(ROOT)
+    for folder in ("solutions", "tests/honest", "exercises")
+    for path in (ROOT / folder).rglob("*.cu")
+)
+MAXIMUM = {"GPULAB_T": "float", "GPULAB_OP(a, b)": "fmaxf((a), (b))", "GPULAB_IDENTITY": "-3.4e38f"}
+
+
+def compiled(source: str, folder: Path, includes: list[Path], guards: tuple[str, ...]) -> str:
+    """Return the PTX, without what differs from run to run."""
+    assert NVCC
+    (folder / "kernel.cu").write_text(source)
+    options = ["-arch=sm_75", "-std=c++17", *(f"-I{path}" for path in includes), *(f"-D{guard}" for guard in guards)]
+    command = [NVCC, "-ptx", *options, "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return re.sub(r"_[0-9a-f]{8}_\d+_kernel_cu_\w+|tmpxft_[-\w]+", "", (folder / "kernel.ptx").read_text())
+
+
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: Path) -> None:
+    assert NVCC
+    include, exercise = toolkit.headers_of(NVCC), ROOT / "exercises" / path.parent.name
+    assert include is not None
+    source = nvcc.with_prelude((ROOT / path).read_text(), "kernel.cu", MAXIMUM if "reduction" in path.parts else {})
+    guards = needless(include, source, {header.name: header.read_text() for header in exercise.glob("*.cuh")})
+    if guards is None:
+        assert "#include <type_traits>" in source
+        return
+    own = ROOT / "pytest_gpulab/include"
+    with_few = compiled(source, tmp_path, [own / "nvcc", own, exercise], guards)
+    assert with_few == compiled(source, tmp_path, [own, exercise], ()) != ""
