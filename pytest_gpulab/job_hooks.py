@@ -101,13 +101,16 @@ class JobHooks:
 
     def _executor(self) -> Executor:
         from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
+        from pytest_gpulab.course.gpu_executor import GpuExecutor
 
         if self.bench.cluster is not None:
             return self.bench.cluster
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
+        if devices != ("sim",):
+            return GpuExecutor(self._workers, devices, self.bench.device_info)
         try:
-            return LocalExecutor(self._workers, devices, self.bench.device_info)
+            return LocalExecutor(self._workers)
         except ExecutorUnavailable as error:
             raise SettingsError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Who runs grading jobs: the protocol that all executors share, and the one that uses this machine's cores.
+"""Who runs grading jobs: the protocol that all executors share, and the one that simulates GPUs on this machine.
 
 Each worker process grades one job after the other. A process that hangs or dies takes only the job with it that it was
 at, and that job is graded once more, check by check in processes of its own, so that its verdict names the check that
@@ -12,17 +12,15 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pytest_gpulab.course import worker
 from pytest_gpulab.course.jobs import Job, NotGraded, graded, graded_apart
 from pytest_gpulab.devices import processes
-from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
 PATIENCE = 5
@@ -65,29 +63,24 @@ class _Running:
 
 
 class LocalExecutor:
-    """Worker processes of this machine; a job starts as soon as one of them is free.
+    """Worker processes of this machine, each with a simulated GPU; a job starts as soon as one of them is free.
 
     Args:
         workers: how many.
-        devices: which the workers take turns on, such as `("cuda:0", "cuda:1")`; a job's own device is overruled.
-        info: what the first of them says about itself, if that is known: many processes that ask at once take long.
 
     Raises:
         ExecutorUnavailable: pebble is not installed.
     """
 
-    def __init__(self, workers: int, devices: Sequence[str] = ("sim",), info: DeviceInfo | None = None) -> None:
+    def __init__(self, workers: int) -> None:
         _pebble()
-        _allow_files(FILES_A_WORKER * workers + OTHER_FILES)
+        allow_files(FILES_A_WORKER * workers + OTHER_FILES)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         self._lock = threading.RLock()
         self._is_starting = False
         self._waiting: deque[tuple[Job, Future[Grade]]] = deque()
-        on_gpu = set(devices) != {"sim"}
-        processes.mark_what_is_started()  # the nursery above all: what is forked later shows its environment
-        arguments = (self._folder.name, on_gpu, forked.lent() if on_gpu else None)
-        known, turns = {devices[0]: info}, [devices[number % len(devices)] for number in range(workers)]
-        self._idle = [_Worker(device, known.get(device), arguments) for device in turns]
+        processes.mark_what_is_started()
+        self._idle = [_Worker(self._folder.name) for _ in range(workers)]
         self._workers = tuple(self._idle)
 
     def submit(self, job: Job) -> Future[Grade]:
@@ -141,15 +134,13 @@ class _Worker:
     A pool of one, rather than one pool of all: what processes share, a process that dies can hold on to.
     """
 
-    def __init__(self, device: str, info: DeviceInfo | None, arguments: tuple[object, ...]) -> None:
+    def __init__(self, folder: str) -> None:
         """Start nothing yet.
 
         Args:
-            device: what to grade on.
-            info: what it says about itself, if that is known.
-            arguments: of `worker.prepare`.
+            folder: of `worker.prepare`.
         """
-        self._device, self._info, self._arguments = device, info, arguments
+        self._folder = folder
         self._pool = self._new_pool()
         self._broken: list[Any] = []
         self._running: _Running | None = None
@@ -160,15 +151,14 @@ class _Worker:
     def grade(self, running: _Running, free: Callable[[_Worker], None]) -> None:
         """Start on a job; `free` is called with this worker once its future is done."""
         self._running = running
-        job = replace(running.job, settings=replace(running.job.settings, device=self._device))
-        is_quick = self._device == "sim" and not running.lost
+        job, is_quick = running.job, not running.lost
         limit_s = PATIENCE * job.settings.timeout_s if is_quick else LAST_LIMIT_S
-        function, told = (graded, (job,)) if is_quick else (graded_apart, (job, self._info))
+        function = graded if is_quick else graded_apart
         try:
             with self._lock:
                 if self._is_stopped:  # while the first attempt at a job ended
                     return
-                self._answer = self._working_pool().schedule(function, told, timeout=limit_s)
+                self._answer = self._working_pool().schedule(function, (job,), timeout=limit_s)
         except (RuntimeError, OSError) as error:  # a RuntimeError is pebble's word for a pool that is no use
             why = error.__cause__ or error
             running.future.set_exception(NotGraded(f"no process could be started to grade it: {why}"))
@@ -219,7 +209,7 @@ class _Worker:
 
     def _new_pool(self) -> Any:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that pytest's threads hold
-        return _pebble().ProcessPool(1, JOBS_A_PROCESS, worker.prepare, self._arguments, context)
+        return _pebble().ProcessPool(1, JOBS_A_PROCESS, worker.prepare, (self._folder,), context)
 
 
 def _pebble() -> Any:
@@ -232,7 +222,7 @@ def _pebble() -> Any:
     return pebble
 
 
-def _allow_files(number: int) -> None:
+def allow_files(number: int) -> None:
     """Raise this process' limit of open files to what is needed, as far as that may be."""
     try:
         import resource

@@ -11,8 +11,10 @@ import hashlib
 import json
 import os
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -27,6 +29,7 @@ from pytest_gpulab.grading.findings import because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.ncu import Profiler
+from pytest_gpulab.grading.process import Custody
 from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 
@@ -160,25 +163,28 @@ def graded(job: Job) -> Grade:
         return replace(grade, student=job.student)
 
 
+_loading = threading.Lock()
 _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
 """What devices said of themselves when this process first graded on them."""
 
 
-def graded_apart(job: Job, known: DeviceInfo | None = None) -> Grade:
+def graded_apart(job: Job, known: DeviceInfo | None = None, custody: Custody | None = None) -> Grade:
     """Grade a submission in a process of its own, with a time limit for every check.
 
     Args:
         job: what to grade.
         known: what its device says about itself, if that need not be asked.
+        custody: of its processes.
 
     Raises:
         NotGraded, MemoryError: as `graded`.
+        CancelledError: the custody is over.
     """
-    settings = job.settings
-    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+    settings, custody = job.settings, custody or Custody()
+    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-", dir=custody.folder) as folder:
         path, loaded = _written(job, Path(folder)), _loaded(job)
         profiler = _profiler() if settings.count else None
-        more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu)
+        more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu, custody)
         looked_at = (settings.device, settings.architecture, settings.gpu)
         info = known or _infos.get(looked_at)
         grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
@@ -215,7 +221,7 @@ def _blameless(job: Job) -> Iterator[None]:
         yield
         if content_sha256(job.exercises / job.exercise) != job.exercise_sha256:
             raise NotGraded(f"the exercise {job.exercise} was changed while its submissions were graded")
-    except NotGraded:
+    except (NotGraded, CancelledError):
         raise
     except MemoryError as error:
         raise MemoryError(str(error)) from None  # NumPy's own does not survive the way to another process
@@ -235,7 +241,9 @@ def _written(job: Job, folder: Path) -> Path:
 
 
 def _loaded(job: Job) -> LoadedExercise:
-    return replace(_catalogue(job.exercises).load(job.exercise), thresholds=job.settings.thresholds)
+    with _loading:
+        loaded = _catalogue(job.exercises).load(job.exercise)
+    return replace(loaded, thresholds=job.settings.thresholds)
 
 
 @cache

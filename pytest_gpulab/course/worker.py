@@ -8,40 +8,28 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import socket
 import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_gpulab.grading import forked
 from pytest_gpulab.threads import with_one_thread
 
 MEMORY_BYTES = 4 * 2**30
 """Address space of a worker, of which grading the exercises that come along takes an eighth."""
-LOCKS = "GPULAB_LOCKS"
-CONTENTS = "GPULAB_CONTENTS"
-"""As in `devices.processes` and `grading.contents`, with which NumPy is loaded."""
 
 
-def prepare(folder: str, on_gpu: bool, nursery: socket.socket | None) -> None:
+def prepare(folder: str) -> None:
     """Make this process one of many: one thread, little memory, no word on the terminal, no life after its parent.
 
     Args:
         folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
-        on_gpu: whether each submission has processes of its own below this one, which are to be forked; CUDA in them
-            reserves far more addresses than it uses.
-        nursery: where to ask for them; None where they have to be started anew, and where there are none.
     """
     os.environ.update(with_one_thread(os.environ))
-    os.environ.setdefault(LOCKS, tempfile.gettempdir())  # of other runs, too: all take turns on a GPU
-    os.environ["TMPDIR"] = os.environ[CONTENTS] = tempfile.tempdir = folder
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
     _fall_silent()
     _end_with_parent(folder)
-    if nursery is not None:
-        forked.borrow(nursery)
-    if not on_gpu:
-        _limit_memory()
+    _limit_memory()
 
 
 def _fall_silent() -> None:

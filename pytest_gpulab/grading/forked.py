@@ -1,7 +1,6 @@
 """Workers that are forked in the nursery, as whoever asked for them sees them: to make, to end, to hear how they ended.
 
-The nursery is started with the first one and lives as long as this process, unless another process lends its own; see
-`nursery` for what it does.
+The nursery is started with the first one and lives as long as this process; see `nursery` for what it does.
 """
 
 from __future__ import annotations
@@ -9,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,10 @@ from typing import IO
 from pytest_gpulab.threads import ONE_THREAD, has_one_thread
 
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading import nursery; "
-PROGRAM += "nursery.main()"
+PROGRAM += "nursery.main(sys.argv[2])"
 END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
 
 _starting = threading.Lock()
-_borrowed: list[_Nursery] = []
 
 
 class Forked:
@@ -89,24 +89,13 @@ def forked(
 def get_ready() -> _Nursery | None:
     """Start the nursery, without waiting until it has loaded everything; None where there cannot be one."""
     with _starting:
-        return _borrowed[0] if _borrowed else _nursery()
+        return _nursery()
 
 
 def load_ahead() -> None:
     """Start the nursery, if children of this process will be forked: it loads while something else is done."""
     if has_one_thread(os.environ):
         get_ready()
-
-
-def lent() -> socket.socket | None:
-    """Start the nursery and return where other processes can `borrow` it; None where there cannot be one."""
-    nursery = get_ready()
-    return nursery.control if nursery else None
-
-
-def borrow(control: socket.socket) -> None:
-    """Ask another process's nursery from now on: it has loaded everything once for all."""
-    _borrowed[:] = [_Nursery(control)]
 
 
 @lru_cache(maxsize=1)
@@ -122,15 +111,16 @@ def _nursery() -> _Nursery | None:
 
 
 class _Nursery:
-    """The other end of `nursery.main`, which several processes may hold.
+    """The other end of `nursery.main`.
 
     Attributes:
         control: asks it.
-        number: of its process; 0 where another process started it.
+        number: of its process.
+        folder: that it removes when this process has ended, however it did.
     """
 
-    def __init__(self, control: socket.socket, number: int = 0) -> None:
-        self.control, self.number = control, number
+    def __init__(self, control: socket.socket, number: int, folder: str) -> None:
+        self.control, self.number, self.folder = control, number, folder
 
     def fork(self, told: list[object], errors: int, lifeline: int) -> Forked | None:
         """Ask for a child, see `forked`; None: the nursery has died."""
@@ -153,10 +143,12 @@ class _Nursery:
 
 def _started() -> _Nursery:
     control, theirs = socket.socketpair()
+    folder = tempfile.mkdtemp(prefix="gpulab-")
     with theirs, contextlib.ExitStack() as if_it_fails:
+        if_it_fails.callback(os.rmdir, folder)
         if_it_fails.enter_context(control)
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path])],
+            [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path]), folder],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -164,18 +156,19 @@ def _started() -> _Nursery:
             start_new_session=True,  # out of reach of a terminal's Ctrl-C
         )
         if_it_fails.pop_all()
-    nursery = _Nursery(control, process.pid)
-    weakref.finalize(nursery, _end, process, control)
+    nursery = _Nursery(control, process.pid, folder)
+    weakref.finalize(nursery, _end, process, control, folder)
     return nursery
 
 
-def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+def _end(process: subprocess.Popen[bytes], control: socket.socket, folder: str) -> None:
     control.close()
     try:
         process.wait(END_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _file(text: str) -> int:

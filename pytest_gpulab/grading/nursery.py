@@ -5,8 +5,8 @@ the streams, environment and folder that it would have. The nursery has one thre
 meant for a child, and keeps nothing of a child but the means to end it.
 
 It is the parent of its children: so it ends them, each with its process group, and only then gives their numbers back
-to the system. Several processes may ask it; it ends itself when none of them holds the other end of its control socket
-any more, however that came about.
+to the system. When nobody holds the other end of its control socket any more, however that came about, it ends those
+that are left, removes what they left behind, and ends itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_gpulab.devices import sandbox
 
@@ -44,8 +46,12 @@ LOADED = (
 DESCRIPTORS = 7  # that come with a request: see `_settled`
 
 
-def main() -> None:
-    """Be the nursery whose control socket is stdin; in a child, run its program and end as that does."""
+def main(folder: str) -> None:
+    """Be the nursery whose control socket is stdin; in a child, run its program and end as that does.
+
+    Args:
+        folder: what children leave behind is in it.
+    """
     for name in LOADED:
         with contextlib.suppress(Exception):  # whoever needs it says what is missing
             importlib.import_module(name)
@@ -59,6 +65,8 @@ def main() -> None:
     program = _tend(socket.socket(fileno=0))
     if program:
         exec(program, {"__name__": "__main__"})
+    else:
+        _remove(folder)
 
 
 @dataclass
@@ -110,6 +118,8 @@ def _tend(control: socket.socket) -> str:
         if control.fileno() in ready:
             _, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             if not descriptors:
+                for child in children:
+                    child.bury()
                 return ""
             number = os.fork()
             if not number:
@@ -118,6 +128,15 @@ def _tend(control: socket.socket) -> str:
                     child.close()
                 return _settled(*descriptors)
             children.append(_adopted(number, *descriptors))
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder that others may still write to: tools, which are no children, take a moment to end."""
+    ended = folder + ".ended"
+    with contextlib.suppress(OSError):
+        Path(folder).rename(ended)  # first: whoever begins something there finds it gone
+    for _ in range(2):  # it may have been at something that was begun before
+        shutil.rmtree(ended, ignore_errors=True)
 
 
 def _ready(descriptors: Iterable[int]) -> set[int]:

@@ -11,11 +11,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.contents import FOLDER
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
 from pytest_gpulab.threads import with_one_thread
@@ -46,8 +48,48 @@ class Crashed(Exception):
     """The process ended instead of answering: how, in words that follow "the process"."""
 
 
+class Custody:
+    """Of one grading's processes: where they leave their files, and how another thread ends them.
+
+    Args:
+        folder: for temporary files, and for contents that all of its processes share; None for the usual one, and for
+            contents of their own.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._workers: set[Worker] = set()
+        self._is_over = False
+
+    def end(self) -> None:
+        """End all processes, whose askers meet a crash, and let there be no further ones."""
+        with self._lock:
+            self._is_over = True
+            for worker in self._workers:
+                worker.end()
+
+    def take(self, worker: Worker) -> None:
+        """Take in a process that has just begun.
+
+        Raises:
+            CancelledError: there are to be none; this one, too, is ended.
+        """
+        with self._lock:
+            if not self._is_over:
+                self._workers.add(worker)
+                return
+        worker.kill()
+        raise CancelledError
+
+    def release(self, worker: Worker) -> None:
+        """Let go of a process that its own thread is about to end."""
+        with self._lock:
+            self._workers.discard(worker)
+
+
 def answered_under(
-    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float
+    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float, custody: Custody
 ) -> tuple[dict[str, Any], str]:
     """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
 
@@ -57,7 +99,7 @@ def answered_under(
     Raises:
         DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
     """
-    worker = Worker(task, tool)
+    worker = Worker(task, custody, tool)
     try:
         answer, said = worker.ask(request, limit_s), worker.stderr()
     except BaseException:
@@ -86,14 +128,25 @@ class Worker:
     GPU that is known, the first that needs it.
     """
 
-    def __init__(self, task: dict[str, Any], under: Sequence[str] = ()) -> None:
+    def __init__(self, task: dict[str, Any], custody: Custody | None = None, under: Sequence[str] = ()) -> None:
+        """Start it.
+
+        Raises:
+            CancelledError: whoever has the custody wants no further processes.
+            OSError: there is no room for one.
+        """
+        self._custody = custody or Custody()
         for_guard, self._lifeline = os.pipe()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
         processes.mark_what_is_started()
         known = with_one_thread(os.environ)
+        if self._custody.folder is not None:
+            known |= {FOLDER: self._custody.folder}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if not under:
-            self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="gpulab-", dir=self._custody.folder, ignore_cleanup_errors=True
+            )
             known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
         try:
             self._process = _started(under, known, self._errors.fileno(), for_guard)
@@ -109,6 +162,7 @@ class Worker:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         self._info: DeviceInfo | None = None
+        self._custody.take(self)
         self.send(task)
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -173,8 +227,14 @@ class Worker:
         self._listener.join(STOP_LIMIT_S)
         self.kill()
 
+    def end(self) -> None:
+        """Have the process ended by another thread than that which uses it; that one has to `kill` what is left."""
+        if self._process.returncode is None:
+            self._process.kill()
+
     def kill(self) -> None:
         """End the process and all that it started, at once."""
+        self._custody.release(self)
         os.close(self._lifeline)
         if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
             self._process.kill()

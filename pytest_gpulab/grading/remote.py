@@ -24,7 +24,7 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
-from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError, answered_under
+from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion, was_stopped
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -48,6 +48,7 @@ class RemoteGrader:
         profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
         annotate: whether to list what each source line does and costs.
         gpu: as `open_device` takes it.
+        custody: of the processes; when it is over, whatever is asked raises `CancelledError`.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class RemoteGrader:
         profiler: ncu.Profiler | None = None,
         annotate: bool = False,
         gpu: str | None = None,
+        custody: Custody | None = None,
     ) -> None:
+        self._custody = custody or Custody()
         self._loaded, self._timeout_s, self._seed = exercise, timeout_s, seed
         self._label = str(path) if label is None else label
         self._info, self._sanitize, self._profiler = info, sanitize, profiler
@@ -84,7 +87,7 @@ class RemoteGrader:
         self._known: dict[str, Finding] = {}
         self._worker: Worker | None = None
         self._missing: Finding | None = None
-        self._second = SecondOpinion(exercise.exercise, self._task) if self._on_gpu else None
+        self._second = SecondOpinion(exercise.exercise, self._task, self._custody) if self._on_gpu else None
         self._is_built = True
         self._sha256 = _sha256(path)
 
@@ -99,7 +102,7 @@ class RemoteGrader:
             self._second.look_ahead(checks_of(self._loaded.exercise)[0])
         ending = ""
         for _ in range(ATTEMPTS):
-            self._worker = Worker(self._task | self._lessons())
+            self._worker = Worker(self._task | self._lessons(), self._custody)
             try:
                 opened = self._worker.info()
             except Crashed as crash:
@@ -209,7 +212,7 @@ class RemoteGrader:
 
     def _asked(self, check: Check, asking: str) -> CheckResult:
         if self._worker is None:
-            self._worker = Worker(self._task | self._lessons())
+            self._worker = Worker(self._task | self._lessons(), self._custody)
         answer = self._worker.ask({asking: check.name}, self._limit_s(check))
         result = CheckResult.from_dict(answer["result"])
         if result.findings and result.findings[0].code == "assert":
@@ -229,7 +232,7 @@ class RemoteGrader:
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung, WorkerError):
                 task = self._task | self._lessons(without=check.name)
                 asked = {"run_timed" if check.kind == "speedup" else "check": check.name}  # once is enough
-                answered_under(sanitizer.command(log), task, asked, self._limit_s(check))
+                answered_under(sanitizer.command(log), task, asked, self._limit_s(check), self._custody)
             found, *others = result.findings
             evidence = (*found.evidence, *sanitizer.report(log))
         return replace(result, findings=(replace(found, evidence=evidence), *others))
@@ -252,7 +255,8 @@ class RemoteGrader:
             log = Path(folder) / "counters.csv"
             try:
                 task = self._task | self._lessons()
-                answer, said = answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s)
+                request = {"run_timed": check.name}
+                answer, said = answered_under(ncu.command(log), task, request, limit_s, self._custody)
                 said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
             except Hung:
                 return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))

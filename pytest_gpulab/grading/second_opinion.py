@@ -29,7 +29,7 @@ from pytest_gpulab.grading.build import cases_of
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding
-from pytest_gpulab.grading.process import Crashed, Hung, Worker, WorkerError
+from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, WorkerError
 
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
@@ -47,13 +47,15 @@ LUCK = "right on the GPU, by luck: the simulated GPU watches every access and tr
 class SecondOpinion:
     """Grades one submission on the simulated GPU in a process of its own, while the real one is at work."""
 
-    def __init__(self, exercise: Exercise, task: Mapping[str, Any]) -> None:
+    def __init__(self, exercise: Exercise, task: Mapping[str, Any], custody: Custody) -> None:
         """Start nothing yet.
 
         Args:
             exercise: what to grade it for.
             task: what the process on the real GPU is told.
+            custody: of the process.
         """
+        self._custody = custody
         self._exercise, self._task = exercise, {**task, **_SIMULATED}
         self._counts = not task["annotate"]  # what is annotated is counted where that happens
         self._checks = {check.name: check for check in checks_of(exercise)}
@@ -165,7 +167,7 @@ class SecondOpinion:
         if self._silent or name in self._opinions or name in self._unheard:
             return
         if self._worker is None:
-            self._worker = Worker(self._task)
+            self._worker = Worker(self._task, self._custody)
         self._worker.send({what: name})
         self._unheard.append(name)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import operator
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, TimeoutError
@@ -26,10 +24,6 @@ from trouble import SOURCE, exercises_in, job
 from pytest_gpulab.course import executor as executor_module
 from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
-from pytest_gpulab.devices.cuda.turns import Turns
-from pytest_gpulab.devices.processes import is_grader
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 
 LIMIT_S = 120.0
@@ -89,16 +83,6 @@ def test_who_runs_out_of_memory_is_given_a_process_of_its_own(
     lost = executor.submit(job(exercises, SOURCE % 0))
     with pytest.raises(NotGraded, match="that graded it ran out of memory; the one before ran out of memory"):
         lost.result(LIMIT_S)
-
-
-def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor_module, "graded_apart", trouble.graded_nowhere)
-    info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
-    with closing(LocalExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
-        futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(3)]
-        graded_on = [future.result(LIMIT_S).provenance for future in futures]
-    devices = sorted((on.device, on.architecture) for on in graded_on)
-    assert devices == [("cuda:0", "the first GPU"), ("cuda:0", "the first GPU"), ("cuda:1", "unknown")]
 
 
 def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path) -> None:
@@ -248,7 +232,7 @@ from contextlib import suppress
 from pytest_gpulab.course import worker
 
 def write_on(folder):
-    worker.prepare(folder, False, None)
+    worker.prepare(folder)
     import numpy  # which tells a worker from multiprocessing's other processes
     while True:
         with suppress(OSError):
@@ -316,34 +300,3 @@ def wait_for(condition: Callable[[], T]) -> T:
         assert time.monotonic() < end_s
         time.sleep(0.02)
     return found
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
-def test_graders_on_a_gpu_are_known_for_such_wherever_they_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPULAB_GRADER", raising=False)
-    forked._nursery.cache_clear()
-    with closing(LocalExecutor(1, ("cuda:0",))):
-        nursery = forked.get_ready()
-        assert nursery is not None
-        wait_for(lambda: is_grader(nursery.number))  # a process that has just begun has no environment for a moment
-    forked._nursery.cache_clear()
-
-
-def test_processes_of_different_runs_take_turns_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.delenv("GPULAB_LOCKS", raising=False)
-    arguments = (str(tmp_path / "of this run"), False, None)
-    pool = pebble.ProcessPool(1, 0, executor_module.worker.prepare, arguments, multiprocessing.get_context("spawn"))
-    with pool:
-        with Turns("GPU-1").timing():
-            assert not pool.schedule(can_measure).result(LIMIT_S)
-        assert pool.schedule(can_measure).result(LIMIT_S)
-
-
-def can_measure() -> bool:
-    try:
-        with Turns("GPU-1").timing(wait_s=0):
-            return True
-    except DeviceUnavailable:
-        return False

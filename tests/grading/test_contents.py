@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 from doubling import EXERCISE
 
-from pytest_gpulab.course import worker
 from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem, Variant
 from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.contents import Inputs, timed_inputs
@@ -259,18 +258,3 @@ def test_mixing_them_changes_no_file_and_hands_on_plain_arrays(folder: Path) -> 
         assert type(found) is np.ndarray and not found.flags.writeable
         assert np.array_equal(found, mixed(copies, mix)["in"])
     assert all(np.array_equal(mapped["in"], copy["in"]) for mapped, copy in zip(sets, copies, strict=True))
-
-
-def test_processes_of_a_class_on_a_gpu_have_a_folder_for_them(tmp_path: Path) -> None:
-    assert worker.CONTENTS == contents.FOLDER
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    process = context.Process(target=prepared, args=(str(tmp_path), answers))
-    process.start()
-    assert answers.get(timeout=60) == str(tmp_path)
-    process.join()
-
-
-def prepared(folder: str, answers: Any) -> None:
-    worker.prepare(folder, True, None)
-    answers.put(os.environ.get(contents.FOLDER))

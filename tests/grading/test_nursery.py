@@ -221,87 +221,30 @@ def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyP
         assert forked.forked("", [], os.environ, 2, 0) is None
 
 
-BORROWS = """
-import json, os, sys, tempfile
-from multiprocessing import get_context
-from pytest_gpulab.course.worker import prepare
-
-ASKS = "import os, sys; print(os.getppid(), os.environ['WHO'])"
-
-def ask(who, folder, nursery, answers):
-    prepare(folder, True, nursery)
-    assert "numpy" not in sys.modules, "it must be loaded after `prepare`"
-    from pytest_gpulab.grading import forked
-    lifeline, _ = os.pipe()
-    child = forked.forked(ASKS, [], {**os.environ, "WHO": who}, 2, lifeline)
-    answers.put([child.stdout.read().split(), child.wait(), forked._nursery.cache_info().currsize])
-
-if __name__ == "__main__":
-    from pytest_gpulab.grading import forked
-    context, nursery, said = get_context("spawn"), forked.lent(), []
-    answers = context.SimpleQueue()
-    for who in "ab":
-        child = context.Process(target=ask, args=(who, tempfile.mkdtemp(), nursery, answers))
-        child.start()
-        said.append(answers.get())
-        child.join()
-    print(json.dumps([str(forked.get_ready().number), *said]))
-"""
-
-
-def test_processes_that_grade_on_a_gpu_share_a_nursery(tmp_path: Path) -> None:
-    (tmp_path / "borrows.py").write_text(BORROWS)
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    ended = subprocess.run(
-        [sys.executable, str(tmp_path / "borrows.py")], capture_output=True, text=True, env=environment
-    )
-    assert ended.stderr == ""
-    number, *said = json.loads(ended.stdout)
-    assert said == [[[number, "a"], 0, 0], [[number, "b"], 0, 0]]
-
-
 DIES = """
-import os, signal, sys, tempfile
-from multiprocessing import get_context
-from pytest_gpulab.course.worker import prepare
+import os, signal, sys
+from pathlib import Path
+from pytest_gpulab.grading import forked
 
-SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
-
-def ask(folder, nursery, answers):
-    prepare(folder, True, nursery)
-    from pytest_gpulab.grading import forked
-    lifeline, _ = os.pipe()
-    child = forked.forked(SLEEPS, [], os.environ, 2, lifeline)
-    answers.put(int(child.stdout.readline()))
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    from pytest_gpulab.grading import forked
-    context, nursery = get_context("spawn"), forked.lent()
-    answers = context.SimpleQueue()
-    child = context.Process(target=ask, args=(tempfile.mkdtemp(), nursery, answers))
-    child.start()
-    print(answers.get(), forked.get_ready().number, flush=True)
-    child.join()
-    sys.stdin.read()
+WRITES = "import os, tempfile; print(os.getpid(), flush=True)\\nwhile True: tempfile.mkdtemp(dir=os.environ['FOLDER'])"
+lifeline, _ = os.pipe()
+nursery = forked.get_ready()
+child = forked.forked(WRITES, [], {**os.environ, "FOLDER": nursery.folder}, 2, lifeline)
+print(nursery.folder, nursery.number, child.stdout.readline(), end="", flush=True)
+while not any(Path(nursery.folder).iterdir()):
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_shared_nursery_ends_the_children_of_a_process_that_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "dies.py").write_text(DIES)
-    with subprocess.Popen(
-        [sys.executable, str(tmp_path / "dies.py")],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as parent:
-        assert parent.stdout is not None
-        child, shared = map(int, parent.stdout.readline().split())
-        wait_for_end([child])
-        assert is_alive(shared) and parent.poll() is None
-        parent.communicate()
-    wait_for_end([shared])
+def test_it_ends_its_children_and_removes_what_they_left_if_who_asked_for_them_is_killed(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
+    program = [sys.executable, "-c", DIES]
+    ended = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=WAIT_S)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "")
+    folder, *numbers = ended.stdout.split()
+    wait_for_end(list(map(int, numbers)))
+    assert Path(folder).parent == tmp_path and not list(tmp_path.iterdir())
 
 
 def test_a_nursery_has_room_for_many_children() -> None:

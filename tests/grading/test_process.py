@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course import worker
 from pytest_gpulab.devices.processes import LOCKS
-from pytest_gpulab.grading import process
-from pytest_gpulab.grading.process import Worker
+from pytest_gpulab.grading import forked, process
+from pytest_gpulab.grading.process import Crashed, Custody, Worker
 from pytest_gpulab.threads import ONE_THREAD
 
 LEAVES = """
@@ -25,7 +26,8 @@ sys.stdin.readline()
 folder = tempfile.mkdtemp()
 open(folder + "/kernel.cubin", "w").close()
 threads = os.environ["OPENBLAS_NUM_THREADS"]
-for answer in ({"ready": DEVICE}, {"left": folder, "locks": os.environ["GPULAB_LOCKS"], "threads": threads}):
+shared = {"locks": os.environ["GPULAB_LOCKS"], "contents": os.environ.get("GPULAB_CONTENTS")}
+for answer in ({"ready": DEVICE}, {"left": folder, "threads": threads, **shared}):
     print(json.dumps(answer), flush=True)
 sys.stdin.read()
 """
@@ -38,6 +40,7 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
 ) -> None:
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setattr(process, "STOP_LIMIT_S", 0.1)
+    forked.get_ready()  # which has a folder of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
     monkeypatch.delenv(LOCKS, raising=False)
@@ -48,6 +51,46 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     assert answer["locks"] == str(tmp_path), "what processes share does not lie there"
     assert callable(ending)
     ending(started)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    monkeypatch.delenv(LOCKS, raising=False)
+    custody = Custody(str(tmp_path))
+    started = Worker({}, custody)
+    answer = started.ask({}, 60.0)
+    started.kill()
+    assert Path(answer["left"]).parent.parent == tmp_path and not list(tmp_path.iterdir())
+    assert (answer["contents"], answer["locks"]) == (str(tmp_path), tempfile.gettempdir())
+
+
+@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+def test_another_thread_ends_it_and_whatever_would_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    custody, before = Custody(str(tmp_path)), Custody(str(tmp_path))
+    ended, unharmed, first = Worker({}, custody), Worker({}, before), Worker({}, custody)
+    first.kill()
+    ended.ask({}, 60.0)
+    ender = threading.Timer(0.2, custody.end)
+    ender.start()
+    with pytest.raises(Crashed, match="was ended by SIGKILL"):
+        ended.ask({}, 60.0)
+    ended.kill()
+    with pytest.raises(CancelledError):
+        Worker({}, custody)
+    with pytest.raises(CancelledError):
+        process.answered_under(["env"], {}, {}, 60.0, custody)
+    assert unharmed.ask({}, 60.0)["threads"] == threads
+    unharmed.kill()
+    custody.end()
     assert not list(tmp_path.iterdir())
 
 
@@ -65,10 +108,6 @@ def test_it_has_one_thread_for_numpy_unless_someone_asks_for_more(
     started.kill()
 
 
-def test_a_worker_of_a_class_names_the_place_that_graders_look_in() -> None:
-    assert worker.LOCKS == LOCKS
-
-
 def test_it_is_there_without_nvidias_packages() -> None:
     script = "import sys; sys.modules['cuda'] = sys.modules['pycuda'] = None\n"
     script += "import pytest_gpulab.grading.remote, pytest_gpulab.devices.cuda.cubin_cache"
@@ -81,7 +120,7 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(LOCKS, "elsewhere")
-    answer, _ = process.answered_under(["env"], {}, {}, 60.0)
+    answer, _ = process.answered_under(["env"], {}, {}, 60.0, Custody())
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 
 

@@ -1,0 +1,161 @@
+"""Threads that wait for graders, which here are on the simulated GPU: what becomes of jobs, and that nothing stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trouble
+from test_executor import ALL_RIGHT, LIMIT_S, is_alive, verdicts, wait_for, workers_of
+from trouble import SOURCE, exercises_in, job
+
+from pytest_gpulab.course import gpu_executor
+from pytest_gpulab.course.executor import Executor
+from pytest_gpulab.course.gpu_executor import GpuExecutor
+from pytest_gpulab.course.jobs import NotGraded
+from pytest_gpulab.devices.processes import is_grader
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.grading import forked
+from pytest_gpulab.grading.process import Custody
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+
+
+@pytest.fixture
+def exercises(tmp_path: Path) -> Path:
+    return exercises_in(tmp_path)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files, and a nursery that has been started with it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    forked._nursery.cache_clear()
+    yield folder
+    forked._nursery.cache_clear()
+    assert not list(folder.iterdir())
+
+
+def graders() -> list[int]:
+    nursery = forked.get_ready()
+    assert nursery is not None
+    return workers_of(nursery.number)
+
+
+@linux
+def test_submissions_cost_each_other_nothing(exercises: Path, temporary: Path) -> None:
+    with closing(GpuExecutor(2, ("sim",))) as executor:
+        futures = [executor.submit(job(exercises, SOURCE % number, f"s{number}")) for number in (1, 0, 0)]
+        killer, *others = (future.result(LIMIT_S) for future in futures)
+        assert verdicts(killer) == ALL_RIGHT | {"correct[n=31]": "crash"}
+        assert killer.student == "s1" and [verdicts(grade) for grade in others] == [ALL_RIGHT, ALL_RIGHT]
+    wait_for(lambda: not graders())
+
+
+def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_executor, "graded_apart", trouble.graded_nowhere)
+    info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
+    with closing(GpuExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
+        futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(6)]
+        graded_on = [future.result(LIMIT_S).provenance for future in futures]
+    devices = sorted((on.device, on.architecture) for on in graded_on)
+    assert devices == 4 * [("cuda:0", "the first GPU")] + 2 * [("cuda:1", "unknown")]
+
+
+@linux
+def test_what_is_not_started_is_cancelled_and_what_runs_is_stopped(exercises: Path, temporary: Path) -> None:
+    with closing(GpuExecutor(1, ("sim",))) as executor:
+        running, waiting = (executor.submit(job(exercises, SOURCE % 2)) for _ in range(2))
+        (grader,) = wait_for(graders)
+        assert running.running() and not waiting.running()
+        executor.cancel()
+        assert waiting.cancelled()
+        with pytest.raises(CancelledError):
+            running.result(LIMIT_S)
+        assert not is_alive(grader)
+        later = executor.submit(job(exercises, SOURCE % 0))
+        assert verdicts(later.result(LIMIT_S)) == ALL_RIGHT
+
+
+@linux
+def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path, temporary: Path) -> None:
+    executor: Executor = GpuExecutor(2, ("sim",))
+    running = [executor.submit(job(exercises, SOURCE % 2)) for _ in range(2)]
+    executor.close()
+    for future in running:
+        with pytest.raises(CancelledError):
+            future.result(0)
+    assert not graders()
+
+
+def test_what_goes_wrong_with_a_job_is_its_own_matter(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> None:
+        raise NotGraded("the GPU is gone")
+
+    with closing(GpuExecutor(1, ("sim",))) as executor:
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu_executor, "graded_apart", lost)
+            with pytest.raises(NotGraded, match="the GPU is gone"):
+                executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
+        assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
+
+
+def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str | None] = []
+
+    def graded_apart(job: object, known: object, custody: Custody) -> None:
+        seen.append(custody.folder)
+
+    monkeypatch.setattr(gpu_executor, "graded_apart", graded_apart)
+    with closing(GpuExecutor(1, ("sim",))) as executor:
+        for _ in range(2):
+            executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
+        first, second = seen
+        assert first is not None and first == second and Path(first).is_dir()
+    assert not Path(first).exists()
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from trouble import SOURCE, exercises_in, job
+from pytest_gpulab.course.gpu_executor import GpuExecutor
+
+executor = GpuExecutor(2, ("sim",))
+executor.submit(job(exercises_in(Path(sys.argv[1])), SOURCE % 2)).result()
+"""
+
+
+@linux
+def test_no_grader_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], env=os.environ | environment)
+    wait_for(lambda: list(temporary.glob("gpulab-*/gpulab-*/gpulab-*/twice.cu")))
+    (nursery,) = (number for number in wait_for(lambda: workers_of(parent.pid)) if is_grader(number))
+    (grader,) = wait_for(lambda: workers_of(nursery))
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(LIMIT_S)
+    wait_for(lambda: not is_alive(grader) and not is_alive(nursery))
+    assert not list(temporary.glob("gpulab-*"))
+
+
+@linux
+def test_graders_are_known_for_such_wherever_they_are_started(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPULAB_GRADER", raising=False)
+    with closing(GpuExecutor(1, ("cuda:0",))):
+        nursery = forked.get_ready()
+        assert nursery is not None
+        wait_for(lambda: is_grader(nursery.number))  # a process that has just begun has no environment for a moment
