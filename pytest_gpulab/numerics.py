@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+_FIRST_FEW = 1024  # terms that mostly tell whether all are integers
 _ROW = 32  # terms that are added up together where only some prefix sums are wanted
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers")
 
@@ -92,8 +93,14 @@ def sums_exactly(terms: Array, dtype: npt.DTypeLike) -> bool:
     """
     if not np.issubdtype(np.dtype(dtype), np.floating):
         return True
+    if not _are_integers(terms.reshape(-1)[:_FIRST_FEW]):
+        return False
     magnitude = np.sum(np.abs(terms), dtype=np.float64)
-    return bool(magnitude <= 1 / unit_roundoff(dtype)) and bool(np.all(terms == np.rint(terms)))
+    return bool(magnitude <= 1 / unit_roundoff(dtype)) and _are_integers(terms)
+
+
+def _are_integers(values: Array) -> bool:
+    return bool(np.all(values == np.rint(values)))
 
 
 def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) -> float:

@@ -119,6 +119,7 @@ def test_dishonest_scans_and_products_fail_on_the_random_pattern(n):
 def test_integers_that_fit_must_be_exact_and_others_need_not():
     assert numerics.sum_tolerance(np.full(10, 3, F4), F4) == 0
     assert numerics.sum_tolerance(np.full(10, 3.5, F4), F4) > 0
+    assert numerics.sum_tolerance(np.append(np.full(5000, 3, F4), F4(3.5)), F4) > 0
     assert numerics.sum_tolerance(np.full(3, 2.0**23, F4), F4) > 0
     assert numerics.sum_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
     assert numerics.product_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
