@@ -147,6 +147,9 @@ class TimingDevice(Device, Protocol):
     def copy(self, copies: Copies) -> None:
         """Copy within device memory, one after the other."""
 
+    def same(self, one: Memory, other: Memory) -> bool:
+        """Say whether two arrays hold the same bytes; different ones are equal numbers at times, such as 0 and -0."""
+
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none.
 

@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
-from pytest_gpulab.devices.stopwatch import TimingDevice
+from pytest_gpulab.devices.stopwatch import TimingDevice, at_work_on
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.contender import Contender, Pool
+from pytest_gpulab.grading.contender import Contender, Outputs, Pool
 from pytest_gpulab.grading.contents import Array, Inputs, timed_inputs
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -28,7 +28,6 @@ from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
 
-PIECE_BYTES = 1 << 20
 _RaceKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
 
@@ -43,7 +42,7 @@ class _Entrant:
 
 @dataclass(frozen=True)
 class _Raced:
-    """A race, with what it takes to check the outputs of its timed runs: what some wrote, on which contents."""
+    """A race, with what it takes to check outputs of its timed runs: one of each kind of them, and the contents."""
 
     result: RaceResult
     own: _Entrant
@@ -135,16 +134,15 @@ class TimedCosts:
 
     def _wrong_outputs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
         own, contents = raced.own, mixed(raced.own.contents, raced.checked)
-        unlike = _unlike(raced.outputs)
         rng = rng_for(self._seed, self._loaded.name, "places", self._builds.sha256)
-        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, raced.checked, unlike, rng)
+        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, raced.checked, raced.outputs, rng)
         if sample is not None and sample.seems_right:
             self._reference_ms[key] = sample.reference_ms
             return ()
         begin_s = time.perf_counter()
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
         self._reference_ms[key] = 1e3 * (time.perf_counter() - begin_s)
-        for outputs in unlike:
+        for outputs in raced.outputs:
             found = wrong_with(Run(outputs=outputs), Prepared(own.plan, contents, expected), FIRST)
             if found:
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
@@ -180,7 +178,7 @@ class TimedCosts:
                 aims = None if asked.measuring else thresholds
                 result = Race(pool, baseline, contender, aims, checked, rng).run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
-                outputs = tuple({name: kept[name].get() for name in kept} for kept in result.outputs)
+                outputs = _read(self._device, result.outputs)
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 
@@ -235,20 +233,14 @@ def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, tuple[LaunchPr
         raise Blocked(*of_error(error)) from error
 
 
-def _unlike(runs: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
-    """Return one of each kind: runs on the same contents mostly agree in every bit, and judging takes long."""
-    kinds: list[Mapping[str, Array]] = []
-    for outputs in runs:
-        if not any(all(_have_same_bits(outputs[name], kind[name]) for name in kind) for kind in kinds):
-            kinds.append(outputs)
-    return kinds
-
-
-def _have_same_bits(first: Array, second: Array) -> bool:
-    """Compare piece by piece: memory for all of what NumPy notes meanwhile takes longer than to compare."""
-    one, other = (values.reshape(-1).view(np.uint8) for values in (first, second))
-    pieces = (slice(begin, begin + PIECE_BYTES) for begin in range(0, one.size, PIECE_BYTES))
-    return all(np.array_equal(one[piece], other[piece]) for piece in pieces)
+def _read(device: TimingDevice, runs: Sequence[Outputs]) -> tuple[Mapping[str, Array], ...]:
+    """Return one of each kind: runs on the same contents mostly agree in every bit, and to read and judge one is long."""
+    kinds: list[Outputs] = []
+    with at_work_on(device):
+        for outputs in runs:
+            if not any(all(device.same(outputs[name], kind[name]) for name in kind) for kind in kinds):
+                kinds.append(outputs)
+    return tuple({name: memory.get() for name, memory in kind.items()} for kind in kinds)
 
 
 def _fits(plan: Plan, inputs: Inputs) -> bool:

@@ -1,9 +1,12 @@
 """The parts of the CUDA device that need no GPU: source, names in a cubin, what faults mean, overheads."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from fake_driver import Context, Driver
 
+from pytest_gpulab.devices.cuda.comparison import Comparison
 from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
 from pytest_gpulab.devices.cuda.interruptions import Interruptions
@@ -149,6 +152,47 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
     interruptions = Interruptions(context)
     assert interruptions.longest_ms() == pytest.approx(gap_ms)
     interruptions.close()
+    assert context.driver.taken == 0
+
+
+class Differing(Driver):
+    """A driver whose kernel compares."""
+
+    device_attribute = SimpleNamespace(MULTIPROCESSOR_COUNT="multiprocessors")
+
+    def __init__(self):
+        super().__init__()
+        self.arrays, self.found, self.launched = {}, None, []
+
+    def module_from_buffer(self, source):
+        assert b".entry differ(" in source
+        return self
+
+    def get_function(self, name):
+        assert name == "differ"
+        return self.differ
+
+    def differ(self, one, other, nbytes, target, grid, block):
+        self.launched.append((int(nbytes), grid, block))
+        self.found |= self.arrays[int(one)] != self.arrays[int(other)]
+
+    def memcpy_htod(self, target, values):
+        self.found = values.copy()
+
+    def memcpy_dtoh(self, target, source):
+        target[:] = self.found
+
+
+def test_arrays_are_compared_byte_by_byte_where_they_are():
+    context = Context()
+    context.driver, context.wait = Differing(), lambda kernel: None
+    context.gpu = SimpleNamespace(get_attribute=lambda name: 132)
+    context.driver.arrays = {4096: b"abc", 8192: b"abc", 12288: b"abd"}
+    one, like, unlike = (SimpleNamespace(address=address, nbytes=3) for address in context.driver.arrays)
+    comparison = Comparison(context)
+    assert [comparison.same(one, other) for other in (like, unlike, like)] == [True, False, True]
+    assert context.driver.launched == 3 * [(3, (8 * 132, 1), (256, 1, 1))]
+    comparison.close()
     assert context.driver.taken == 0
 
 

@@ -44,13 +44,13 @@ def test_a_case_asks_for_the_gpu_once_whatever_it_runs(clocked: ClockedBench) ->
     assert clocked.device.stays == 1
 
 
-def test_to_get_ready_for_a_race_each_side_asks_for_the_gpu_once(clocked: ClockedBench) -> None:
+def test_for_a_race_each_side_asks_for_the_gpu_once_and_once_more_who_compares(clocked: ClockedBench) -> None:
     checks = {check.name: check for check in checks_of(replace(EXERCISE, speed=TIERS))}
     grader = clocked.grader(right(1.0), speed=TIERS)
     grader.run(checks["correct[n=4]"]), grader.run(checks["correct[n=70]"])
     before = clocked.device.stays
     assert grader.run(checks["speedup[5x]"]).measurement is not None
-    assert clocked.device.stays == before + 2
+    assert clocked.device.stays == before + 3
 
 
 @pytest.mark.parametrize(("count", "stays"), [(1, 0), (4, 1)])
@@ -390,11 +390,12 @@ def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkey
     assert "another process has been timing" in result.findings[0].what
 
 
-@pytest.mark.parametrize("piece_bytes", [4, 12, 1 << 20])
-def test_runs_are_judged_once_if_they_agree_in_every_bit(piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timed, "PIECE_BYTES", piece_bytes)
+def test_runs_are_read_and_judged_once_if_they_agree_in_every_bit(clocked: ClockedBench) -> None:
     values = np.array([[1, 2, 3], [np.nan, 0, -1]], np.float32)
     minus_zero, last = values.copy(), values.copy()
     minus_zero[1, 1], last[1, 2] = -0.0, 1
-    runs = [{"x": values}, {"x": values.copy()}, {"x": minus_zero}, {"x": last}, {"x": last.copy()}]
-    assert [id(kind) for kind in timed._unlike(runs)] == [id(runs[0]), id(runs[2]), id(runs[3])]
+    runs = [{"x": clocked.device.array(x)} for x in (values, values, minus_zero, last, last)]
+    read = timed._read(clocked.device, runs)
+    assert [outputs["x"].tobytes() for outputs in read] == [x.tobytes() for x in (values, minus_zero, last)]
+    of_two = [{"x": run["x"], "y": other["x"]} for run in runs[:3] for other in runs[:3]]
+    assert len(timed._read(clocked.device, of_two)) == 4

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
 from ..stopwatch import Copies
+from .comparison import Comparison
 from .driver import load_driver
 from .gpu import OpenGpu
 from .memory import CudaMemory, CudaPart, copy_within
@@ -46,6 +47,7 @@ class CudaDevice:
         self._opened: OpenGpu | None = None
         self._unusable = ""
         self._stopwatch: CudaStopwatch | None = None
+        self._comparison: Comparison | None = None
         self._info = known or self._described()
 
     @property
@@ -147,6 +149,15 @@ class CudaDevice:
         with self._gpu.context.at_work():
             copy_within(copies)
 
+    def same(self, one: Memory, other: Memory) -> bool:
+        """Say whether two arrays hold the same bytes; see `TimingDevice.same`."""
+        assert isinstance(one, CudaMemory) and isinstance(other, CudaMemory)
+        if one.nbytes != other.nbytes:
+            return False
+        if self._comparison is None:
+            self._comparison = Comparison(self._gpu.context)
+        return self._comparison.same(one, other)
+
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
         return self._gpu.turns.timing()
@@ -173,9 +184,10 @@ class CudaDevice:
     def close(self) -> None:
         """Give everything back; the device cannot be used afterwards."""
         self.reset()
-        if self._stopwatch is not None:
-            self._stopwatch.close()
-            self._stopwatch = None
+        for user in (self._stopwatch, self._comparison):
+            if user is not None:
+                user.close()
+        self._stopwatch = self._comparison = None
         if self._opened is not None:
             self._opened.close()
         self._unusable = self._unusable or "this device was closed"
