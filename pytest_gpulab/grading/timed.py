@@ -234,7 +234,7 @@ def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, tuple[LaunchPr
 
 
 def _read(device: TimingDevice, runs: Sequence[Outputs]) -> tuple[Mapping[str, Array], ...]:
-    """Return one of each kind: runs on the same contents mostly agree in every bit, and to read and judge one is long."""
+    """Return one of each kind: runs on the same contents mostly agree in every bit, and to read one takes long."""
     kinds: list[Outputs] = []
     with at_work_on(device):
         for outputs in runs:
