@@ -120,13 +120,10 @@ def test_without_such_headers_a_text_gets_all_that_there_are(tmp_path: Path) -> 
 
 
 def real_headers() -> Path:
-    """CUDA's own, which come with NVRTC."""
-    return next(
-        found
-        for folder in nvidia.__path__
-        for found in sorted(Path(folder).glob("*/include"))
-        if (found / "crt").exists()
-    )
+    """CUDA's own, which come with NVRTC or with the toolkit."""
+    folders = [found for folder in nvidia.__path__ for found in sorted(Path(folder).glob("*/include"))]
+    folders += filter(None, [toolkit.headers_of(NVCC)] if NVCC else [])
+    return next(folder for folder in folders if (folder / "crt" / "math_functions.h").exists())
 
 
 CALLS = {

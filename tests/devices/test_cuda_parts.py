@@ -13,6 +13,7 @@ from pytest_gpulab.devices.cuda.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
 from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
 from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.simulated.device import SimulatedDevice, SimulatedModule
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;
@@ -124,7 +125,7 @@ class Leaping(Driver):
         self.leaps_ns = np.array([1e6 * longest_ms, 1e6 * shortest_ms], np.uint64)
 
     def module_from_buffer(self, source):
-        assert b".entry leaps(" in source
+        assert b".entry leaps(" in source and source.index(b"\0") == len(source) - 1
         return self
 
     def get_function(self, name):
@@ -155,43 +156,53 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
     assert context.driver.taken == 0
 
 
-class Differing(Driver):
-    """A driver whose kernel compares."""
+class Simulating(Driver):
+    """A driver of a simulated GPU, which has arrays by their addresses."""
 
     device_attribute = SimpleNamespace(MULTIPROCESSOR_COUNT="multiprocessors")
 
     def __init__(self):
         super().__init__()
-        self.arrays, self.found, self.launched = {}, None, []
+        self.gpu = SimulatedDevice()
+        self.found = self.gpu.array(np.ones(1, np.uint32))
+        self.arrays = {}
 
     def module_from_buffer(self, source):
-        assert b".entry differ(" in source
+        text, _, rest = source.partition(b"\0")
+        assert rest == b"", "the driver reads up to the first NUL"
+        self.module = SimulatedModule(self.gpu, text.decode("ascii"), "", ("", ""))
         return self
 
     def get_function(self, name):
-        assert name == "differ"
-        return self.differ
+        def launch(one, other, nbytes, target, grid, block):
+            assert grid == (8 * 2, 1) and target is self
+            self.module.launch(name, grid, block, (self.arrays[one], self.arrays[other], nbytes, self.found))
 
-    def differ(self, one, other, nbytes, target, grid, block):
-        self.launched.append((int(nbytes), grid, block))
-        self.found |= self.arrays[int(one)] != self.arrays[int(other)]
+        return launch
 
     def memcpy_htod(self, target, values):
-        self.found = values.copy()
+        self.found.set(values)
 
     def memcpy_dtoh(self, target, source):
-        target[:] = self.found
+        target[:] = self.found.get()
 
 
-def test_arrays_are_compared_byte_by_byte_where_they_are():
+@pytest.mark.parametrize("nbytes", [1, 3, 4096, 5003])
+def test_arrays_are_compared_to_the_last_byte(nbytes):
     context = Context()
-    context.driver, context.wait = Differing(), lambda kernel: None
-    context.gpu = SimpleNamespace(get_attribute=lambda name: 132)
-    context.driver.arrays = {4096: b"abc", 8192: b"abc", 12288: b"abd"}
-    one, like, unlike = (SimpleNamespace(address=address, nbytes=3) for address in context.driver.arrays)
+    context.driver, context.wait = Simulating(), lambda kernel: None
+    context.gpu = SimpleNamespace(get_attribute={"multiprocessors": 2}.get)
+    values = np.random.default_rng(2).integers(0, 256, nbytes, np.uint8)
+    contents = [values, values.copy()]
+    for place in sorted({0, nbytes // 2, nbytes - 1}):
+        contents.append(values.copy())
+        contents[-1][place] ^= 1
+    arrays = [SimpleNamespace(address=4096 * number, nbytes=nbytes) for number in range(len(contents))]
+    context.driver.arrays = {4096 * number: context.driver.gpu.array(each) for number, each in enumerate(contents)}
     comparison = Comparison(context)
-    assert [comparison.same(one, other) for other in (like, unlike, like)] == [True, False, True]
-    assert context.driver.launched == 3 * [(3, (8 * 132, 1), (256, 1, 1))]
+    first, like, *unlike = arrays
+    assert not any(comparison.same(first, other) or comparison.same(other, like) for other in unlike)
+    assert comparison.same(first, like), "what was found before is forgotten"
     comparison.close()
     assert context.driver.taken == 0
 

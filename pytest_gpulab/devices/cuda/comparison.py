@@ -53,7 +53,7 @@ LOOP:
 END:
     ret;
 }
-\\0"""
+\0"""
 
 
 class Comparison:
