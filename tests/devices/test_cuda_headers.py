@@ -11,7 +11,7 @@ import nvidia
 import pytest
 
 from pytest_gpulab.devices.cuda import nvcc, toolkit
-from pytest_gpulab.devices.cuda.headers import needless
+from pytest_gpulab.devices.cuda.headers import _FOR_HOSTS, needless
 
 ROOT = Path(__file__).parents[2]
 MATH, SHUFFLE, DOUBLE, MATCH = (
@@ -127,8 +127,9 @@ def real_headers() -> Path:
 
 
 CALLS = {
-    "fmaxf(1.0f, x)": "MATH_FUNCTIONS_H",
-    "max(1, x)": "MATH_FUNCTIONS_H",
+    "sqrtf(x)": "MATH_FUNCTIONS_H",
+    "fmaxf(1.0f, fabsf(x))": "MATH_FUNCTIONS_H",
+    "fmax(1.0, x)": "MATH_FUNCTIONS_H",
     "__shfl_down_sync(~0u, x, 1)": "SM_30_INTRINSICS_H",
     "__ballot_sync(~0u, x)": "SM_30_INTRINSICS_H",
     "__ldg(&x)": "SM_32_INTRINSICS_H",
@@ -154,6 +155,21 @@ def test_cudas_own_headers_are_there_for_who_calls_what_they_declare(call: str) 
     assert f"__{CALLS[call]}__" in set(everything) - set(spared(real_headers(), f"auto y = {call};"))
 
 
+LITTLE_CALLS = ("max(1, x)", "min(1u, fmaxf(x, fminf(2.0f, x)))", "min(x, __shfl_sync(~0u, x, 1))")
+
+
+@pytest.mark.parametrize("call", LITTLE_CALLS)
+def test_the_least_and_the_greatest_alone_are_ours(call: str) -> None:
+    guards = spared(real_headers(), f"auto y = {call};")
+    assert "GPULAB_MIN_MAX" in guards and {MATH, "__COMMON_FUNCTIONS_H__", "__DEVICE_FUNCTIONS_HPP__"} < set(guards)
+
+
+@pytest.mark.parametrize("text", ["auto y = max(1, x) + expf(x);", "#include <math.h>\nauto y = max(1, x);", "x + 1"])
+def test_otherwise_they_come_with_all_of_mathematics_or_not_at_all(text: str) -> None:
+    guards = spared(real_headers(), text)
+    assert "GPULAB_MIN_MAX" not in guards and (MATH in guards) == ("max" not in text)
+
+
 SOURCES = sorted(
     path.relative_to(ROOT)
     for folder in ("solutions", "tests/honest", "exercises")
@@ -173,6 +189,32 @@ def compiled(source: str, folder: Path, includes: list[Path], guards: tuple[str,
     return re.sub(r"_[0-9a-f]{8}_\d+_kernel_cu_\w+|tmpxft_[-\w]+", "", (folder / "kernel.ptx").read_text())
 
 
+TYPES = ("int", "unsigned", "long", "unsigned long", "long long", "unsigned long long", "float", "double", "short")
+CHOSEN = """
+template <typename A, typename B> __device__ auto call_NAME(A a, B b, int) -> decltype(NAME(a, b))
+{ return NAME(a, b); }
+template <typename A, typename B> __device__ char call_NAME(A a, B b, long) { return 1; } // none, or several
+"""
+LITTLE = "".join(CHOSEN.replace("NAME", name) for name in ("min", "max")) + "\n".join(
+    f"__global__ void {name}_{one}_{other}({first} *a, {second} *b, double *c)"
+    f" {{ auto found = call_{name}(*a, *b, 0); c[sizeof found] = found; }}"
+    for name in ("min", "max")
+    for one, first in enumerate(TYPES)
+    for other, second in enumerate(TYPES)
+)
+LITTLE += "__global__ void f(float *x) { x[0] = fminf(x[1], fmaxf(x[2], 1)) + min(1, 2u); }\n"
+
+
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+def test_the_least_and_the_greatest_are_cudas_for_all_types(tmp_path: Path) -> None:
+    assert NVCC
+    include, own = toolkit.headers_of(NVCC), ROOT / "pytest_gpulab/include"
+    assert include is not None
+    guards = needless(include, LITTLE, {})
+    assert guards is not None and {"GPULAB_MIN_MAX", MATH} < set(guards)
+    assert compiled(LITTLE, tmp_path, [own / "nvcc", own], guards) == compiled(LITTLE, tmp_path, [own], ())
+
+
 @pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
 @pytest.mark.parametrize("path", SOURCES, ids=str)
 def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: Path) -> None:
@@ -187,3 +229,16 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: P
     own = ROOT / "pytest_gpulab/include"
     with_few = compiled(source, tmp_path, [own / "nvcc", own, exercise], guards)
     assert with_few == compiled(source, tmp_path, [own, exercise], ()) != ""
+
+
+@pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+@pytest.mark.parametrize("call", ["sqrtf(x[1])", "1", '1 + printf("once")'])
+def test_what_files_include_for_hosts_compiles_beside_few_headers(call: str, tmp_path: Path) -> None:
+    assert NVCC
+    include, own = toolkit.headers_of(NVCC), ROOT / "pytest_gpulab/include"
+    assert include is not None
+    included = "".join(f"#include <{name}>\n" for name in sorted(_FOR_HOSTS))
+    source = f"{included}__global__ void f(float *x) {{ x[0] = {call}; }}\n"
+    guards = needless(include, source, {})
+    assert guards is not None
+    assert compiled(source, tmp_path, [own / "nvcc", own], guards) == compiled(source, tmp_path, [own], ())

@@ -10,7 +10,7 @@ Where words do not tell, a text gets all headers, as it does where it does not c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,8 @@ _OPTIONAL = (
     "crt/sm_90_rt.h",
     "crt/sm_100_rt.h",
 )
+_MATHEMATICS = "__MATH_FUNCTIONS_H__"
+_LITTLE_MATHEMATICS, _LITTLE = "GPULAB_MIN_MAX", frozenset(("min", "max", "fminf", "fmaxf"))  # see gpulab_min_max.h
 # Comments, and quoted text, where none begins. What never ends matches, too: else each beginning is tried to the end.
 _COMMENT = re.compile(r"""/\*.*?(?:\*/|\Z)|//[^\n]*|("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)""", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -99,11 +101,20 @@ def needless(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str,
     optional, directives = _optional(include), _DIRECTIVE.findall(code)
     if not optional or _UNTOLD.search(code) or not all(_is_told(name, rest, known) for name, rest in directives):
         return None
-    missing, words = set(optional), set(_WORD.findall(code))
+    words, instead = set(_WORD.findall(code)), set[str]()
+    if _calls_little_mathematics(optional, words):
+        words, instead = words - _LITTLE, {_LITTLE_MATHEMATICS}
+    missing = set(optional)
     while needed := [header for header in missing if not header.declared.isdisjoint(words)]:
         missing.difference_update(needed)
         words = set().union(*(header.called for header in needed))
-    return tuple(sorted(header.guard for header in missing))
+    return tuple(sorted(instead.union(header.guard for header in missing)))
+
+
+def _calls_little_mathematics(optional: Iterable[_Header], words: set[str]) -> bool:
+    """Say whether our few lines will do; beside the C library's mathematics they would not compile."""
+    called = {name for header in optional if header.guard == _MATHEMATICS for name in header.declared & words}
+    return bool(called) and called <= _LITTLE and words.isdisjoint(("math", "cmath"))
 
 
 def _is_told(name: str, operand: str, known: Collection[str]) -> bool:

@@ -1,6 +1,7 @@
 // In place of CUDA's header of this name, for nvcc alone, which reads it before every file: what it includes for
 // kernels, in its order, without what hosts call, textures and surfaces, and what glibc declares for GNU's sake. Macros
 // keep out further headers (see devices/cuda/headers.py); whoever needs more gets CUDA's own.
+#ifndef __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_API_H__
 #define __DRIVER_TYPES_H__
@@ -24,9 +25,13 @@ typedef struct CUstream_st *cudaStream_t;
 #include <crt/host_defines.h>
 #include <vector_functions.h>
 #include <crt/common_functions.h>
+#ifdef GPULAB_MIN_MAX
+#include <gpulab_min_max.h>
+#endif
 #include <crt/math_functions.h>
 #include <crt/device_functions.h>
 #include <device_launch_parameters.h>
 #undef __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
 
 #define _GNU_SOURCE 1
+#endif
