@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from pytest_gpulab.devices.protocol import DeviceError, LaunchProfile, Memory, Module
 from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch, TimingDevice
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.contents import Inputs
+from pytest_gpulab.grading.contents import Array, Inputs
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.replay import FIRST, allocated, initial_contents
 
@@ -26,6 +27,7 @@ Outputs = Mapping[str, Memory]
 REPLICAS = 3
 MAX_BATCH = 32
 ROOM_BYTES = 2**24  # that an array may be moved by
+FIRST_BYTES = 2**20  # of an array whose elements are all alike: the others are copied from them
 STEP_BYTES = 512  # what the driver aligns allocations to, a multiple of what any access needs
 # Of the level-2 cache: two halves of it hold what the other reads, too, and the sources of the copies want room.
 WARM_SHARE = 1 / 4
@@ -94,8 +96,35 @@ class Pool:
         made_from = id(inputs) if buffer.role == "input" else buffer.zeroed
         key = (made_from, buffer.name, np.dtype(buffer.dtype), buffer.shape)
         if key not in self._sources:
-            self._sources[key] = self._device.array(initial_contents(buffer, inputs, FIRST.poison))
+            is_alike = buffer.role != "input" and buffer.nbytes > FIRST_BYTES
+            made = self._filled(buffer) if is_alike else self._device.array(self._contents(buffer, inputs))
+            self._sources[key] = made
         return self._sources[key]
+
+    def _filled(self, buffer: Buffer) -> Memory:
+        """Return an array whose elements are all alike: copies of its beginning, made on the device.
+
+        Memory for all of it in this process takes a processor longer than everything else.
+        """
+        whole, size = self._device.empty(buffer.shape, buffer.dtype), prod(map(int, buffer.shape))
+        itemsize = np.dtype(buffer.dtype).itemsize
+
+        def stretch(first: int, elements: int) -> Memory:
+            return self._device.part(whole, first * itemsize, (elements,), buffer.dtype)
+
+        done = FIRST_BYTES // itemsize
+        stretch(0, done).set(self._contents(replace(buffer, shape=(done,)), {}))
+        copies = []
+        while done < size:
+            further = min(done, size - done)
+            copies.append(Copy(stretch(0, further), stretch(done, further)))
+            done += further
+        self._device.copy(tuple(copies))
+        return whole
+
+    @staticmethod
+    def _contents(buffer: Buffer, inputs: Inputs) -> Array:
+        return initial_contents(buffer, inputs, FIRST.poison)
 
     def close(self) -> None:
         """Give all memory back."""

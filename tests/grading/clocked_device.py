@@ -79,10 +79,12 @@ class ClockedDevice(FakeDevice):
         self.stays = 0
 
     def part(self, whole: Any, offset_bytes: int, shape: Any, dtype: Any) -> FakeMemory:
-        """Return an array of its own: nobody asks a fake one where it lies."""
-        memory = FakeMemory(self, np.empty(shape, dtype))
+        nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        assert 0 <= offset_bytes <= whole.nbytes - nbytes
+        inside = whole.values.reshape(-1).view(np.uint8)[offset_bytes : offset_bytes + nbytes]
+        memory = FakeMemory(self, 0)
+        memory.values = inside.view(dtype).reshape(shape)
         self.held.remove(memory)
-        assert 0 <= offset_bytes <= whole.nbytes - memory.nbytes
         return memory
 
     def copy(self, copies: Copies) -> None:

@@ -17,9 +17,10 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, SpeedTier, Variant
 from pytest_gpulab.grading import timed
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.contender import Pool
+from pytest_gpulab.grading.contender import FIRST_BYTES, Pool
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.race import CANDIDATES, MAX_CHECKED, SMALL_BYTES, Race
+from pytest_gpulab.grading.replay import FIRST, initial_contents
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 
 
@@ -399,3 +400,22 @@ def test_runs_are_read_and_judged_once_if_they_agree_in_every_bit(clocked: Clock
     assert [outputs["x"].tobytes() for outputs in read] == [x.tobytes() for x in (values, minus_zero, last)]
     of_two = [{"x": run["x"], "y": other["x"]} for run in runs[:3] for other in runs[:3]]
     assert len(timed._read(clocked.device, of_two)) == 4
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint64, np.dtype([("key", np.int16), ("value", np.int8)])])
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_large_arrays_whose_elements_are_all_alike_are_filled_on_the_device(
+    clocked: ClockedBench, dtype: Any, zeroed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    array = clocked.device.array
+    monkeypatch.setattr(clocked.device, "array", lambda values: sent.append(values.nbytes) or array(values))
+    pool = Pool(clocked.device)
+    for elements in (FIRST_BYTES // np.dtype(dtype).itemsize, 3 * FIRST_BYTES + 5):
+        buffer = Buffer("x", "scratch", dtype, (elements, 1), zeroed=zeroed)
+        expected = initial_contents(buffer, {}, FIRST.poison)
+        found = pool.source(buffer, {}).get()
+        assert found.shape == expected.shape and found.tobytes() == expected.tobytes()
+    assert len(sent) == 1 and sent[0] <= FIRST_BYTES
+    pool.close()
+    assert not clocked.device.held
