@@ -173,7 +173,7 @@ def main() -> int:
     except (RuntimeError, subprocess.TimeoutExpired) as error:  # what was found before is kept
         proof.figure("a run that did not come to its end", str(error)[:500], "none", False)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # processes that were cut off clear up themselves
     return proof.finish(options.json)
 
 
