@@ -13,7 +13,7 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 from pytest_gpulab.course.executor import FILES_A_WORKER, OTHER_FILES, allow_files
-from pytest_gpulab.course.jobs import Job, graded_apart
+from pytest_gpulab.course.jobs import Job, NotGraded, graded_apart
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading import forked
@@ -56,6 +56,8 @@ class GpuExecutor:
         try:
             job = replace(job, settings=replace(job.settings, device=device))
             return graded_apart(job, self._known.get(device), custody)
+        except MemoryError as error:
+            raise NotGraded(f"there was no memory to grade it: {str(error) or 'none was left'}") from None
         finally:
             self._free.put(device)
 

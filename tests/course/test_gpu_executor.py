@@ -99,14 +99,24 @@ def test_jobs_that_nobody_waited_for_end_with_the_executor(exercises: Path, temp
     assert not graders()
 
 
-def test_what_goes_wrong_with_a_job_is_its_own_matter(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (NotGraded("the GPU is gone"), "the GPU is gone"),
+        (MemoryError("1 GiB"), "there was no memory to grade it: 1 GiB"),
+        (MemoryError(), "there was no memory to grade it: none was left"),
+    ],
+)
+def test_what_goes_wrong_with_a_job_is_its_own_matter(
+    exercises: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
     def lost(*_: object) -> None:
-        raise NotGraded("the GPU is gone")
+        raise error
 
     with closing(GpuExecutor(1, ("sim",))) as executor:
         with monkeypatch.context() as patch:
             patch.setattr(gpu_executor, "graded_apart", lost)
-            with pytest.raises(NotGraded, match="the GPU is gone"):
+            with pytest.raises(NotGraded, match=f"^{told}$"):
                 executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
         assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
 
