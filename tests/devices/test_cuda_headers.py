@@ -155,6 +155,10 @@ def test_cudas_own_headers_are_there_for_who_calls_what_they_declare(call: str) 
     assert f"__{CALLS[call]}__" in set(everything) - set(spared(real_headers(), f"auto y = {call};"))
 
 
+def test_what_is_defined_by_way_of_mathematics_comes_with_it() -> None:
+    assert MATH not in spared(real_headers(), "auto y = __vimax_s32_relu(x, x);")
+
+
 LITTLE_CALLS = ("max(1, x)", "min(1u, fmaxf(x, fminf(2.0f, x)))", "min(x, __shfl_sync(~0u, x, 1))")
 
 

@@ -138,7 +138,10 @@ def _optional(include: Path) -> tuple[_Header, ...]:
 
 def _read(path: Path) -> _Header:
     declared, definitions = _functions(path), path.with_suffix(".hpp")
-    called = _functions(definitions) - declared if definitions.exists() else frozenset()
+    if path == definitions:  # which defines some of those that its `.h` declares, by way of others
+        called = declared
+    else:
+        called = _functions(definitions) - declared if definitions.exists() else frozenset()
     return _Header(f"__{path.name.upper().replace('.', '_')}__", declared, called)
 
 
