@@ -12,13 +12,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
 
-from pytest_gpulab.course.executor import FILES_A_WORKER, OTHER_FILES, allow_files
+from pytest_gpulab.course.executor import OTHER_FILES, allow_files
 from pytest_gpulab.course.jobs import Job, NotGraded, graded_apart
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading import forked
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.process import Custody
+
+FILES_A_WORKER = 24
+"""Open at once in this process: of a submission's two processes, of two that are being ended, and to start one."""
 
 
 class GpuExecutor:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError
@@ -23,7 +22,7 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
@@ -144,17 +143,14 @@ def _files_below(folder: Path, around: frozenset[Path]) -> Iterator[Path]:
 
 
 def graded(job: Job) -> Grade:
-    """Grade a submission, all checks of its exercise.
+    """Grade a submission on the simulated GPU, all checks of its exercise, in this process.
 
-    On the simulated GPU that happens in this process, which keeps the device open for the next job; on a real one in a
-    process of its own, which the submission may break.
+    It keeps the device open for the next job.
 
     Raises:
         NotGraded: see there.
         MemoryError: this process has had enough; another one may fare better.
     """
-    if job.settings.device != "sim":
-        return graded_apart(job)
     settings = job.settings
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         device = _device(settings.device, settings.architecture, settings.gpu)
@@ -163,7 +159,6 @@ def graded(job: Job) -> Grade:
         return replace(grade, student=job.student)
 
 
-_loading = threading.Lock()
 _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
 """What devices said of themselves when this process first graded on them."""
 
@@ -191,6 +186,7 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, custody: Custody | N
         with closing(grader):
             _infos[looked_at] = grader.begin()
             checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
+        custody.check()  # or what came of processes that were ended would pass for a grade
         return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
 
 
@@ -241,7 +237,7 @@ def _written(job: Job, folder: Path) -> Path:
 
 
 def _loaded(job: Job) -> LoadedExercise:
-    with _loading:
+    with importing:  # once, whichever thread comes first
         loaded = _catalogue(job.exercises).load(job.exercise)
     return replace(loaded, thresholds=job.settings.thresholds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,6 +85,10 @@ class Catalogue:
         return self.folder / name / f"{name}.cu"
 
 
+importing = threading.RLock()
+"""Held while an exercise is imported: `sys.path` is not the usual one then."""
+
+
 def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
     path = folder / "exercise.py"
     try:
@@ -101,7 +106,7 @@ def _import(module_name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None  # a .py file always has both
     module = importlib.util.module_from_spec(spec)
-    with _own_imports(path.parent):
+    with importing, _own_imports(path.parent):
         sys.modules[module_name] = module  # dataclasses look their module up by name while it is executed
         spec.loader.exec_module(module)
     return module

@@ -24,6 +24,7 @@ from pytest_gpulab.threads import ONE_THREAD, has_one_thread
 
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading import nursery; "
 PROGRAM += "nursery.main(sys.argv[2])"
+ENDED = ".ended"  # to the name of the nursery's folder, while it is removed
 END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
 
 _starting = threading.Lock()
@@ -49,10 +50,12 @@ class Forked:
             self._handle.settimeout(END_LIMIT_S)
             self._handle.shutdown(socket.SHUT_WR)
 
-    def wait(self) -> int:
+    def wait(self, limit_s: float | None = None) -> int:
         """Return the exit status when it has ended; if the nursery ends before it does, that of a killed process."""
         if self.returncode is None:
             status = b""
+            if limit_s is not None:  # after which it is taken for a killed one, too
+                self._handle.settimeout(limit_s)
             with contextlib.suppress(OSError), self._handle.makefile("rb") as said:
                 status = said.readline()
             self._handle.close()
@@ -143,10 +146,10 @@ class _Nursery:
 
 def _started() -> _Nursery:
     control, theirs = socket.socketpair()
-    folder = tempfile.mkdtemp(prefix="gpulab-")
     with theirs, contextlib.ExitStack() as if_it_fails:
-        if_it_fails.callback(os.rmdir, folder)
         if_it_fails.enter_context(control)
+        folder = tempfile.mkdtemp(prefix="gpulab-")
+        if_it_fails.callback(os.rmdir, folder)
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path]), folder],
             stdin=theirs.fileno(),
@@ -168,7 +171,8 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket, folder: str) 
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+    for left in (folder, folder + ENDED):  # it does so itself, if it lives
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _file(text: str) -> int:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_gpulab.devices import sandbox
+from pytest_gpulab.grading.forked import ENDED
 
 # What workers load sooner or later. CUDA and NVML are not initialised by that, and could not be used after a fork.
 LOADED = (
@@ -118,8 +119,7 @@ def _tend(control: socket.socket) -> str:
         if control.fileno() in ready:
             _, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             if not descriptors:
-                for child in children:
-                    child.bury()
+                _end(children)
                 return ""
             number = os.fork()
             if not number:
@@ -130,9 +130,16 @@ def _tend(control: socket.socket) -> str:
             children.append(_adopted(number, *descriptors))
 
 
+def _end(children: Iterable[_Child]) -> None:
+    for child in children:
+        child.kill()  # all, before any is waited for
+    for child in children:
+        child.bury()
+
+
 def _remove(folder: str) -> None:
     """Remove a folder that others may still write to: tools, which are no children, take a moment to end."""
-    ended = folder + ".ended"
+    ended = folder + ENDED
     with contextlib.suppress(OSError):
         Path(folder).rename(ended)  # first: whoever begins something there finds it gone
     for _ in range(2):  # it may have been at something that was begun before

@@ -17,6 +17,7 @@ from typing import Any
 
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.catalogue import importing
 from pytest_gpulab.grading.contents import FOLDER
 from pytest_gpulab.grading.forked import Forked, forked
 from pytest_gpulab.grading.worker import STOP
@@ -24,6 +25,7 @@ from pytest_gpulab.threads import with_one_thread
 
 START_LIMIT_S = 120.0  # many processes may start at once
 STOP_LIMIT_S = 10.0
+KILL_LIMIT_S = 15.0  # until a killed process is gone: one that a driver does not let go is left to the system
 MAX_STDERR_BYTES = 100_000
 
 # The same modules as in this process, wherever that found them; but nothing from where it happens to run.
@@ -68,6 +70,15 @@ class Custody:
             self._is_over = True
             for worker in self._workers:
                 worker.end()
+
+    def check(self) -> None:
+        """Raise what tells that nobody wants to know any more, if so: processes may have been ended.
+
+        Raises:
+            CancelledError: it is over.
+        """
+        if self._is_over:
+            raise CancelledError
 
     def take(self, worker: Worker) -> None:
         """Take in a process that has just begun.
@@ -143,12 +154,12 @@ class Worker:
         if self._custody.folder is not None:
             known |= {FOLDER: self._custody.folder}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        if not under:
-            self._folder = tempfile.TemporaryDirectory(
-                prefix="gpulab-", dir=self._custody.folder, ignore_cleanup_errors=True
-            )
-            known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
         try:
+            if not under:
+                self._folder = tempfile.TemporaryDirectory(
+                    prefix="gpulab-", dir=self._custody.folder, ignore_cleanup_errors=True
+                )
+                known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
             self._process = _started(under, known, self._errors.fileno(), for_guard)
         except OSError:  # there is no room for another process
             os.close(self._lifeline)
@@ -238,12 +249,14 @@ class Worker:
         os.close(self._lifeline)
         if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
             self._process.kill()
-            self._process.wait()
-        self._listener.join()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_LIMIT_S)
+        self._listener.join(KILL_LIMIT_S)
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.stdout.close()
+        if not self._listener.is_alive():  # else it would be waited for
+            self._process.stdout.close()
         self._errors.close()
         if self._folder is not None:
             self._folder.cleanup()
@@ -269,7 +282,8 @@ class Worker:
 def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> StartedAnew | Forked:
     """Start a process with an environment: by fork if that is possible, or anew."""
     *python, program = COMMAND
-    path = json.dumps([str(entry) for entry in sys.path])
+    with importing:  # another thread may have put an exercise's folder there
+        path = json.dumps([str(entry) for entry in sys.path])
     child = None if under else forked(program, [path], known, errors, lifeline)
     return child or StartedAnew(
         [*under, *python, program, path, str(lifeline)],

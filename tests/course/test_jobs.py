@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.process import Custody
+from pytest_gpulab.grading.remote import RemoteGrader
 from pytest_gpulab.grading.thresholds import Thresholds
 
 INFO = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132"})
@@ -144,7 +147,7 @@ def test_a_grade_by_another_exercise_than_the_job_was_made_for_is_none(right: Jo
 def test_a_device_that_is_not_there_is_nobodys_fault(right: Job) -> None:
     absent = replace(right, settings=replace(right.settings, device="cuda:99"))
     with pytest.raises(NotGraded, match=r"PyCUDA|GPU|CUDA device"):
-        graded(absent)
+        graded_apart(absent)
 
 
 def test_a_device_without_room_for_one_more_is_nobodys_fault(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,3 +186,18 @@ def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
     with pytest.raises(MemoryError, match="Unable to allocate") as caught:
         graded(right)
     assert type(pickle.loads(pickle.dumps(caught.value))) is MemoryError
+
+
+def test_what_comes_of_processes_that_were_ended_is_no_grade(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second opinion that is ended is none, and the check passes without it."""
+    custody = Custody()
+
+    def run(grader: RemoteGrader, check: Check) -> CheckResult:
+        if check.name == "correct[n=1001]":
+            custody.end()
+        return check.result("passed")
+
+    monkeypatch.setattr(RemoteGrader, "run", run)
+    assert {check.verdict for check in graded_apart(right).checks} == {"passed"}
+    with pytest.raises(CancelledError):
+        graded_apart(right, None, custody)

@@ -35,7 +35,7 @@ class Context:
     """Has a driver, and is always current."""
 
     def __init__(self):
-        self.driver, self.users, self.usable = Driver(), set(), True
+        self.driver, self.users, self.usable, self.latest = Driver(), set(), True, ""
 
     def current(self):
         return nullcontext()

@@ -48,6 +48,8 @@ NOTHING_OF_THEM = (
     "#include <gpulab.cuh>\n#include <stdio.h>\n#  include <cstdint>\n",
     "// fabsf(x) would do\n/* so would\n#include <cub/cub.cuh>\n*/",
     "float hypot, erf, cbrt, SOME;",
+    "#define BLOCK_SIZE 256\n#include <stdio.h>\n#define M_PI 3.0f",
+    "#define M_PI 3.0f\n#include <gpulab.cuh>\n#include <cuda_runtime.h>",
     "#pragma once\n#ifndef BLOCK_SIZE\n#define BLOCK_SIZE 256\n#elif defined(GPULAB_T) || __CUDA_ARCH__ >= 700\n#endif",
     '#line 1 "k.cu"\n# 1 "k.cu"\n#\n#undef X\n#error no\n#warning no\n',
 )
@@ -104,6 +106,10 @@ NOT_TOLD_BY_WORDS = (
     "#include HEADER",
     "#import <algorithm>",
     "#include_next <cmath>",
+    "#define M_PI 3.0f\n#include <math.h>",
+    "#define max(a, b) ((a) > (b) ? (a) : (b))\n#include <cstdio>",
+    "# undef NAN\n# include <math.h>",
+    "#define\n#include <limits.h>",
 )
 
 
@@ -111,6 +117,11 @@ NOT_TOLD_BY_WORDS = (
 def test_where_words_do_not_tell_a_text_gets_all_headers(include: Path, text: str) -> None:
     assert needless(include, text, {}) is None
     assert needless(include, "", {"more.cuh": text}) is None
+
+
+def test_macros_of_other_headers_may_come_before_those_of_c(include: Path) -> None:
+    assert needless(include, "#include <limits.h>", {"more.cuh": "#define INT_MAX 1000"}) is None
+    assert needless(include, "#include <limits.h>", {"more.cuh": "#define MORE_CUH"}) is not None
 
 
 def test_without_such_headers_a_text_gets_all_that_there_are(tmp_path: Path) -> None:
@@ -157,6 +168,11 @@ def test_cudas_own_headers_are_there_for_who_calls_what_they_declare(call: str) 
 
 def test_what_is_defined_by_way_of_mathematics_comes_with_it() -> None:
     assert MATH not in spared(real_headers(), "auto y = __vimax_s32_relu(x, x);")
+
+
+def test_beside_that_the_least_and_the_greatest_are_cudas_own() -> None:
+    guards = spared(real_headers(), "auto y = max(x, __vimax_s32_relu(x, x));")
+    assert "GPULAB_MIN_MAX" not in guards and MATH not in guards
 
 
 LITTLE_CALLS = ("max(1, x)", "min(1u, fmaxf(x, fminf(2.0f, x)))", "min(x, __shfl_sync(~0u, x, 1))")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -245,6 +246,19 @@ def test_it_ends_its_children_and_removes_what_they_left_if_who_asked_for_them_i
     folder, *numbers = ended.stdout.split()
     wait_for_end(list(map(int, numbers)))
     assert Path(folder).parent == tmp_path and not list(tmp_path.iterdir())
+
+
+def test_what_a_nursery_could_not_remove_in_time_is_removed_by_who_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked, "END_LIMIT_S", 0.1)
+    for name in ("nursery", "nursery.ended"):
+        (tmp_path / name).mkdir()
+    control, theirs = socket.socketpair()
+    endless = subprocess.Popen(["sleep", "1000"])
+    with theirs:
+        forked._end(endless, control, str(tmp_path / "nursery"))
+    assert endless.returncode == -signal.SIGKILL and not list(tmp_path.iterdir())
 
 
 def test_a_nursery_has_room_for_many_children() -> None:

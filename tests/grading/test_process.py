@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 
 from pytest_gpulab.devices.processes import LOCKS
 from pytest_gpulab.grading import forked, process
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from pytest_gpulab.grading.process import Crashed, Custody, Worker
 from pytest_gpulab.threads import ONE_THREAD
 
@@ -88,6 +92,9 @@ def test_another_thread_ends_it_and_whatever_would_follow(
         Worker({}, custody)
     with pytest.raises(CancelledError):
         process.answered_under(["env"], {}, {}, 60.0, custody)
+    with pytest.raises(CancelledError):
+        custody.check()
+    before.check()
     assert unharmed.ask({}, 60.0)["threads"] == threads
     unharmed.kill()
     custody.end()
@@ -124,12 +131,78 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 
 
+HELD = """
+import os, sys, time
+if not os.fork():
+    os.setsid()
+    time.sleep(1000)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_that_is_killed_and_does_not_go_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here another process holds its output; a driver may hold the process itself."""
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HELD))
+    monkeypatch.setattr(process, "KILL_LIMIT_S", 0.2)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    started = Worker({})
+    number = int(started._answers.get(timeout=60))
+    (held,) = (int(path.name) for path in Path("/proc").glob("[0-9]*") if _parent(path) == number)
+    begin_s = time.monotonic()
+    started.kill()
+    assert time.monotonic() - begin_s < 10
+    os.kill(held, signal.SIGKILL)
+    started._listener.join()
+    assert started._process.stdout is not None
+    started._process.stdout.close()
+
+
+def _parent(path: Path) -> int:
+    with suppress(OSError):
+        return int((path / "stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    (tmp_path / "slow").mkdir()
+    text = "import time; from pathlib import Path; (Path(__file__).parent / 'begun').touch(); time.sleep(0.5)\n"
+    (tmp_path / "slow/exercise.py").write_text(text)
+    says = "import json, sys; print(json.dumps(sys.path), flush=True); sys.stdin.read()"
+    monkeypatch.setattr(
+        process,
+        "COMMAND",
+        (sys.executable, "-I", "-c", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {says}"),
+    )
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+    before = [str(entry) for entry in sys.path]
+
+    def load() -> None:
+        with suppress(BrokenExercise):
+            Catalogue(tmp_path).load("slow")
+
+    importing = threading.Thread(target=load)
+    importing.start()
+    while not (tmp_path / "slow/begun").exists():
+        time.sleep(0.01)
+    started = Worker({})
+    importing.join()
+    assert json.loads(started._answers.get(timeout=60)) == before
+    started.kill()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
-def test_a_worker_for_which_there_is_no_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+@pytest.mark.parametrize("missing", ["_started", "tempfile.TemporaryDirectory"])
+def test_a_worker_for_which_there_is_no_room_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(process, "_started", refused)
+    monkeypatch.setattr(f"pytest_gpulab.grading.process.{missing}", refused)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gc.collect()
     before = open_files()

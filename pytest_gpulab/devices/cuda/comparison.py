@@ -80,7 +80,7 @@ class Comparison:
             driver.memcpy_htod(self._found, found)
             addresses = np.uint64(one.address), np.uint64(other.address)
             self._differ(*addresses, np.uint64(one.nbytes), self._found, grid=self._grid, block=(_BLOCK, 1, 1))
-            self._context.wait(_KERNEL)
+            self._context.wait(self._context.latest or _KERNEL)  # whose fault may show only now
             driver.memcpy_dtoh(found, self._found)
         return not found[0]
 

@@ -54,17 +54,13 @@ _JOINT = re.compile(r"\\[ \t\f\v\r]*\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v\r]*(?:#|%:)[ \t\f\v]*(\w*)(.*)$", re.MULTILINE)
 _HARMLESS = ("", "define", "undef", "pragma", "line", "error", "warning", "else", "endif")
 _INCLUDED = re.compile(r"""[ \t]*(?:<([\w.]+)>|"([\w.]+)")""")
-# What declares to kernels nothing that they have not without: nvcc includes most of it in front of a file.
-_C = ("assert", "float", "limits", "math", "stddef", "stdint", "stdio", "stdlib", "string")
-_FOR_HOSTS = frozenset(
-    (
-        "gpulab.cuh",
-        "cuda_runtime.h",
-        "device_launch_parameters.h",
-        *(f"{name}.h" for name in _C),
-        *(f"c{name}" for name in _C),
-    )
+# What declares to kernels nothing that they have not without; with all headers, most of it comes in front of a file.
+_OF_C = frozenset(
+    form.format(name)
+    for name in ("assert", "float", "limits", "math", "stddef", "stdint", "stdio", "stdlib", "string")
+    for form in ("{}.h", "c{}")
 )
+_FOR_HOSTS = _OF_C | {"gpulab.cuh", "cuda_runtime.h", "device_launch_parameters.h"}
 # Macros that are defined without headers, or in none of those that may be missing.
 _SAME = re.compile(
     r"defined|__CUDA_ARCH__|__CUDACC__|__NVCC__|__cplusplus|NDEBUG|DEBUG"
@@ -95,11 +91,13 @@ def needless(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str,
         text: what is compiled, behind the definitions of its macros.
         headers: the texts of others that it may include, by name.
     """
-    text = "\n".join((text, *headers.values()))
+    text = "\n".join((*headers.values(), text))
     code = _COMMENT.sub(lambda found: found[1] or " ", _JOINT.sub("", text))
     known = _FOR_HOSTS.union(headers)
     optional, directives = _optional(include), _DIRECTIVE.findall(code)
     if not optional or _UNTOLD.search(code) or not all(_is_told(name, rest, known) for name, rest in directives):
+        return None
+    if _defines_before_including(directives):
         return None
     words, instead = set(_WORD.findall(code)), set[str]()
     if _calls_little_mathematics(optional, words):
@@ -108,7 +106,8 @@ def needless(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str,
     while needed := [header for header in missing if not header.declared.isdisjoint(words)]:
         missing.difference_update(needed)
         words = set().union(*(header.called for header in needed))
-    return tuple(sorted(instead.union(header.guard for header in missing)))
+    guards = {header.guard for header in missing}
+    return tuple(sorted(guards | instead if _MATHEMATICS in guards else guards))
 
 
 def _calls_little_mathematics(optional: Iterable[_Header], words: set[str]) -> bool:
@@ -120,11 +119,27 @@ def _calls_little_mathematics(optional: Iterable[_Header], words: set[str]) -> b
 def _is_told(name: str, operand: str, known: Collection[str]) -> bool:
     """Say whether a directive has the same effect with fewer headers."""
     if name == "include":
-        found = _INCLUDED.match(operand)
-        return found is not None and (found[1] or found[2]) in known
+        return _included(operand) in known
     if name in ("if", "ifdef", "ifndef", "elif"):
         return all(map(_SAME.fullmatch, _WORD.findall(operand)))
     return name in _HARMLESS or name.isdigit()
+
+
+def _defines_before_including(directives: Iterable[tuple[str, str]]) -> bool:
+    """Say whether a header of C comes after a macro that it may define: with all headers, it would come before."""
+    is_defined = False
+    for name, operand in directives:
+        if name in ("define", "undef"):
+            macro = _WORD.match(operand.lstrip())
+            is_defined = is_defined or macro is None or not _SAME.fullmatch(macro[0])
+        elif name == "include" and is_defined and _included(operand) in _OF_C:
+            return True
+    return False
+
+
+def _included(operand: str) -> str:
+    found = _INCLUDED.match(operand)
+    return (found[1] or found[2]) if found else ""
 
 
 @lru_cache(maxsize=1)
