@@ -13,8 +13,9 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, TimeoutError
+from concurrent.futures import CancelledError, Future, InvalidStateError, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ PATIENCE = 5
 """Times a check's time limit that a whole submission may take before it is graded check by check."""
 LAST_LIMIT_S = 6 * 3600.0  # for a submission whose checks have time limits of their own: reached by our mistakes only
 JOBS_A_PROCESS = 100  # then a new one takes over, and whatever memory the old one held on to is free
+
+LOOK_S = 0.5  # between two looks whether pebble has forgotten a job
 
 FILES_A_WORKER, OTHER_FILES = 12, 256
 """Open at once in this process: pipes to a worker and what tells of its end. Many systems allow 1024 unless asked."""
@@ -78,10 +81,12 @@ class LocalExecutor:
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         self._lock = threading.RLock()
         self._is_starting = False
+        self._closed = threading.Event()
         self._waiting: deque[tuple[Job, Future[Grade]]] = deque()
         processes.mark_what_is_started()
         self._idle = [_Worker(self._folder.name) for _ in range(workers)]
         self._workers = tuple(self._idle)
+        threading.Thread(target=self._look_after_jobs, daemon=True).start()
 
     def submit(self, job: Job) -> Future[Grade]:
         """Have a job graded as soon as a worker is free."""
@@ -103,12 +108,18 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End the processes."""
+        self._closed.set()
         self.cancel()
         for each in self._workers:
             each.stop()
         for each in self._workers:
             each.join()
         self._folder.cleanup()
+
+    def _look_after_jobs(self) -> None:
+        while not self._closed.wait(LOOK_S):
+            for each in self._workers:
+                each.look_after_job()
 
     def _start_waiting(self) -> None:
         with self._lock:
@@ -145,6 +156,7 @@ class _Worker:
         self._broken: list[Any] = []
         self._running: _Running | None = None
         self._answer: Future[Grade] | None = None
+        self._forgotten: Future[Grade] | None = None
         self._lock = threading.Lock()
         self._is_stopped = False
 
@@ -181,6 +193,20 @@ class _Worker:
             self.grade(running, free)
             return
         free(self)
+
+    def look_after_job(self) -> None:
+        """Give up a job that pebble has forgotten: one that it took up just as it found the process gone.
+
+        It tells of others a moment after the pool is no use any more; so two looks have to find the same.
+        """
+        answer = self._answer
+        if answer is None or answer.done() or self._pool.active:
+            self._forgotten = None
+        elif answer is not self._forgotten:
+            self._forgotten = answer
+        else:
+            with suppress(InvalidStateError):
+                answer.set_exception(BrokenProcessPool("its process is gone"))
 
     def cancel(self) -> None:
         """Stop what runs."""

@@ -193,6 +193,41 @@ class Unstoppable(Useless):
         return self.answers[-1]
 
 
+class Forgetful(Useless):
+    """A pool whose process is gone before it has noted the job: pebble never tells what became of that."""
+
+    active = False
+
+    def schedule(self, *_: object, **__: object) -> Future[Grade]:  # type: ignore[override]
+        return Future()
+
+
+def test_a_job_that_pebble_forgets_is_nobodys_fault(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: Forgetful()))
+    monkeypatch.setattr(executor_module, "LOOK_S", 0.05)
+    with closing(LocalExecutor(1)) as executor:
+        for future in [executor.submit(job(exercises, SOURCE % 0)) for _ in range(2)]:
+            with pytest.raises(NotGraded, match="could not be started or was lost; the one before could not be start"):
+                future.result(LIMIT_S)
+
+
+def test_what_pebble_tells_a_moment_later_is_not_forgotten(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Unstoppable()
+    monkeypatch.setattr(executor_module, "_pebble", lambda: SimpleNamespace(ProcessPool=lambda *_: pool))
+    monkeypatch.setattr(executor_module, "LOOK_S", LIMIT_S)
+    with closing(LocalExecutor(1)) as executor:
+        executor.submit(job(exercises, SOURCE % 0))
+        (worker,) = executor._workers
+        for pool.active in (True, False, True, False):
+            worker.look_after_job()
+            assert not pool.answers[0].done()
+        worker.look_after_job()
+        assert isinstance(pool.answers[0].exception(0), BrokenProcessPool)
+        pool.active = True
+    for answer in pool.answers[1:]:
+        answer.set_exception(TimeoutError())
+
+
 def test_a_first_attempt_that_fails_as_all_is_stopped_is_not_followed_by_another(
     exercises: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
