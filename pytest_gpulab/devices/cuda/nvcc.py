@@ -66,7 +66,8 @@ class _Text:
 
 def read_headers() -> None:
     """Learn now which words CUDA's headers declare, as `Nvcc` does with its first text: once for all that is forked."""
-    folder = headers_of(shutil.which("nvcc") or "")
+    path = shutil.which("nvcc")
+    folder = headers_of(path) if path else None
     if folder is not None:
         needless(folder, "", {})
 
