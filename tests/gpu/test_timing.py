@@ -67,7 +67,8 @@ def triad(device, n):
     return Call("triad", (1056,), (256,), (a, b, c, np.uint32(n)))
 
 
-def median_ms(sample, times=9):
+def median_ms(sample, times=49):
+    """Sample so often that it takes longer than what disturbs all samples of a millisecond or two, now and then."""
     return float(np.median([sample() for _ in range(times)]))
 
 
@@ -113,13 +114,14 @@ def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
 
 
 def test_calibrating_again_changes_no_time(device, module):
-    times = []
+    taken_off_ms = []
     with device.stopwatch() as watch:
         warmed_up(watch, module)
         for _ in range(40):
             watch.calibrate()
-            times.append(median_ms(lambda: cold(watch, module, [waiting(20_000)])))
-    assert max(times) - min(times) < 0.0006
+            taken_off_ms.append(watch.overhead_ms(1))
+    assert min(taken_off_ms) > 0
+    assert max(taken_off_ms) - min(taken_off_ms) < 0.0006
 
 
 def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, module):
@@ -298,17 +300,25 @@ def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
     assert [number for number, ms in enumerate(seen_ms) if not ms] == []
 
 
-def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device, module):
+def seen_in_silence_ms(device, module):
+    """Look in silence, beside a grader whose kernel hangs; return what was seen, and how long silence took (s)."""
     call = adding(device, LONG)
-    with other("hanging grader") as grader, grader:
-        time.sleep(1)  # by then it has given way
-        begin_s = time.monotonic()
-        with device.stopwatch(in_silence=True) as watch:
-            waited_s = time.monotonic() - begin_s
-            cold(watch, module, [call])
-            seen_ms = looks_ms(watch)
+    for _ in range(5):
+        with other("hanging grader") as grader, grader:
+            time.sleep(1)  # by then it has given way
+            begin_s = time.monotonic()
+            with device.stopwatch(in_silence=True) as watch:
+                waited_s = time.monotonic() - begin_s
+                cold(watch, module, [call])
+                if device._gpu.turns._outside.is_held:  # else other tests' kernels hung as well, one after the other
+                    return looks_ms(watch), waited_s
+    raise AssertionError("other tests' kernels hang all the time")
+
+
+def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device, module):
+    seen_ms, waited_s = seen_in_silence_ms(device, module)
     assert waited_s > 1
-    assert [number for number, ms in enumerate(seen_ms) if ms] == []
+    assert [number for number, ms in enumerate(seen_ms) if ms] == [], (waited_s, time.time(), users())
 
 
 def test_what_is_short_is_not_interrupted(device, module):
