@@ -11,6 +11,7 @@ from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda import timing, turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
+from pytest_gpulab.devices.cuda.faults import DriverRefusal
 from pytest_gpulab.devices.cuda.memory import CudaMemory
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.overhead import AMONG
@@ -59,7 +60,7 @@ FULL = Driver.MemoryError("cuModuleLoadDataEx failed: out of memory")
     ("error", "gib", "raised", "told"),
     [
         (FULL, 1, DeviceUnavailable, "the GPU has no room for the compiled file: out of memory"),
-        (RuntimeError("the driver answers CUDA_ERROR_OUT_OF_MEMORY"), 1, DeviceUnavailable, "the GPU has no room"),
+        (DriverRefusal("out of memory"), 1, DeviceUnavailable, "the GPU has no room"),
         (FULL, 46, LaunchError, "the GPU cannot load the compiled file: out of memory"),
         (
             Driver.Error("cuModuleLoadDataEx failed: device kernel image is invalid"),

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda.bindings import driver as bindings
 from fake_driver import Driver
 
+from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda import own_kernels
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.cubin import CubinNames
+from pytest_gpulab.devices.cuda.faults import DriverRefusal
 from pytest_gpulab.devices.cuda.memory import Blocks, CudaMemory, copy_within
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.turns import Turns
@@ -195,3 +198,40 @@ def test_a_driver_that_does_not_compile_our_own_kernels_is_the_machines(gpu: Gpu
 def test_room_for_our_own_kernels_is_another_matter(gpu: Gpu) -> None:
     words = "cuModuleLoadDataEx failed: out of memory"
     raised_by(gpu, lambda gpu: own_kernels.load(gpu.driver, b""), Driver.MemoryError(words), Driver.MemoryError, words)
+
+
+ECC = "uncorrectable ECC error encountered"
+DONE, WRONG = bindings.CUresult.CUDA_SUCCESS, bindings.CUresult.CUDA_ERROR_INVALID_VALUE
+ANSWERS = ("cuModuleLoadData", "cuCtxGetDevice", "cuDeviceGetAttribute", "cuModuleGetFunction")  # in turn
+
+
+def asked(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, refused: str, words: str) -> None:
+    """Load a file and look at its kernel while the driver refuses one of the questions through cuda-bindings."""
+    for question in ANSWERS:
+        answer = WRONG if question == refused else DONE
+        monkeypatch.setattr(bindings, question, lambda *_, answer=answer: (answer, 9))
+    monkeypatch.setattr(bindings, "cuGetErrorString", lambda error: (DONE, words.encode()))
+    monkeypatch.setattr(module_module, "read_names", lambda cubin: CubinNames({"f": "f"}, {}, 0))
+    gpu.context.gpu = SimpleNamespace(total_memory=lambda: 1 << 30)
+    CudaModule(gpu.context, b"", "").resources("f")
+
+
+@pytest.mark.parametrize("refused", ANSWERS)
+def test_a_gpu_that_is_lost_is_nobodys_fault_whatever_is_asked_beside_pycuda(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    with pytest.raises(DeviceUnavailable, match=f"^the GPU itself failed, says the NVIDIA driver: {ECC}$"):
+        asked(gpu, monkeypatch, refused, ECC)
+
+
+def test_a_file_that_does_not_fit_a_second_time_beside_others_is_nobodys_fault(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for the compiled file: out of memory$"):
+        asked(gpu, monkeypatch, "cuModuleLoadData", "out of memory")
+
+
+def test_a_wrong_question_of_ours_stays_one(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DriverRefusal, match=r"^invalid argument$"):
+        asked(gpu, monkeypatch, "cuCtxGetDevice", "invalid argument")
+    assert gpu.context.usable

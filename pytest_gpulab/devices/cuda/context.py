@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from ..protocol import DeviceUnavailable, KernelFault
 from .driver import driver_words, no_room_for, primary_context
-from .faults import kernel_fault, late_fault, overtime_fault
+from .faults import DriverRefusal, kernel_fault, late_fault, overtime_fault
 from .turns import COURTESY_S, Turns
 
 _Cause = TypeVar("_Cause", bound=BaseException)
@@ -65,7 +65,7 @@ class PrimaryContext:
             DeviceUnavailable: the device was closed, an earlier kernel broke it, there is no room for it or in it, or
                 the GPU itself failed.
             KernelFault: an earlier kernel ended abnormally, and it shows only now.
-            pycuda.driver.Error: this package asked for what cannot be.
+            pycuda.driver.Error, DriverRefusal: this package asked for what cannot be.
         """
         if self._unusable:
             raise DeviceUnavailable(self._unusable)
@@ -76,7 +76,7 @@ class PrimaryContext:
                 yield
             finally:
                 self.driver.Context.pop()
-        except self.driver.Error as error:
+        except (self.driver.Error, DriverRefusal) as error:
             meant = self._meant(error)
             if meant is None:
                 raise

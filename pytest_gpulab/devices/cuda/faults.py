@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from ..protocol import DeviceUnavailable, KernelFault
 
+
+class DriverRefusal(Exception):
+    """What is asked through cuda-bindings is refused, in the driver's words; PyCUDA has errors of its own."""
+
+
 # PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 700, 716, 717, 710, 702, 719).
 _FAULTS = (
     ("illegal memory access", "out-of-bounds", "a thread accessed memory that belongs to no array"),

@@ -22,7 +22,7 @@ from ..stopwatch import Call
 from .context import PrimaryContext
 from .cubin import read_names
 from .driver import driver_words, no_room_for
-from .faults import not_loaded
+from .faults import DriverRefusal, not_loaded
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
 
@@ -43,7 +43,7 @@ class CudaModule:
             try:
                 self._module = context.driver.module_from_buffer(cubin)
                 self._inspected = InspectedModule(cubin)
-            except (context.driver.Error, RuntimeError) as error:
+            except (context.driver.Error, DriverRefusal) as error:
                 self._refuse_for_others(error, LOADS * self._names.variables_bytes, "the compiled file")
                 words = driver_words(error)
                 if self._is_full(error):
@@ -214,7 +214,7 @@ class CudaModule:
             raise no_room_for(what, error) from None
 
     def _is_full(self, error: Exception) -> bool:
-        return isinstance(error, self._context.driver.MemoryError) or "OUT_OF_MEMORY" in str(error)
+        return isinstance(error, self._context.driver.MemoryError) or "out of memory" in str(error)
 
     def _check_arguments(self, call: _Call, args: Sequence[Memory | np.generic]) -> None:
         given = tuple(8 if isinstance(arg, CudaMemory) else arg.nbytes for arg in args)

@@ -13,10 +13,15 @@ from typing import Any
 from cuda.bindings import driver
 
 from ..architectures import Limits, generation
+from .faults import DriverRefusal
 
 
 class InspectedModule:
-    """A cubin loaded a second time; make it and use it with the same context current."""
+    """A cubin loaded a second time; make it and use it with the same context current.
+
+    Raises:
+        DriverRefusal: it cannot be loaded, or one of its kernels not be found.
+    """
 
     def __init__(self, cubin: bytes) -> None:
         self._module = _value(driver.cuModuleLoadData(cubin))
@@ -64,7 +69,11 @@ class InspectedModule:
 
 
 def limits_of_current_gpu() -> Limits:
-    """Return what one multiprocessor of the GPU whose context is current holds."""
+    """Return what one multiprocessor of the GPU whose context is current holds.
+
+    Raises:
+        DriverRefusal: the driver does not say.
+    """
     gpu = _value(driver.cuCtxGetDevice())
 
     def attribute(name: str) -> int:
@@ -84,8 +93,13 @@ def limits_of_current_gpu() -> Limits:
 
 
 def _value(answer: tuple[Any, Any]) -> Any:
-    """Return the second half of cuda-bindings' (error, value)."""
+    """Return the second half of cuda-bindings' (error, value).
+
+    Raises:
+        DriverRefusal: there is an error.
+    """
     error, value = answer
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the driver answers {error.name}")
+        _, words = driver.cuGetErrorString(error)
+        raise DriverRefusal(words.decode())
     return value
