@@ -100,17 +100,15 @@ class JobHooks:
         return Path(cache.mkdir("gpulab") / "grades.sqlite")
 
     def _executor(self) -> Executor:
-        from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
-        from pytest_gpulab.course.gpu_executor import GpuExecutor
+        from pytest_gpulab.course.executor import ExecutorUnavailable
+        from pytest_gpulab.course.gpu_executor import executor_on
 
         if self.bench.cluster is not None:
             return self.bench.cluster
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
-        if devices != ("sim",):
-            return GpuExecutor(self._workers, devices, self.bench.device_info)
         try:
-            return LocalExecutor(self._workers)
+            return executor_on(devices, self._workers, self.bench.device_info)
         except ExecutorUnavailable as error:
             raise SettingsError(str(error)) from None
 

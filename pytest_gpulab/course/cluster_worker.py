@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.course.executor import Executor, LocalExecutor
-from pytest_gpulab.course.gpu_executor import GpuExecutor
+from pytest_gpulab.course.executor import Executor
+from pytest_gpulab.course.gpu_executor import executor_on
 from pytest_gpulab.course.jobs import Job, NotGraded, content_sha256, device_model, files_of
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import DeviceInfo
@@ -103,7 +103,7 @@ def graded_there(sent: PackedJob) -> Grade:
     with _lock:
         if sent.run not in _runs:
             multiprocessing.current_process().daemon = False  # Dask's nanny does not foresee that a worker starts some
-            _runs[sent.run] = _Run(_executor(worker.state.nthreads, settings.device))
+            _runs[sent.run] = _Run(executor_on((settings.device,), worker.state.nthreads))
         run = _runs[sent.run]
         run.jobs += 1
         future = run.executor.submit(replace(sent.job, exercises=exercises))
@@ -112,10 +112,6 @@ def graded_there(sent: PackedJob) -> Grade:
     finally:
         with _lock:
             run.jobs, run.last_s = run.jobs - 1, time.monotonic()
-
-
-def _executor(workers: int, device: str) -> Executor:
-    return LocalExecutor(workers) if device == "sim" else GpuExecutor(workers, (device,))
 
 
 def _end_idle_runs() -> None:

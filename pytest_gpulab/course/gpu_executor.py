@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
 
-from pytest_gpulab.course.executor import OTHER_FILES, allow_files
+from pytest_gpulab.course.executor import OTHER_FILES, Executor, LocalExecutor, allow_files
 from pytest_gpulab.course.jobs import Job, NotGraded, graded_apart
 from pytest_gpulab.devices import processes
 from pytest_gpulab.devices.protocol import DeviceInfo
@@ -22,6 +22,20 @@ from pytest_gpulab.grading.process import Custody
 
 FILES_A_WORKER = 24
 """Open at once in this process: of a submission's two processes, of two that are being ended, and to start one."""
+
+
+def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = None) -> Executor:
+    """Return who grades on devices of this machine: the simulated one, or GPUs.
+
+    Args:
+        devices: `("sim",)`, or as `GpuExecutor` takes them.
+        workers: how many jobs are graded at once.
+        info: what the first device says about itself, if that is known.
+
+    Raises:
+        ExecutorUnavailable: pebble is not installed, which the simulated one needs.
+    """
+    return LocalExecutor(workers) if tuple(devices) == ("sim",) else GpuExecutor(workers, devices, info)
 
 
 class GpuExecutor:

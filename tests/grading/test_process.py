@@ -37,16 +37,21 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+@pytest.fixture(params=["1", "2"], ids=["forked", "anew"])
+def threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Let workers be such that leave something, and tell them how many threads to have: with one they are forked."""
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", str(request.param))
+    return str(request.param)
+
+
 @pytest.mark.parametrize("ending", [Worker.stop, Worker.kill])
 def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, ending: object
 ) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setattr(process, "STOP_LIMIT_S", 0.1)
     forked.get_ready()  # which has a folder of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
     monkeypatch.delenv(LOCKS, raising=False)
     started = Worker({})
     answer = started.ask({}, 60.0)
@@ -58,12 +63,9 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
 def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
 ) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
     monkeypatch.delenv(LOCKS, raising=False)
     custody = Custody(str(tmp_path))
     started = Worker({}, custody)
@@ -73,12 +75,7 @@ def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
     assert (answer["contents"], answer["locks"]) == (str(tmp_path), tempfile.gettempdir())
 
 
-@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
-def test_another_thread_ends_it_and_whatever_would_follow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
-) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
+def test_another_thread_ends_it_and_whatever_would_follow(tmp_path: Path, threads: str) -> None:
     custody, before = Custody(str(tmp_path)), Custody(str(tmp_path))
     ended, unharmed, first = Worker({}, custody), Worker({}, before), Worker({}, custody)
     first.kill()
@@ -164,9 +161,9 @@ def _parent(path: Path) -> int:
     return 0
 
 
-@pytest.mark.parametrize("threads", ["1", "2"], ids=["forked", "anew"])
+@pytest.mark.usefixtures("threads")
 def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow").mkdir()
     text = "import time; from pathlib import Path; (Path(__file__).parent / 'begun').touch(); time.sleep(0.5)\n"
@@ -177,7 +174,6 @@ def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwi
         "COMMAND",
         (sys.executable, "-I", "-c", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {says}"),
     )
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
     before = [str(entry) for entry in sys.path]
 
     def load() -> None:
