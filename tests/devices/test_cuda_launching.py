@@ -1,6 +1,7 @@
 """Loading and launching without a GPU: whose fault it is when the driver refuses, and what it says of it."""
 
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -232,7 +233,7 @@ def stopwatch_that_is_late(is_late):
     """Return a stopwatch, and the lead of each attempt; says of each attempt whether the GPU waited for it."""
     watch, leads = CudaStopwatch.__new__(CudaStopwatch), []
     watch._context, watch._flush_ms, watch._lead_ms, watch._is_long = Context(), 0.001, LEAD_MS, False
-    watch._flush, watch._readings_ms = lambda: None, set()
+    watch._readings_ms, watch._pause, watch._cycles_per_ms = set(), lambda cycles, grid, block: None, 1000
 
     def timed(launches, kernel):
         leads.append(watch._lead_ms)
@@ -242,29 +243,57 @@ def stopwatch_that_is_late(is_late):
     return watch, leads
 
 
-def test_a_batch_waits_a_little_after_what_was_copied_and_a_cold_sample_does_not(monkeypatch):
-    """Right after copies kernels take longer."""
-    watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
+@pytest.fixture
+def done(monkeypatch):
+    """What a stopwatch gives the GPU to do before the launches."""
     done = []
     monkeypatch.setattr(timing, "copy_within", lambda copies: done.append(("copy", *copies)) if copies else None)
-    target = object.__new__(CudaMemory)
-    target.address, target._shape, target._dtype = 0x1000, (8,), np.dtype(np.float32)
-    copy = Copy(target, target)
+    return done
+
+
+def watch_that_tells(done):
+    watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
+    watch._flush = lambda: done.append("flush")
     watch._touch = lambda address, nbytes, grid, block: done.append(("touch", int(address), int(nbytes)))
     watch._pause = lambda cycles, grid, block: done.append(("pause", int(cycles)))
     watch._block_each = (4, 1)
-    watch._sample([lambda: None], "f", after=[copy])
-    assert done == [("copy", copy), ("touch", 0x1000, 32), ("pause", timing.PAUSE_CYCLES)]
+    return watch
+
+
+def copy_to(address, nbytes):
+    target = object.__new__(CudaMemory)
+    target.address, target._shape, target._dtype = address, (nbytes,), np.dtype(np.uint8)
+    return Copy(target, target)
+
+
+def test_a_batch_waits_a_little_after_what_was_copied_and_a_cold_sample_does_not(done):
+    """Right after copies kernels take longer, and behind a flush launches of a batch begin late."""
+    watch, copy = watch_that_tells(done), copy_to(0x10000, 32)
+    watch._sample([lambda: None], "f", partial(watch._warm, copies=[copy]))
+    assert done == [("copy", copy), ("touch", 0x10000, 32), ("pause", 1000 * timing.PAUSE_MS)]
     done.clear()
-    watch._sample([lambda: None], "f", before=[copy])
-    assert done == [("copy", copy)]
+    watch._sample([lambda: None], "f", partial(watch._cool, copies=[copy]))
+    assert done == [("copy", copy), *["flush"] * round(2 * LEAD_MS / watch._flush_ms)]
+
+
+def test_the_gpu_pauses_until_all_of_a_long_batch_is_enqueued(done):
+    watch = watch_that_tells(done)
+    watch._sample([lambda: None] * 99, "f", watch._warm)
+    assert done == [("pause", 1000 * 100 * LEAD_MS)]
+
+
+def test_each_page_of_a_batchs_arrays_is_looked_into(done):
+    """From its beginning on, each page: an array may reach a few bytes into its last one."""
+    watch = watch_that_tells(done)
+    watch._warm(0.0, [copy_to(0x1FF00, 0x10200)])
+    assert done[1] == ("touch", 0x10000, 0x20100)
 
 
 def test_who_was_late_once_has_no_longer_lead_for_good():
-    """Others wait for the GPU while it reads its cache for nothing."""
+    """Others wait for the GPU while it pauses for nothing."""
     watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: nth == 3)
     for _ in range(40):
-        watch._sample([lambda: None], "f")
+        watch._sample([lambda: None], "f", watch._warm)
     assert leads[:4] == [LEAD_MS, LEAD_MS, LEAD_MS, 2 * LEAD_MS] and leads[-1] == LEAD_MS
     assert leads[3:] == sorted(leads[3:], reverse=True)
 
@@ -272,13 +301,13 @@ def test_who_was_late_once_has_no_longer_lead_for_good():
 def test_who_is_always_late_with_a_short_lead_has_a_long_one_most_of_the_time():
     watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: lead_ms < 2.5 * LEAD_MS)
     for _ in range(100):
-        watch._sample([lambda: None], "f")
+        watch._sample([lambda: None], "f", watch._warm)
     assert max(leads) < 5 * LEAD_MS and 100 < len(leads) < 110
 
 
 def test_a_sample_is_taken_however_late_python_is():
     watch, leads = stopwatch_that_is_late(lambda nth, lead_ms: True)
-    assert watch._sample([lambda: None], "f") == 0.5
+    assert watch._sample([lambda: None], "f", watch._warm) == 0.5
     assert leads[-1] == MAX_LEAD_MS
 
 
@@ -319,7 +348,7 @@ def test_the_clocks_tick_is_the_least_by_which_readings_differ():
     watch._timed = lambda launches, kernel: (next(readings), True)
     ticks_ms = []
     for _ in range(5):
-        watch._sample([lambda: None], "f")
+        watch._sample([lambda: None], "f", watch._warm)
         ticks_ms.append(watch.tick_ms)
     assert ticks_ms == pytest.approx([0.0005, 0.0005, 0.004, 0.003, 0.0005])
 

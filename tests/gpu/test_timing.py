@@ -37,6 +37,9 @@ __global__ void add(unsigned times, float *out) {
     for (unsigned i = 0; i < times; ++i) sum = sum * 0.5f + 1;
     *out = sum;
 }
+__global__ void twice(const float *in, float *out, unsigned n) {
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = 2 * in[i];
+}
 __global__ void triad(const float *a, const float *b, float *c, unsigned n) {
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) c[i] = a[i] + 2 * b[i];
 }
@@ -129,6 +132,27 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
         cold_ms = min(cold(watch, module, [call], [copy]) for _ in range(9))
         warm_ms = min(batched(watch, module, [call], [copy]) for _ in range(9))
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
+
+
+def test_no_launch_of_a_batch_begins_late_wherever_its_arrays_lie(device, module):
+    """Some places cost a batch a microsecond or two if the caches are flushed before: a launch of it begins late."""
+    elements, replicas, places = 2**18, 4, 40
+    rooms = [device.empty(2**24 + 4 * elements, np.uint8) for _ in range(2 * replicas)]
+    ones, rng = device.array(np.ones(elements, np.float32)), np.random.default_rng(1)
+
+    def somewhere():
+        parts = [device.part(room, 512 * int(rng.integers(2**15)), (elements,), np.float32) for room in rooms]
+        pairs = list(zip(parts[::2], parts[1::2], strict=True))
+        calls = [Call("twice", (96,), (256,), (*pair, np.uint32(elements))) for pair in pairs]
+        return calls, [Copy(ones, part) for part in parts]
+
+    batches, times = [somewhere() for _ in range(places)], []
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        for _ in range(15):
+            times.append([watch.batch_ms(module, *batch) for batch in batches])
+    medians_ms = np.median(times, axis=0)
+    assert medians_ms.max() - np.median(medians_ms) < 0.0007, sorted(medians_ms)
 
 
 @pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])

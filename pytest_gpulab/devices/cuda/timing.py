@@ -1,10 +1,15 @@
 """Timing launches on a GPU with CUDA events, alone among the graders of the machine.
 
-Before each sample the GPU reads more than its level-2 cache holds. That drives everything else out and leaves nothing
-behind that must be written back while the clock runs, as overwriting would. It also drives out where the arrays' pages
-are, which warm caches know, too: before a batch each multiprocessor looks into every page. Then the GPU pauses, because
-right after the copies kernels take longer. Meanwhile the host enqueues events and launches, so that they follow each
-other without a gap, however slow Python is.
+Before a sample with cold caches the GPU reads more than its level-2 cache holds. That drives everything else out and
+leaves nothing behind that must be written back while the clock runs, as overwriting would.
+
+A batch with warm caches follows the copies of what it uses. Nothing is driven out before: behind a flush now and then a
+launch begins 1 us late, for some places of the arrays again and again (H200), which is no part of any kernel's time.
+Each multiprocessor learns where the arrays' pages are, which warm caches know, too. Then the GPU pauses, because right
+after copies kernels take longer.
+
+While the GPU flushes or pauses, the host enqueues events and launches, so that they follow each other without a gap,
+however slow Python is.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -29,7 +35,7 @@ from .module import CudaModule
 from .overhead import AMONG, EMPTY_BLOCK, EMPTY_MS, Overhead
 from .report import peak_bandwidth_gb_s
 
-LEAD_MS = 0.02  # a launch or copy that Python enqueues; doubled where the GPU had to wait for it
+LEAD_MS = 0.02  # a launch that Python enqueues; doubled where the GPU had to wait for it
 MAX_LEAD_MS = 0.32
 LEAD_KEPT = 0.96  # of a longer one, by each sample that is in time: mostly Python was held up just once
 MAX_ATTEMPTS = 5
@@ -37,13 +43,15 @@ FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single 
 LEAST_FLUSH_BYTES = 1 << 26  # or Python would take as long to enqueue a flush as the GPU to do it
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
-TOUCH_BLOCK = 256  # threads that look into every page; pages have 64 KiB or more
-PAUSE_CYCLES = 200_000  # 0.1 ms; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
+TOUCH_BLOCK = 256  # threads that look into every page
+LEAST_PAGE_BYTES = 1 << 16
+PAUSE_MS = 0.1  # at least; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
 TICK_MS = 5e-4  # of events, by CUDA's documentation; on an H200 it is 32 ns
 TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
 
 _Start = Callable[[], None]
+_MakeReady = Callable[[float], None]
 
 # Volatile reads are never left out; plain ones are, where nothing is made of them.
 _KERNELS = b"""
@@ -124,8 +132,9 @@ class CudaStopwatch:
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
-        at_most_mhz = self._attribute("CLOCK_RATE") // 1000
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), at_most_mhz))
+        self._cycles_per_ms = self._attribute("CLOCK_RATE")
+        clock = (context.gpu.compute_capability(), self._cycles_per_ms // 1000)
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(clock)
         self._overhead = Overhead(self._empty_ms)
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
@@ -156,11 +165,11 @@ class CudaStopwatch:
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, before=copies)
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, partial(self._cool, copies=copies))
 
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, after=copies)
+        return self._sample(self._prepared(module, calls), calls[-1].kernel, partial(self._warm, copies=copies))
 
     def overhead_ms(self, launches: int) -> float:
         """Return what a sample of so many launches shows too much; see `Stopwatch.overhead_ms`."""
@@ -191,17 +200,11 @@ class CudaStopwatch:
         with self._context.current():
             return [module.prepared(call) for call in calls]
 
-    def _sample(self, launches: Sequence[_Start], kernel: str, before: Copies = (), after: Copies = ()) -> float:
-        """Time launches between two events; copy before the caches are flushed or after."""
-        assert self._flush_ms is not None, "`begin` comes first"
+    def _sample(self, launches: Sequence[_Start], kernel: str, make_ready: _MakeReady) -> float:
+        """Time launches between two events; `make_ready` gives the GPU so much to do that all is enqueued meanwhile."""
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
-                copy_within(before)
-                enqueued = 2 * len(after) + len(launches) + 1  # touches included
-                for _ in range(ceil(self._lead_ms * enqueued / self._flush_ms)):
-                    self._flush()
-                if after:
-                    self._warm(after)
+                make_ready(self._lead_ms * (len(launches) + 1))
                 elapsed_ms, seamless = self._timed(launches, kernel)
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
@@ -242,12 +245,12 @@ class CudaStopwatch:
             return
         self._overhead = Overhead(self._empty_ms)
         for _ in range(TIMES_AMONG):
-            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing"))
+            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing", self._warm))
             self._learn_alone()
 
     def _learn_alone(self) -> None:
         for _ in range(TIMES_ALONE):
-            self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing"))
+            self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing", self._warm))
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=self._block_each, block=(EMPTY_BLOCK, 1, 1))
@@ -255,15 +258,27 @@ class CudaStopwatch:
     def _flush(self) -> None:
         self._read_all(self._flushed, self._vectors, grid=self._flush_grid, block=(FLUSH_BLOCK, 1, 1))
 
-    def _warm(self, copies: Copies) -> None:
+    def _cool(self, lead_ms: float, copies: Copies = ()) -> None:
+        """Copy, and drive everything out of the level-2 cache."""
+        assert self._flush_ms is not None, "`begin` comes first"
+        copy_within(copies)
+        for _ in range(ceil(lead_ms / self._flush_ms)):
+            self._flush()
+
+    def _warm(self, lead_ms: float, copies: Copies = ()) -> None:
         """Copy, let each multiprocessor learn where the pages of the targets are, and pause."""
         copy_within(copies)
         for target in {id(copy.target): copy.target for copy in copies}.values():
             assert isinstance(target, CudaMemory)
+            before = target.address % LEAST_PAGE_BYTES  # in its first page
             self._touch(
-                np.uint64(target.address), np.uint64(target.nbytes), grid=self._block_each, block=(TOUCH_BLOCK, 1, 1)
+                np.uint64(target.address - before),
+                np.uint64(before + target.nbytes),
+                grid=self._block_each,
+                block=(TOUCH_BLOCK, 1, 1),
             )
-        self._pause(np.uint64(PAUSE_CYCLES), grid=(1, 1), block=(1, 1, 1))
+        pause_cycles = ceil(max(lead_ms, PAUSE_MS) * self._cycles_per_ms)
+        self._pause(np.uint64(pause_cycles), grid=(1, 1), block=(1, 1, 1))
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))

@@ -43,13 +43,13 @@ def median_ms(sample: Sample) -> float:
 
 def elapsed_ms(watch: CudaStopwatch, start: Callable[[], Any], what: str) -> float:
     """Time what is no kernel of a module as kernels are timed: what surrounds it is taken off."""
-    return watch._sample([start], what) - watch.overhead_ms(launches=1)
+    return watch._sample([start], what, watch._cool) - watch.overhead_ms(launches=1)
 
 
 def warm_up(watch: CudaStopwatch) -> None:
     """Let the clock go up, then calibrate, as a race does."""
     for _ in range(WARM_UP_FLUSHES):
-        watch._sample([watch._flush], "read_all")
+        watch._sample([watch._flush], "read_all", watch._cool)
     watch.calibrate()
 
 
