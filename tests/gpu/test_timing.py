@@ -37,9 +37,6 @@ __global__ void add(unsigned times, float *out) {
     for (unsigned i = 0; i < times; ++i) sum = sum * 0.5f + 1;
     *out = sum;
 }
-__global__ void twice(const float *in, float *out, unsigned n) {
-    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = 2 * in[i];
-}
 __global__ void triad(const float *a, const float *b, float *c, unsigned n) {
     for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) c[i] = a[i] + 2 * b[i];
 }
@@ -132,27 +129,6 @@ def test_cold_caches_hold_nothing_and_warm_ones_hold_what_was_copied(device, mod
         cold_ms = min(cold(watch, module, [call], [copy]) for _ in range(9))
         warm_ms = min(batched(watch, module, [call], [copy]) for _ in range(9))
     assert warm_ms < 0.7 * cold_ms  # what comes from memory takes two to three times as long as from the cache
-
-
-def test_no_launch_of_a_batch_begins_late_wherever_its_arrays_lie(device, module):
-    """Some places cost a batch a microsecond or two if the caches are flushed before: a launch of it begins late."""
-    elements, replicas, places = 2**18, 4, 40
-    rooms = [device.empty(2**24 + 4 * elements, np.uint8) for _ in range(2 * replicas)]
-    ones, rng = device.array(np.ones(elements, np.float32)), np.random.default_rng(1)
-
-    def somewhere():
-        parts = [device.part(room, 512 * int(rng.integers(2**15)), (elements,), np.float32) for room in rooms]
-        pairs = list(zip(parts[::2], parts[1::2], strict=True))
-        calls = [Call("twice", (96,), (256,), (*pair, np.uint32(elements))) for pair in pairs]
-        return calls, [Copy(ones, part) for part in parts]
-
-    batches, times = [somewhere() for _ in range(places)], []
-    with device.stopwatch() as watch:
-        warmed_up(watch, module)
-        for _ in range(15):
-            times.append([watch.batch_ms(module, *batch) for batch in batches])
-    medians_ms = np.median(times, axis=0)
-    assert medians_ms.max() - np.median(medians_ms) < 0.0007, sorted(medians_ms)
 
 
 @pytest.mark.parametrize("elements", [2**22, 2**23, 2**24])
@@ -262,12 +238,13 @@ LONG = 2_000_000  # additions, which take about as long as two of a process's tu
 
 
 def undisturbed_ms(device, module, call):
-    """Time it once nobody interrupts: other tests' kernels that never end run for seconds."""
+    """Time it once nobody interrupts, at the end or before: other tests' kernels that never end run for seconds."""
     for _ in range(60):
         with device.stopwatch() as watch:
             warmed_up(watch, module)
-            elapsed_ms = median_ms(lambda: cold(watch, module, [call]))
-            if elapsed_ms > 1 and not watch.conditions().interruption_ms:
+            samples_ms = [cold(watch, module, [call]) for _ in range(49)]
+            elapsed_ms = float(np.median(samples_ms))
+            if 1 < elapsed_ms < 1.05 * min(samples_ms) and not watch.conditions().interruption_ms:
                 return elapsed_ms
         time.sleep(0.5)
     raise AssertionError("interrupted all the time")
@@ -356,8 +333,9 @@ def test_what_is_short_is_not_interrupted(device, module):
 def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
     memory = device.array(np.zeros(4, np.float32))
     with device._gpu.context.at_work():
-        module.prepared(waiting(1_000_000_000))()
+        start = module.prepared(waiting(1_000_000_000))
         begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+        start()  # before that call ends, the kernel may have been running for long
         memory.get()
     elapsed_s, cpu_s = time.perf_counter() - begin_s, time.process_time() - begin_cpu_s
     assert elapsed_s > 0.3 and cpu_s < elapsed_s / 4, (elapsed_s, cpu_s)

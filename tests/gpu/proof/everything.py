@@ -31,11 +31,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
     "quiet": ("thresholds.py",),
     "hammer": ("thresholds.py", "--hammer"),
     "ncu": ("against_ncu.py",),
+    "late_launches": ("late_launches.py",),
     "sequential": ("class_of_64.py", "--only-sequential"),
     "class": ("class_of_64.py", "--sequential", "{folder}/sequential.json"),
     "neighbours": ("neighbours.py",),
 }
-LONGEST_FIRST = ("hammer", "itself", "quiet", "neighbours", "verdicts", "sequential", "ncu", "ladder")
+LONGEST_FIRST = ("hammer", "itself", "quiet", "neighbours", "verdicts", "sequential", "ncu", "late_launches", "ladder")
 ALONE = ("class",)
 
 
