@@ -6,7 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from course import EXERCISE, NAIVE, RIGHT, Course
+from course import EXERCISE, NAIVE, RIGHT, SLOW_TO_COMPILE, Course
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.settings import WITH_A_VALUE
@@ -62,7 +62,7 @@ def test_bad_time_limit(course: Course, limit: str) -> None:
 
 @pytest.mark.parametrize("key", ["--gpulab-timeout=0.01", "-ogpulab_timeout=0.01"])
 def test_a_check_that_takes_too_long_fails(course: Course, key: str) -> None:
-    course.write("twice.cu", RIGHT)
+    course.write("twice.cu", SLOW_TO_COMPILE)
     result = course.grade("twice.cu", "-k", "compile", key)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*endless-loop: This check had not ended after 0.01 s; it was stopped."])

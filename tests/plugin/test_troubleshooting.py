@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from course import RIGHT, Course
+from course import RIGHT, SLOW_TO_COMPILE, Course
 from doc_pages import ROOT
 from test_timing_report import book
 
@@ -44,9 +44,9 @@ class Machine:
     patch: pytest.MonkeyPatch
     folder: Path
 
-    def graded(self, *options: str) -> str:
-        """Return what pytest prints where the right kernel is graded."""
-        self.course.write("twice.cu", RIGHT)
+    def graded(self, *options: str, source: str = RIGHT) -> str:
+        """Return what pytest prints where a kernel is graded, the right one unless told otherwise."""
+        self.course.write("twice.cu", source)
         result = self.course.pytest("--gpulab", "-rs", *options, "twice.cu")
         return "\n".join(result.outlines + result.errlines)
 
@@ -236,7 +236,7 @@ def slow_start(machine: Machine) -> str:
 
 
 def slow_check(machine: Machine) -> str:
-    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.001", "-k", "compile")
+    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.01", "-k", "compile", source=SLOW_TO_COMPILE)
 
 
 def slow_kernel(machine: Machine) -> str:
