@@ -44,14 +44,13 @@ LEAST_FLUSH_BYTES = 1 << 26  # or Python would take as long to enqueue a flush a
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page
-LEAST_PAGE_BYTES = 1 << 16
+LEAST_PAGE_BYTES = 1 << 16  # the step in which `touch` goes
 PAUSE_MS = 0.1  # at least; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
 TICK_MS = 5e-4  # of events, by CUDA's documentation; on an H200 it is 32 ns
 TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
 
 _Start = Callable[[], None]
-_MakeReady = Callable[[float], None]
 
 # Volatile reads are never left out; plain ones are, where nothing is made of them.
 _KERNELS = b"""
@@ -133,8 +132,8 @@ class CudaStopwatch:
         self._context, self._nvml = context, nvml
         driver = context.driver
         self._cycles_per_ms = self._attribute("CLOCK_RATE")
-        clock = (context.gpu.compute_capability(), self._cycles_per_ms // 1000)
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(clock)
+        at_most_mhz = self._cycles_per_ms // 1000
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), at_most_mhz))
         self._overhead = Overhead(self._empty_ms)
         # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
@@ -200,7 +199,7 @@ class CudaStopwatch:
         with self._context.current():
             return [module.prepared(call) for call in calls]
 
-    def _sample(self, launches: Sequence[_Start], kernel: str, make_ready: _MakeReady) -> float:
+    def _sample(self, launches: Sequence[_Start], kernel: str, make_ready: Callable[[float], None]) -> float:
         """Time launches between two events; `make_ready` gives the GPU so much to do that all is enqueued meanwhile."""
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
