@@ -23,7 +23,7 @@ PROGRAM = "ncu"
 NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"
 NOT_ENDED = "ncu: the kernels had not ended after {limit_s:g} s"
 NOTHING = "ncu: it ended without any counters"
-_ERROR = re.compile(r"^==ERROR== *(.+)", re.M)
+_ERROR = re.compile(r"^==ERROR== *(.*\S)", re.M)
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,15 @@ def read(text: str) -> tuple[KernelCounters, ...]:
 
 
 def refusal(text: str) -> str:
-    """Return in a line why there are no counters, from everything that ncu said."""
+    """Return in a line why there are no counters, from everything that ncu said.
+
+    Its first error counts; that may be two lines long.
+    """
     if "ERR_NVGPUCTRPERM" in text:
         return NO_PERMISSION
-    error = _ERROR.search(text)
-    return f"ncu: {error[1]}" if error else NOTHING
+    errors = _ERROR.findall(text)
+    first = errors[:2] if errors and errors[0].endswith(":") else errors[:1]
+    return f"ncu: {' '.join(first)}" if first else NOTHING
 
 
 def _launch(rows: list[dict[str, str]]) -> KernelCounters:

@@ -15,7 +15,7 @@ _HEADERS = (
 )  # fmt: skip
 _MAX_KERNEL = 18
 _SHORT = {"registers": "regs", "shared memory": "shared"}  # as in the other columns
-_COUNTERS = {
+COUNTERS = {
     "ns": ("gpu__time_duration.sum",),
     "occup.": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
     "warps": ("sm__warps_active.avg.per_cycle_elapsed",),
@@ -89,7 +89,7 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
     ]
     columns = {
         column: counters
-        for column, counters in _COUNTERS.items()
+        for column, counters in COUNTERS.items()
         if any(_sum(launch, counters) != _UNKNOWN for _, launch in launches)
     }
     rows = [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes.util
+import re
 from types import SimpleNamespace
 
 import pytest
+from doc_pages import ROOT
 
 pytest.importorskip("pynvml")
 from pytest_gpulab.devices.cuda import report
+from pytest_gpulab.devices.sandbox import PROTECTION
 
 ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3_201_000, "GLOBAL_MEMORY_BUS_WIDTH": 6016}
 
@@ -54,6 +57,14 @@ def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monke
         "NVML": f"n/a: {missing}",
         "PyCUDA": "2026.1",
     }
+
+
+def test_the_documentation_explains_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "version", lambda package: "2026.1")
+    _, rows = report.describe(DRIVER, Gpu())
+    table = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8").split("| row | meaning |")[1].split("\n\n")[0]
+    explained = [name for line in table.splitlines()[1:] for name in re.findall(r"`([^`]+)`", line.split("|")[1])]
+    assert sorted(explained) == sorted({*rows, "NVML", "architecture", "compiler", PROTECTION})
 
 
 def described(monkeypatch: pytest.MonkeyPatch, gpu: Gpu, **known: str) -> tuple[str, dict[str, str]]:

@@ -14,9 +14,11 @@ from test_architecture import MAY_KNOW
 
 from pytest_gpulab.devices.metrics import METRICS
 from pytest_gpulab.devices.simulated.gpus import described_gpu, sources
+from pytest_gpulab.grading import counters
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import HINTS
+from pytest_gpulab.reports import hardware
 
 INSTRUCTOR, STUDENT = ROOT / "docs" / "instructor.md", ROOT / "docs" / "student.md"
 ALL_PAGES = [*PAGES, *sorted(ROOT.glob("exercises/*/README.md"))]
@@ -136,3 +138,15 @@ def points(cell: str) -> float:
 def test_the_table_of_counters_is_that_of_the_metrics() -> None:
     table = [tuple(cells) for cells in rows(ROOT / "docs" / "counters.md", "The table")]
     assert table == [(m.name, m.unit, m.level, m.meaning) for m in METRICS]
+
+
+def test_ncus_counters_are_those_that_are_asked_for_and_shown() -> None:
+    table = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8").split("| column | counter |")[1].split("\n\n")[0]
+    explained = {cells[1].strip(): tuple(re.findall(r"`([^`]+)`", cells[2])) for cells in _rows(table)}
+    assert explained == hardware.COUNTERS
+    assert sorted(name for names in explained.values() for name in names) == sorted(counters.METRICS)
+
+
+def _rows(table: str) -> list[list[str]]:
+    """Return the cells of a table's rows but for its head."""
+    return [line.split("|") for line in table.splitlines() if line.startswith("| ") and " meaning |" not in line]

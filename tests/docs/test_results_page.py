@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from doc_pages import ROOT
+from proof_modules import PROOF, loaded
 
-PROOF = Path(__file__).parents[1] / "gpu" / "proof"
-
-
-def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(PROOF))
-    spec = importlib.util.spec_from_file_location(name, PROOF / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
+# Where it was measured, when, and how long it took.
+MEASURED = r"[\w ]*NVIDIA [\w ]+, driver [\d.]+, nvcc V[\d.]+, Python [\d.]+; \d{4}-\d\d-\d\d \d\d:\d\d UTC, \d+ s:"
 
 
 def test_a_missed_bar_is_printed_written_and_shown(
@@ -40,6 +32,32 @@ def test_a_missed_bar_is_printed_written_and_shown(
     assert "## How fast it is\n" in made
     assert "| sum      | 3500 GB/s | at least 3600 GB/s | NO    |" in made
     assert "**All of them**" in made and "| sum    | 0.077 |" in made
+
+
+def test_a_section_says_where_when_and_how_it_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    figures, page = loaded("figures", monkeypatch), loaded("page", monkeypatch)
+    machine = {"device": "NVIDIA H200", "driver": "580.1", "nvcc": "V13.0.88", "python": "3.12.3"}
+    monkeypatch.setattr(figures, "machine", lambda: machine)
+    monkeypatch.setattr(sys, "argv", [str(PROOF / "ladder.py"), "--json", str(tmp_path / "ladder.json")])
+    proof = figures.Proof("How fast it is")
+    proof.figure("copy", "4149 GB/s")
+    proof.finish(tmp_path / "ladder.json")
+    lines = page.page([json.loads((tmp_path / "ladder.json").read_text())]).splitlines()
+    title = lines.index("## How fast it is")
+    assert re.fullmatch(MEASURED, lines[title + 2]) and lines[title + 2].startswith(
+        "NVIDIA H200, driver 580.1, nvcc V13"
+    )
+    assert lines[title + 4] == "    python tests/gpu/proof/ladder.py --json ladder.json"
+
+
+def test_each_section_of_the_page_says_so() -> None:
+    _, *sections = (ROOT / "docs" / "results-h200.md").read_text(encoding="utf-8").split("\n## ")
+    assert len(sections) >= 7
+    for section in sections:
+        title, _, measured, _, command, *_ = section.splitlines()
+        assert re.fullmatch(MEASURED, measured), title
+        program = re.fullmatch(r"    python tests/gpu/proof/(\w+\.py)( .*)?", command)
+        assert program and (PROOF / program[1]).exists(), title
 
 
 def test_sections_of_other_proofs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,9 +46,23 @@ __device__ bool strikes() // takes two seconds
 """
 
 
-def striking(how):
-    assert INCLUDE in KERNEL and CONDITION in KERNEL
-    return KERNEL.replace(INCLUDE, INCLUDE + how).replace(CONDITION, f"{CONDITION} && strikes()")
+# What a block does instead of its work where it strikes, and notes after work.
+INSTEAD = "out[blockIdx.x] = in[blockIdx.x * BLOCK_SIZE];"
+DONE = "out[blockIdx.x] = tile[0];"
+NOTES = """
+__device__ GPULAB_T noted[1 << 18];
+__device__ bool is_noted[1 << 18];
+__device__ bool strikes() { return is_noted[blockIdx.x]; }
+"""
+NOTING = f"if ({CONDITION}) {{ noted[blockIdx.x] = tile[0]; is_noted[blockIdx.x] = true; }}"
+CHEATS = {"replays its first result": ("out[blockIdx.x] = noted[blockIdx.x];", "wrong-result")}
+CHEATS["hands out what lies there"] = (";", "not-written")
+
+
+def striking(how, instead=INSTEAD, noting=""):
+    assert all(KERNEL.count(part) == 1 for part in (INCLUDE, CONDITION, INSTEAD, DONE))
+    changed = KERNEL.replace(INCLUDE, INCLUDE + how).replace(CONDITION, f"{CONDITION} && strikes()")
+    return changed.replace(INSTEAD, instead).replace(DONE, f"{{ {DONE} {noting} }}")
 
 
 def speedups(tmp_path, source, info, **options):
@@ -67,6 +81,14 @@ def test_work_left_out_in_some_launches_is_found(opened_device, tmp_path):
     results = speedups(tmp_path, striking(LAZY), opened_device.info)
     assert {result.points for result in results} == {0}
     assert results[0].findings[0].code == "wrong-result", results[0]
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_results_of_earlier_launches_are_not_taken_for_work(opened_device, tmp_path, cheat):
+    instead, code = CHEATS[cheat]
+    results = speedups(tmp_path, striking(NOTES, instead, NOTING), opened_device.info)
+    assert {result.points for result in results} == {0}
+    assert results[0].findings[0].code == code, results[0]
 
 
 @pytest.mark.usefixtures("nvidias_tools")

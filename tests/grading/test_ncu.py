@@ -9,7 +9,7 @@ import pytest
 from test_remote import KERNEL, Class
 
 from pytest_gpulab.grading import ncu
-from pytest_gpulab.grading.counters import Counter, KernelCounters
+from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters
 from pytest_gpulab.grading.grade import CheckResult
 
 OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
@@ -42,6 +42,17 @@ device 0. For instructions on enabling permissions and to get more information s
 https://developer.nvidia.com/ERR_NVGPUCTRPERM
 ==PROF== Disconnected from process 822
 ==WARNING== No kernels were profiled.
+"""
+# What others saw: where another tool has the counters, and where the driver is too old.
+TAKEN = """\
+==PROF== Connected to process 822 (/usr/bin/python3.12)
+==ERROR== Profiling failed because a driver resource was unavailable.
+==ERROR== Failed to profile "reduce" in process 822
+"""
+INCOMPATIBLE = """\
+==ERROR== An error was reported by the driver:
+==ERROR== Cuda driver is not compatible with Nsight Compute.
+==ERROR== The application returned an error code (11).
 """
 
 
@@ -82,6 +93,9 @@ def test_a_kernel_is_known_from_its_signature(signature: str, name: str) -> None
     [
         (DENIED, ncu.NO_PERMISSION),
         ("==ERROR== Failed to find metric sm__foo\n==ERROR== more\n", "ncu: Failed to find metric sm__foo"),
+        (TAKEN, "ncu: Profiling failed because a driver resource was unavailable."),
+        (INCOMPATIBLE, "ncu: An error was reported by the driver: Cuda driver is not compatible with Nsight Compute."),
+        ("==ERROR== An error was reported by the driver:\n", "ncu: An error was reported by the driver:"),
         ("==WARNING== No kernels were profiled.\n", "ncu: it ended without any counters"),
         ("", "ncu: it ended without any counters"),
     ],
@@ -93,7 +107,7 @@ def test_a_refusal_is_a_note(text: str, note: str) -> None:
 
 BEGIN = """#!/bin/sh
 for word in "$@"; do case "$word" in --log-file=*) log="${word#--log-file=}" ;; esac; done
-while [ "${1#--}" != "$1" ]; do shift; done
+while [ "${1#--}" != "$1" ]; do printf '%s\n' "$1" >>COUNT.options; shift; done
 echo run >>COUNT
 """
 
@@ -108,7 +122,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
 def counted(bench: Class, script: str, profiler: ncu.Profiler | None = None, **more: float) -> CheckResult:
     """Grade the speed with an ncu that does what a script says after finding its log and the command."""
     fake, count = bench.log.parent / "bin" / "ncu", bench.log.parent / "count"
-    fake.write_text(BEGIN.replace("COUNT", f"'{count}'") + script)
+    fake.write_text(BEGIN.replace("COUNT", str(count)) + script)
     fake.chmod(0o700)
     assert ncu.is_there()
     grader = bench.grader(KERNEL, profiler=profiler or ncu.Profiler(), **more)
@@ -141,6 +155,12 @@ def test_the_counters_of_what_is_timed_are_in_the_grade(bench: Class) -> None:
     assert result.measurement.counters == ncu.read(TABLE)
     assert result.measurement.counters_note == ""
     assert CheckResult.from_dict(result.to_dict()) == result
+
+
+def test_the_clocks_are_left_as_they_are_and_all_counters_asked_for(bench: Class) -> None:
+    counted(bench, f'"$@"; cat {table_of(bench, TABLE)} >"$log"')
+    options = (bench.log.parent / "count.options").read_text().splitlines()
+    assert "--clock-control=none" in options and f"--metrics={','.join(METRICS)}" in options
 
 
 def test_without_permission_there_is_a_note_and_nobody_tries_again(bench: Class) -> None:

@@ -201,6 +201,14 @@ def ncu_denied(machine: Machine) -> str:
     return ncu.refusal("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
 
 
+def ncu_kept_out(machine: Machine) -> str:
+    return ncu.refusal("==ERROR== Profiling failed because a driver resource was unavailable. Ensure that\n")
+
+
+def ncu_otherwise(machine: Machine) -> str:
+    return ncu.refusal("==ERROR== Unknown Error on device 0.\n")
+
+
 def ncu_silent(machine: Machine) -> str:
     return ncu.refusal("==WARNING== No kernels were profiled.\n")
 
@@ -347,6 +355,8 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "--gpulab-ncu has no effect: ncu": no_ncu,
     "--gpulab-ncu needs a GPU": ncu_simulated,
     "ncu: no permission": ncu_denied,
+    "ncu: Profiling failed": ncu_kept_out,
+    "ncu: ...": ncu_otherwise,
     "ncu: it ended": ncu_silent,
     "other processes used": others,
     "the GPU was slowed down": slowed_down,

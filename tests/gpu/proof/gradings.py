@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,16 +18,27 @@ from one_grading import Task
 
 ONE = Path(__file__).with_name("one_grading.py")
 LIMIT_S = 300
-# Bursts of matrix products of random length and distance, as of a neighbour who trains a network.
+# Bursts of matrix products of random length, as of a neighbour who trains a network. For some seconds they follow each
+# other without a rest, for some with rests so short or so long that many samples are disturbed and others are not.
 HAMMER = """
-import random, sys, time, torch
+import random, signal, sys, time, torch
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 a, b = (torch.rand(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
+torch.cuda.synchronize()
 print("hammering", flush=True)
-while True:
-    for _ in range(random.randint(1, 20)):
-        a @ b
-    torch.cuda.synchronize()
-    time.sleep(random.uniform(0, 0.02))
+begin_s, at_work_s = time.monotonic(), 0.0
+try:
+    while True:
+        longest_rest_s, until_s = random.choice((0, 0, 0.002, 0.02)), time.monotonic() + random.uniform(0.5, 3)
+        while time.monotonic() < until_s:
+            burst_s = time.monotonic()
+            for _ in range(random.randint(1, 20)):
+                a @ b
+            torch.cuda.synchronize()
+            at_work_s += time.monotonic() - burst_s
+            time.sleep(random.uniform(0, longest_rest_s))
+finally:
+    print(at_work_s / (time.monotonic() - begin_s), flush=True)
 """
 
 Record = dict[str, Any]
@@ -61,19 +73,46 @@ def true_ratio(task: Task, processes: int, workers: int) -> tuple[float, list[Re
     return median(record["ratio"] for record in records), records
 
 
+@dataclass
+class Hammer:
+    """Another process that uses the GPU.
+
+    Attributes:
+        pid: its number.
+        busy: the share of the time in which it wanted the GPU; known when it has ended.
+    """
+
+    pid: int
+    busy: float = 0.0
+
+    def was_seen(self, record: Record) -> bool:
+        """Say whether a grading found it on the GPU."""
+        return any(f"(process {self.pid})" in other for other in record.get("shared_with", ()))
+
+
 @contextmanager
-def hammered(is_wanted: bool) -> Iterator[None]:
-    """Let another process use the GPU as hard as it can meanwhile."""
+def hammered(is_wanted: bool) -> Iterator[Hammer | None]:
+    """Let another process use the GPU meanwhile.
+
+    Raises:
+        RuntimeError: it does not start, or ended by itself.
+    """
     if not is_wanted:
-        yield
+        yield None
         return
-    hammer = subprocess.Popen([sys.executable, "-c", HAMMER], stdout=subprocess.PIPE, text=True)
-    try:
-        assert hammer.stdout is not None and hammer.stdout.readline() == "hammering\n", "PyTorch does not start"
-        yield
-    finally:
-        hammer.kill()
-        hammer.wait()
+    with subprocess.Popen([sys.executable, "-c", HAMMER], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != "hammering\n":
+                raise RuntimeError("the other process does not start")
+            hammer = Hammer(process.pid)
+            yield hammer
+            if process.poll() is not None:
+                raise RuntimeError(f"the other process ended with {process.returncode} meanwhile")
+            process.send_signal(signal.SIGTERM)
+            hammer.busy = float(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 def spread(records: Sequence[Record]) -> str:

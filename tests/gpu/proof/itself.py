@@ -41,14 +41,14 @@ def main() -> int:
             ]
             records = grade_all(tasks, options.workers)
         proof.records[name] = records
-        rows.append(_judged(proof, name, records, time.perf_counter() - begin_s))
+        rows.append(judged(proof, name, records, time.perf_counter() - begin_s))
         print(*rows[-1], sep=" | ", flush=True)
     headers = ("kernel", "ratios", "half width", "rounds", "hold 1", f"passed {THRESHOLD}x", "caches", "s")
     proof.table("Each against itself", headers, rows)
     return proof.finish(options.json)
 
 
-def _judged(proof: Proof, name: str, records: Sequence[Record], took_s: float) -> tuple[str, ...]:
+def judged(proof: Proof, name: str, records: Sequence[Record], took_s: float) -> tuple[str, ...]:
     passed = sum(record["verdict"] == "passed" for record in records)
     held = sum("ratio" in record and record["low"] <= 1 <= record["high"] for record in records)
     graded = sum("ratio" in record for record in records)

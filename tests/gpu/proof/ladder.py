@@ -158,11 +158,11 @@ def main() -> int:
             rows.extend((exercise, name, nbytes, ms) for name, ms in ladder.times_ms(solutions(exercise)))
         rows.append(("copy", "driver's device copy, again", COPY_BYTES, copy_ms(device, watch)))
     device.close()
-    _judge(proof, rows)
+    judge(proof, rows)
     return proof.finish(path)
 
 
-def _judge(proof: Proof, rows: list[tuple[str, str, int, float]]) -> None:
+def judge(proof: Proof, rows: list[tuple[str, str, int, float]]) -> None:
     speeds = {(group, name): nbytes / ms / 1e6 for group, name, nbytes, ms in rows}
     proof.table(
         "Medians of 48 samples",

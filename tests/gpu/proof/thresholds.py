@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from figures import ROOT, Proof, arguments
-from gradings import Record, grade_all, half_width, hammered, rounds, spread, true_ratio
+from gradings import Hammer, Record, grade_all, half_width, hammered, rounds, spread, true_ratio
 from one_grading import Task
 
 OFFSET = 0.005
@@ -52,10 +52,10 @@ def main() -> int:
         for offset in RIGHT
     ]
     begin_s = time.perf_counter()
-    with hammered(options.hammer):
+    with hammered(options.hammer) as hammer:
         records = grade_all(tasks, options.workers)
     proof.records["gradings"] = records
-    _judge(proof, truth, records, options)
+    judge(proof, truth, records, hammer)
     proof.figure("time for all", f"{time.perf_counter() - begin_s:.0f} s")
     return proof.finish(options.json)
 
@@ -71,7 +71,8 @@ def _truth(proof: Proof, task: Task, options: argparse.Namespace) -> float:
     return truth
 
 
-def _judge(proof: Proof, truth: float, records: Sequence[Record], options: argparse.Namespace) -> None:
+def judge(proof: Proof, truth: float, records: Sequence[Record], hammer: Hammer | None) -> None:
+    """Count verdicts that are wrong or none, of gradings with the thresholds in turn; what is inconclusive is not."""
     wrong = inconclusive = 0
     rows = []
     for nth, (offset, right) in enumerate(RIGHT.items()):
@@ -86,8 +87,16 @@ def _judge(proof: Proof, truth: float, records: Sequence[Record], options: argpa
     proof.table(f"True ratio {truth:.4f}", headers, rows)
     proof.figure("wrong verdicts", f"{wrong} of {len(records)}", "none", wrong == 0)
     share = inconclusive / len(records)
-    bar = "" if options.hammer else "at most 5 %"
-    proof.figure("inconclusive", f"{share:.1%}", bar, None if options.hammer else share <= MAX_INCONCLUSIVE)
+    if hammer is None:
+        proof.figure("inconclusive", f"{share:.1%}", "at most 5 %", share <= MAX_INCONCLUSIVE)
+        return
+    proof.figure("inconclusive", f"{share:.1%}")
+    seen = sum(map(hammer.was_seen, records))
+    proof.figure("gradings that saw the other process", f"{seen} of {len(records)}", "all", seen == len(records))
+    proof.figure("it wanted the GPU", f"{hammer.busy:.0%} of the time")
+    graded = [record for record in records if "ratio" in record]
+    dropped = sum(record["dropped"] for record in graded) / max(1, sum(record["rounds"] for record in graded))
+    proof.figure("rounds that were left out", f"{dropped:.1%}")
 
 
 if __name__ == "__main__":
