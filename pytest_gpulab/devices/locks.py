@@ -13,6 +13,8 @@ POLL_S = 0.001
 class SharedLock:
     """A lock on a file that many processes hold together, or one alone.
 
+    Users do not wait for each other: where the file is another one's, this user's processes have one of their own.
+
     Attributes:
         is_held: either way.
     """
@@ -44,14 +46,19 @@ class SharedLock:
 
     def _take(self, how: int, wait_s: float) -> bool:
         if self._descriptor is None:
-            new = 0 if self._path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)
+            self._descriptor = self._opened()
         end_s = time.monotonic() + wait_s
         while not self._has_taken(how):
             if time.monotonic() >= end_s:
                 return False
             time.sleep(POLL_S)
         return True
+
+    def _opened(self) -> int:
+        try:
+            return _open(self._path)
+        except PermissionError:
+            return _open(self._path.with_name(f"{self._path.stem}-{os.getuid()}{self._path.suffix}"))
 
     def _has_taken(self, how: int) -> bool:
         assert self._descriptor is not None
@@ -61,3 +68,8 @@ class SharedLock:
             return False
         self.is_held = True
         return True
+
+
+def _open(path: Path) -> int:
+    new = 0 if path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)

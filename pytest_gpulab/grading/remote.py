@@ -85,6 +85,7 @@ class RemoteGrader:
             "annotate": annotate,
         }
         self._known: dict[str, Finding] = {}
+        self._begun: set[str] = set()
         self._worker: Worker | None = None
         self._missing: Finding | None = None
         self._second = SecondOpinion(exercise.exercise, self._task, self._custody) if self._on_gpu else None
@@ -136,7 +137,7 @@ class RemoteGrader:
         begin_s = time.perf_counter()
         try:
             result = self._judged(check)
-            if self._sanitize and ((check.kind == "correct" and result.verdict == "failed") or was_stopped(result)):
+            if self._sanitize and (_is_wrong(result) or was_stopped(result)):
                 result = self._with_report(check, result)
             if self._profiler is not None and result.measurement is not None:
                 result = self._with_counters(check, result, result.measurement)
@@ -191,6 +192,24 @@ class RemoteGrader:
         return self._second.count(check) or self._graded(check)
 
     def _graded(self, check: Check, asking: str = "check") -> CheckResult:
+        """Grade a check, and first those that it rests on, if nobody has asked for them yet.
+
+        They have time limits of their own, a compiler above all, and one that breaks the GPU for its process, as cases
+        of a `safe` check may, leaves the next one to another process.
+        """
+        self._begun.add(check.name)
+        for basis in self._bases(check):
+            if basis.name not in self._begun:
+                self._graded(basis)
+        return self._graded_now(check, asking)
+
+    def _bases(self, check: Check) -> list[Check]:
+        if check.kind == "compile":
+            return []
+        kinds = ("compile", "correct") if check.kind == "safe" else ("compile",)
+        return [basis for basis in checks_of(self._loaded.exercise) if basis.kind in kinds]
+
+    def _graded_now(self, check: Check, asking: str) -> CheckResult:
         ending = ""
         for _ in range(ATTEMPTS):
             try:
@@ -300,6 +319,11 @@ class RemoteGrader:
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
+
+
+def _is_wrong(result: CheckResult) -> bool:
+    """Say whether a kernel ran and did wrong, which a tool may explain."""
+    return result.kind == "correct" and result.verdict == "failed" and not result.findings[0].because
 
 
 def _not_graded(check: Check, missing: DeviceUnavailable) -> CheckResult:

@@ -135,7 +135,10 @@ class SecondOpinion:
         if seen is None or seen.verdict == "not gradable":
             return result.findings
         is_stopped = bool(seen.findings) and seen.findings[0].code in (*STOPPED, *PRECISE)
-        line = f"at a smaller size on the simulated GPU: {_told(seen) if is_stopped else 'it comes to its end'}"
+        subject = self._checks[result.name].subject
+        assert isinstance(subject, SpeedTier)
+        which = "the same size" if subject.simulated_size is None else "a smaller size"
+        line = f"at {which} on the simulated GPU: {_told(seen) if is_stopped else 'it comes to its end'}"
         where = seen.findings[0].where if is_stopped else ""
         return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
 

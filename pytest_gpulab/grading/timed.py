@@ -23,7 +23,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
-from pytest_gpulab.grading.race import SETS, Patience, Race, RaceResult, most_checked
+from pytest_gpulab.grading.race import SETS, BaselineFailed, Patience, Race, RaceResult, most_checked
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
@@ -179,6 +179,8 @@ class TimedCosts:
                 result = Race(pool, baseline, contender, aims, checked, rng).run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
                 outputs = _read(self._device, result.outputs)
+            except BaselineFailed as failed:
+                raise unusable(tier.baseline, Blocked(*of_error(failed.error))) from failed
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from pytest_gpulab.devices import locks
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
@@ -396,12 +397,21 @@ def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_proce
     assert not timers
 
 
-def test_files_that_another_user_made_are_left_alone(of_process, tmp_path, monkeypatch):
-    for ending in FILES:
-        (tmp_path / f"pytest-gpulab-GPU-1.{ending}").touch()
-    monkeypatch.setattr(turns.os, "access", lambda path, mode: False)
-    monkeypatch.setattr(turns.os, "getuid", lambda: 77)
-    with of_process().timing(in_silence=True):
+def test_files_that_another_user_made_are_left_alone_however_late(of_process, tmp_path, monkeypatch):
+    process = of_process()
+    others = [tmp_path / f"pytest-gpulab-GPU-1.{ending}" for ending in FILES]
+    for path in others:
+        path.touch()
+    opened = locks.os.open
+
+    def refusing(path, *how):
+        if path in others:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *how)
+
+    monkeypatch.setattr(locks.os, "open", refusing)
+    monkeypatch.setattr(locks.os, "getuid", lambda: 77)
+    with process.timing(in_silence=True):
         pass
     made = {path.name for path in tmp_path.iterdir()}
     assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in FILES}

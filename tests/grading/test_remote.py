@@ -93,6 +93,10 @@ def bench(tmp_path: Path) -> Class:
 
 @pytest.fixture
 def hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
+    return made_hostile(bench, monkeypatch)
+
+
+def made_hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
     """All workers are forked, if this system can do that."""
     monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HOSTILE))
     monkeypatch.setenv(LOG_VARIABLE, str(bench.log))

@@ -141,9 +141,18 @@ def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Clas
     assert "on the GPU: Twice: the GPU gave the kernel up" in finding.evidence
 
 
-@pytest.mark.parametrize("verdict", ["failed", "missed"])
-def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_at_a_smaller_size(bench: Class, verdict: Any) -> None:
-    told = "at a smaller size on the simulated GPU: "
+@pytest.mark.parametrize(
+    ("verdict", "simulated_size", "which"),
+    [("failed", None, "the same size"), ("missed", None, "the same size"), ("failed", 2048, "a smaller size")],
+)
+def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_on_the_simulated_one(
+    bench: Class, verdict: Any, simulated_size: int | None, which: str
+) -> None:
+    file = bench.exercise.folder / "exercise.py"
+    file.write_text(file.read_text().replace("30, 4096,", f"30, 4096, simulated_size={simulated_size},"))
+    bench.exercise = Catalogue(bench.exercise.folder.parent).load("twice")
+    bench.checks = {check.name: check for check in checks_of(bench.exercise.exercise)}
+    told = f"at {which} on the simulated GPU: "
     trap = KERNEL.replace("if (i < n)", "if (n > 1000) __trap();\n    if (i < n)")
     for text, evidence, where in (
         (trap, f"{told}twice.cu:3: The kernel stopped itself with __trap(), first by block 0 thread 0", "twice.cu:3"),

@@ -1,0 +1,55 @@
+"""A check that is asked for by itself has the verdict that it has among all, whatever it takes to find it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from test_remote import KERNEL, SANITIZER, Class, graded, install_sanitizer, made_hostile
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
+    return made_hostile(Class(tmp_path), monkeypatch)
+
+
+def alone(bench: Class, name: str, text: str, **more: float) -> str:
+    with closing(bench.grader(text, **more)) as grader:
+        return grader.run(bench.checks[name]).verdict
+
+
+@pytest.mark.parametrize("deed", ["fault", "crash", "claim"])
+def test_a_kernel_that_breaks_the_gpu_in_one_case_may_be_safe_all_the_same(hostile: Class, deed: str) -> None:
+    text = KERNEL + f"// launch 31: {deed}\n"
+    assert graded(hostile, text)["safe[memory]"].verdict == "passed"
+    hostile.log.unlink()
+    assert alone(hostile, "safe[memory]", text) == "passed"
+
+
+def test_a_broken_gpu_keeps_no_other_check_from_being_graded(hostile: Class) -> None:
+    with closing(hostile.grader(KERNEL + "// launch 31: fault\n")) as grader:
+        found = [grader.run(hostile.checks[name]).verdict for name in ("safe[memory]", "correct[n=100]")]
+    assert found == ["passed", "passed"]
+
+
+@pytest.mark.parametrize("name", ["correct[n=31]", "safe[memory]", "speedup[0.5x]"])
+def test_a_compiler_has_the_time_of_the_compile_check_whatever_is_asked_for(
+    hostile: Class, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.turns.PATIENCE_S", 1.0)
+    begin_s = monotonic()
+    assert alone(hostile, name, KERNEL + "// compile: hang\n", timeout_s=3.0) == "failed"
+    assert monotonic() - begin_s < 60  # a tier's timing may take 20 minutes
+
+
+def test_what_does_not_compile_is_not_run_under_the_sanitizer(
+    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    install_sanitizer(tmp_path, monkeypatch, SANITIZER.replace('"$@"\n', f"echo run >>'{runs}'\n\"$@\"\n"))
+    for text, is_run in ((KERNEL.replace(";", ""), False), (KERNEL + "// launch 31: fault\n", True)):
+        with closing(hostile.grader(text, sanitize=True)) as grader:
+            assert grader.run(hostile.checks["correct[n=31]"]).verdict == "failed"
+        assert runs.exists() == is_run
