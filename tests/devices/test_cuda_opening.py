@@ -136,6 +136,31 @@ def test_a_known_gpu_is_opened_while_nvcc_is_at_work(opening):
     assert not device.usable
 
 
+@pytest.mark.parametrize("ordinal", [0, 1])
+def test_the_gpu_of_the_number_that_was_asked_for_is_opened_with_locks_of_its_own(monkeypatch, tmp_path, ordinal):
+    monkeypatch.setenv("GPULAB_LOCKS", str(tmp_path))
+
+    class Device:
+        count = staticmethod(lambda: 2)
+
+        def __init__(self, number):
+            self.number = number
+
+        def pci_bus_id(self):
+            return f"0000:0{self.number}:00.0"
+
+        def compute_capability(self):
+            return 9, 0
+
+    monkeypatch.setattr(gpu_module, "load_driver", lambda: SimpleNamespace(Device=Device, Error=MemoryError))
+    opened = gpu_module.OpenGpu(ordinal, 1.0)
+    assert opened.gpu.number == ordinal
+    with opened.turns.working():
+        pass
+    opened.turns.close()
+    assert {path.stem for path in tmp_path.iterdir()} == {f"pytest-gpulab-0000-0{ordinal}-00-0"}
+
+
 @pytest.fixture
 def asked(opening, monkeypatch):
     """A device that is asked what it is."""

@@ -214,7 +214,14 @@ def test_what_is_asked_while_others_wait_is_what_changes(nvml_that_starts, monke
     assert conditions.slowdowns == ("hardware slowdown",)
 
 
-def test_slowdowns_are_noticed_with_an_old_driver_too(nvml_that_starts, monkeypatch):
+# NVML's clock event reasons, of nvml.h.
+HELD_DOWN = {0x04: "power cap", 0x08: "hardware slowdown", 0x20: "too hot (software)", 0x40: "too hot (hardware)"}
+HELD_DOWN[0x80] = "power brake"
+AS_EVER = (0x01, 0x02, 0x10, 0x100)
+
+
+@pytest.mark.parametrize("bit", [*HELD_DOWN, *AS_EVER])
+def test_slowdowns_are_noticed_with_an_old_driver_too(nvml_that_starts, monkeypatch, bit):
     """Without them every time would seem to be a good one."""
 
     def not_there(gpu):
@@ -225,8 +232,8 @@ def test_slowdowns_are_noticed_with_an_old_driver_too(nvml_that_starts, monkeypa
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetMaxClockInfo", lambda *asked: 1980)
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetClockInfo", lambda *asked: 1500)
     monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetCurrentClocksEventReasons", not_there)
-    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda gpu: 0x04 | 0x01)
-    assert nvml.ConditionsReader("0000:65:00.0").read().slowdowns == ("power cap",)
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda gpu: bit | 0x01)
+    assert nvml.ConditionsReader("0000:65:00.0").read().slowdowns == ((HELD_DOWN[bit],) if bit in HELD_DOWN else ())
 
 
 @pytest.mark.parametrize(

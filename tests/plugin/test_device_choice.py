@@ -18,12 +18,12 @@ from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnava
 def pytest_configure(config):
     is_worker = hasattr(config, "workerinput")
 
-    def opened(*asked):
+    def opened(ordinal, *asked):
         if {{full}}:
             raise DeviceUnavailable({FULL!r})
         if {{absent}}:
             raise DeviceAbsent({NONE!r})
-        info = DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False)
+        info = DeviceInfo("cuda", "GPU " + str(ordinal) if ordinal else "a GPU", "nvcc", "sm_90", estimates=False)
         return SimpleNamespace(info=info, close=lambda: None)
 
     pytest_gpulab.devices._open_cuda = opened
@@ -40,6 +40,24 @@ def grade(course: Course, *args: str, full: str = "False", absent: str = "False"
 def test_a_gpu_that_is_there_is_taken(course: Course) -> None:
     result = grade(course, "-k", "nothing")
     result.stdout.fnmatch_lines(["gpulab: a GPU, because PyCUDA and an NVIDIA GPU are there; seed *"])
+
+
+SAYS_WHICH = """
+from pytest_gpulab.grading.remote import RemoteGrader
+
+def run(grader, check):
+    print("graded on", grader._task["device"])
+    return check.result("passed")
+
+RemoteGrader.run = run
+"""
+
+
+@pytest.mark.parametrize(("asked", "opened", "graded"), [("cuda:1", "GPU 1", "cuda:1"), ("auto", "a GPU", "cuda")])
+def test_the_gpu_that_was_asked_for_grades(course: Course, asked: str, opened: str, graded: str) -> None:
+    course.write("says_which.py", SAYS_WHICH)
+    result = grade(course, "-p", "says_which", "-s", "-k", "compile", f"--gpulab-device={asked}")
+    result.stdout.fnmatch_lines([f"gpulab: {opened}, because *", f"*graded on {graded}"])
 
 
 def test_where_there_is_none_the_simulated_one_grades(course: Course) -> None:
