@@ -199,8 +199,9 @@ class RemoteGrader:
         """
         self._begun.add(check.name)
         for basis in self._bases(check):
-            if basis.name not in self._begun:
-                self._graded(basis)
+            if basis.name not in self._begun and lacks_device(found := self._graded(basis)):
+                self._missing = found.findings[0]
+                return check.result("not gradable", (self._missing,))
         return self._graded_now(check, asking)
 
     def _bases(self, check: Check) -> list[Check]:

@@ -34,6 +34,14 @@ def test_a_broken_gpu_keeps_no_other_check_from_being_graded(hostile: Class) -> 
     assert found == ["passed", "passed"]
 
 
+def test_a_gpu_that_is_gone_is_not_asked_for_again(hostile: Class) -> None:
+    with closing(hostile.grader(KERNEL + "// compile: gone\n")) as grader:
+        results = [grader.run(hostile.checks[name]) for name in ("safe[memory]", "correct[n=1]")]
+    assert {result.verdict for result in results} == {"not gradable"}
+    assert {result.findings[0].what for result in results} == {"The device failed: it does not answer"}
+    assert hostile.deeds() == ["gone"]
+
+
 @pytest.mark.parametrize("name", ["correct[n=31]", "safe[memory]", "speedup[0.5x]"])
 def test_a_compiler_has_the_time_of_the_compile_check_whatever_is_asked_for(
     hostile: Class, monkeypatch: pytest.MonkeyPatch, name: str
