@@ -97,7 +97,7 @@ class GpuFacts:
 
     @property
     def peak_bandwidth_gb_s(self) -> float | None:
-        """Two transfers a clock over the whole bus, in 1e9 bytes a second; on an H200 a copy reaches 90 %."""
+        """Two transfers a clock over the whole bus, in 1e9 bytes a second."""
         if self.max_memory_clock_mhz is None or self.bus_width_bits is None:
             return None
         return 2 * self.max_memory_clock_mhz * 1e6 * self.bus_width_bits / 8 / 1e9

@@ -9,7 +9,7 @@ has room to be moved about in, because while one grader times others wait, and a
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from math import prod
 
@@ -247,6 +247,36 @@ class Contender:
             if buffer.role == "input":
                 for stretch in mix.stretches(prod(map(int, buffer.shape))):
                     yield Copy(other[buffer.name], target, stretch)
+
+
+class BaselineFailed(Exception):
+    """A timed launch of a baseline ended abnormally, for which the submission does not answer."""
+
+    def __init__(self, error: DeviceError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Baseline(Contender):
+    """The side that a submission is held against: times raise `BaselineFailed` in the place of `DeviceError`."""
+
+    def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
+        """Time one run; see `Contender`."""
+        with _told_apart():
+            return super().cold_ms(watch, index, mix)
+
+    def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
+        """Time one run in each copy; see `Contender`."""
+        with _told_apart():
+            return super().batch_ms(watch, mixes)
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except DeviceError as error:
+        raise BaselineFailed(error) from error
 
 
 def _call(launch: Launch, memories: Mapping[str, Memory]) -> Call:

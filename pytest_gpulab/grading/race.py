@@ -16,14 +16,12 @@ kernel that hangs is stopped after a while, and those of another one's submissio
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import DeviceError
 from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Conditions, Stopwatch, TimingDevice
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
@@ -113,14 +111,6 @@ class RaceResult:
         return moved / (self.peak_bandwidth_gb_s * 1e9) * 1e3
 
 
-class BaselineFailed(Exception):
-    """A launch of the baseline's ended abnormally, for which the submission does not answer."""
-
-    def __init__(self, error: DeviceError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
 @dataclass
 class Patience:
     """How long the races of a submission may go on waiting, altogether, for others to end what spoils them."""
@@ -183,8 +173,8 @@ class Race:
             patience: of which it takes what it needs.
 
         Raises:
-            BaselineFailed: see there.
-            DeviceError: a launch of the submission's ends abnormally, or others do not give the GPU back.
+            BaselineFailed: a launch of the baseline ends abnormally, if it is a `Baseline`.
+            DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
         result = self._sitting(device)
         while self._is_spoilt(result) and patience.left_s > 0:
@@ -262,8 +252,7 @@ class Race:
         own_ms: list[float] = []
         while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
             copy, mix = len(own_ms) % REPLICAS, self._checked.another(len(own_ms) % SETS, self._rng)
-            with _blamed_on_the_baseline():
-                baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
+            baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
             own_ms.append(self._own.cold_ms(self._watch, copy, mix))
         self._watch.calibrate()
         sides = ((self._baseline, baseline_ms), (self._own, own_ms))
@@ -347,15 +336,11 @@ class Race:
         mixes = self._mixes(turn, copy if keeps_outputs else None)
         baseline_first = turn % 2 == 0
         if baseline_first:
-            self._time_baseline(turn, mixes)
+            self._baseline_ms.append(self._sample(self._baseline, turn, mixes))
         self._own_ms.append(self._sample(self._own, turn, mixes))
         if keeps_outputs:
             self._keep_outputs(copy)
         if not baseline_first:
-            self._time_baseline(turn, mixes)
-
-    def _time_baseline(self, turn: int, mixes: Sequence[Mix]) -> None:
-        with _blamed_on_the_baseline():
             self._baseline_ms.append(self._sample(self._baseline, turn, mixes))
 
     def _mixes(self, turn: int, checked_copy: int | None) -> list[Mix]:
@@ -410,11 +395,3 @@ class Race:
             return False
         # Not all GPUs come near to the highest clock that they name, however long one waits.
         return conditions.clock_share < SLOW_CLOCK_SHARE or not settled(np.array(own_ms))
-
-
-@contextmanager
-def _blamed_on_the_baseline() -> Iterator[None]:
-    try:
-        yield
-    except DeviceError as error:
-        raise BaselineFailed(error) from error

@@ -17,13 +17,13 @@ from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.contender import Contender, Outputs, Pool
+from pytest_gpulab.grading.contender import Baseline, BaselineFailed, Contender, Outputs, Pool
 from pytest_gpulab.grading.contents import Array, Inputs, timed_inputs
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
-from pytest_gpulab.grading.race import SETS, BaselineFailed, Patience, Race, RaceResult, most_checked
+from pytest_gpulab.grading.race import SETS, Patience, Race, RaceResult, most_checked
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
@@ -171,7 +171,7 @@ class TimedCosts:
             contender.spare_outputs(most_checked(contender))
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
-                baseline, _ = _on_device(other, pool)
+                baseline, _ = _on_device(other, pool, Baseline)
             except Blocked as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
@@ -225,11 +225,13 @@ def others_work(interruption_ms: float) -> Blocked:
     return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and would be taken for the kernels")
 
 
-def _on_device(entrant: _Entrant, pool: Pool) -> tuple[Contender, tuple[LaunchProfile, ...]]:
+def _on_device(
+    entrant: _Entrant, pool: Pool, side: type[Contender] = Contender
+) -> tuple[Contender, tuple[LaunchProfile, ...]]:
     """Copy an entrant's data to the device and run it once."""
     module = entrant.builds.of(entrant.problem.variant).module
     try:
-        contender = Contender(pool, module, entrant.plan, entrant.contents)
+        contender = side(pool, module, entrant.plan, entrant.contents)
         return contender, contender.profiles()
     except DeviceError as error:
         raise Blocked(*of_error(error)) from error

@@ -215,8 +215,13 @@ def test_what_is_asked_while_others_wait_is_what_changes(nvml_that_starts, monke
 
 
 # NVML's clock event reasons, of nvml.h.
-HELD_DOWN = {0x04: "power cap", 0x08: "hardware slowdown", 0x20: "too hot (software)", 0x40: "too hot (hardware)"}
-HELD_DOWN[0x80] = "power brake"
+HELD_DOWN = {
+    0x04: "power cap",
+    0x08: "hardware slowdown",
+    0x20: "too hot (software)",
+    0x40: "too hot (hardware)",
+    0x80: "power brake",
+}
 AS_EVER = (0x01, 0x02, 0x10, 0x100)
 
 

@@ -5,14 +5,12 @@ import time
 
 import pytest
 
-from pytest_gpulab.devices import locks
 from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 LIMIT_S = 20
 WORKERS = []
-FILES = ("lock", "making", "making-door", "outside", "working", "working-door")
 
 
 @pytest.fixture
@@ -395,23 +393,3 @@ def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_proce
             timer.end()
             timers.remove(timer)
     assert not timers
-
-
-def test_files_that_another_user_made_are_left_alone_however_late(of_process, tmp_path, monkeypatch):
-    process = of_process()
-    others = [tmp_path / f"pytest-gpulab-GPU-1.{ending}" for ending in FILES]
-    for path in others:
-        path.touch()
-    opened = locks.os.open
-
-    def refusing(path, *how):
-        if path in others:
-            raise PermissionError(13, "Permission denied")
-        return opened(path, *how)
-
-    monkeypatch.setattr(locks.os, "open", refusing)
-    monkeypatch.setattr(locks.os, "getuid", lambda: 77)
-    with process.timing(in_silence=True):
-        pass
-    made = {path.name for path in tmp_path.iterdir()}
-    assert made >= {f"pytest-gpulab-GPU-1-77.{ending}" for ending in FILES}

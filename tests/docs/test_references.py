@@ -141,12 +141,7 @@ def test_the_table_of_counters_is_that_of_the_metrics() -> None:
 
 
 def test_ncus_counters_are_those_that_are_asked_for_and_shown() -> None:
-    table = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8").split("| column | counter |")[1].split("\n\n")[0]
-    explained = {cells[1].strip(): tuple(re.findall(r"`([^`]+)`", cells[2])) for cells in _rows(table)}
+    table = rows(ROOT / "docs" / "cuda.md", "Counters")
+    explained = {column: tuple(re.findall(r"[\w.]{2,}", names)) for column, names, _ in table}
     assert explained == hardware.COUNTERS
     assert sorted(name for names in explained.values() for name in names) == sorted(counters.METRICS)
-
-
-def _rows(table: str) -> list[list[str]]:
-    """Return the cells of a table's rows but for its head."""
-    return [line.split("|") for line in table.splitlines() if line.startswith("| ") and " meaning |" not in line]

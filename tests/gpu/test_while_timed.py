@@ -55,8 +55,10 @@ __device__ bool is_noted[1 << 18];
 __device__ bool strikes() { return is_noted[blockIdx.x]; }
 """
 NOTING = f"if ({CONDITION}) {{ noted[blockIdx.x] = tile[0]; is_noted[blockIdx.x] = true; }}"
-CHEATS = {"replays its first result": ("out[blockIdx.x] = noted[blockIdx.x];", "wrong-result")}
-CHEATS["hands out what lies there"] = (";", "not-written")
+CHEATS = {
+    "replays its first result": ("out[blockIdx.x] = noted[blockIdx.x];", "wrong-result"),
+    "hands out what lies there": (";", "not-written"),
+}
 
 
 def striking(how, instead=INSTEAD, noting=""):

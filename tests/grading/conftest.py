@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from clocked_device import ClockedBench
 from doubling import Bench
+from remote_class import Class, made_hostile
 
 
 @pytest.fixture
@@ -20,3 +21,8 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
         monkeypatch.setattr(f"pytest_gpulab.grading.race.{limit}", 1e9)
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
     return ClockedBench(tmp_path)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Class:
+    return made_hostile(Class(tmp_path), monkeypatch)

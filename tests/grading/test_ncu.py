@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from test_remote import KERNEL, Class
+from remote_class import KERNEL, Class
 
 from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_remote import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
+from remote_class import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
 
 from pytest_gpulab.grading import forked, nursery, process
 from pytest_gpulab.grading.forked import Forked
@@ -338,7 +338,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from pytest_gpulab.grading import forked
-from test_remote import Class
+from remote_class import Class
 
 bench = Class(Path(sys.argv[1]))
 grader = bench.grader()

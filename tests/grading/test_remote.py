@@ -3,142 +3,30 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hostile_device import LOG_VARIABLE
+from remote_class import EXPECTED, KERNEL, WAIT_S, Class, graded, is_alive, verdicts, wait_for_end
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda import turns
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading import process
-from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.grade import CheckResult, Finding
+from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.process import WorkerError
-from pytest_gpulab.grading.remote import RemoteGrader
 from pytest_gpulab.grading.thresholds import Thresholds
-
-EXERCISE = """
-import numpy as np
-from pytest_gpulab.exercise import Buffer, Case, Exercise, Expected, Launch, Plan, SafeCheck, SpeedTier
-
-def plan(problem):
-    n = problem.size
-    buffers = (Buffer("in", "input", np.int32, (n,)), Buffer("out", "output", np.int32, (n,)))
-    return Plan(buffers, (Launch("twice", (-(-n // 32),), (32,), ("in", "out", np.int32(n))),))
-
-exercise = Exercise(
-    title="Every element times two",
-    plan=plan,
-    inputs=lambda problem, pattern, rng: {"in": rng.integers(-1000, 1000, problem.size, dtype=np.int32)},
-    reference=lambda problem, inputs: Expected({"out": 2 * inputs["in"]}),
-    cases=(Case("n=1", 1, 20), Case("n=31", 31, 20), Case("n=100", 100, 20)),
-    safe=(SafeCheck("memory", 10),),
-    speed=(SpeedTier(0.5, 30, 4096, required=True),),
-)
-"""
-KERNEL = """__global__ void twice(const int *in, int *out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = 2 * in[i];
-}
-"""
-HOSTILE = process.PROGRAM.replace("from pytest_gpulab.grading.worker import main", "from hostile_device import main")
-WAIT_S = 60.0
-
-
-class Class:
-    """An exercise, a submission, and the log of what a hostile device did."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "exercises" / "twice").mkdir(parents=True)
-        (folder / "exercises" / "twice" / "exercise.py").write_text(EXERCISE)
-        (folder / "exercises" / "twice" / "naive.cu").write_text(KERNEL)
-        self.exercise = Catalogue(folder / "exercises").load("twice")
-        self.checks = {check.name: check for check in checks_of(self.exercise.exercise)}
-        self.submission, self.log = folder / "twice.cu", folder / "deeds.txt"
-        device, _ = open_device("sim")
-        self.device = "sim"
-        self.info: DeviceInfo | None = device.info
-        device.close()
-
-    def on_a_gpu(self) -> None:
-        """Grade on what the worker takes for a GPU."""
-        assert self.info is not None
-        self.device, self.info = "cuda", replace(self.info, kind="cuda")
-
-    def grader(self, text: str = KERNEL, timeout_s: float = 60.0, **more: Any) -> RemoteGrader:
-        self.submission.write_text(text)
-        return RemoteGrader(self.exercise, self.submission, self.device, self.info, 1, "twice.cu", timeout_s, **more)
-
-    def deeds(self) -> list[str]:
-        return [line.split()[1] for line in self.log.read_text().splitlines()]
-
-    def processes(self) -> list[int]:
-        return [int(line.split()[0]) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Class:
     return Class(tmp_path)
-
-
-@pytest.fixture
-def hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
-    return made_hostile(bench, monkeypatch)
-
-
-def made_hostile(bench: Class, monkeypatch: pytest.MonkeyPatch) -> Class:
-    """All workers are forked, if this system can do that."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HOSTILE))
-    monkeypatch.setenv(LOG_VARIABLE, str(bench.log))
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    bench.on_a_gpu()
-    return bench
-
-
-def graded(bench: Class, text: str, timeout_s: float = 60.0) -> dict[str, CheckResult]:
-    results = {result.name: result for result in bench.grader(text, timeout_s).grade().checks}
-    assert list(results) == list(bench.checks)
-    wait_for_end(bench.processes())
-    return results
-
-
-def wait_for_end(processes: list[int]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while left := [process for process in processes if is_alive(process)]:
-        assert time.monotonic() < end_s, f"still there: {left}"
-        time.sleep(0.02)
-
-
-def is_alive(process: int) -> bool:
-    """Say whether a process is there; one that ended and that nobody has waited for is not."""
-    try:
-        return re.search(r"^State:\s+[ZX]", Path(f"/proc/{process}/status").read_text(), re.M) is None
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def verdicts(results: dict[str, CheckResult]) -> dict[str, str]:
-    return {name: result.verdict for name, result in results.items()}
-
-
-EXPECTED = {
-    "compile": "passed",
-    "correct[n=1]": "passed",
-    "correct[n=31]": "failed",
-    "correct[n=100]": "passed",
-    "safe[memory]": "passed",
-    "speedup[0.5x]": "failed",
-}
 
 
 def test_calibrated_thresholds_hold_there_too(bench: Class) -> None:
@@ -321,70 +209,11 @@ def test_closing_is_possible_at_any_time(bench: Class) -> None:
     grader.close()
 
 
-SANITIZER = """#!/bin/sh
-for option; do case $option in
-  --log-file=*) log=${option#--log-file=}; shift;;
-  --*) shift;;
-  *) break;;
-esac; done
-"$@"
-printf '========= COMPUTE-SANITIZER\\n========= Invalid __global__ read\\n========= ERROR SUMMARY: 1 error\\n' > "$log"
-"""
-
-
-def install_sanitizer(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str = SANITIZER) -> None:
-    (folder / "compute-sanitizer").write_text(program)
-    (folder / "compute-sanitizer").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-
-
-def test_compute_sanitizers_report_is_attached(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in takes options and runs the rest, as the real one does."""
-    install_sanitizer(tmp_path, monkeypatch)
-    grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
-    results = {result.name: result for result in grader.grade().checks}
-    assert verdicts(results) == EXPECTED
-    assert results["correct[n=31]"].findings[0].evidence[-1] == "compute-sanitizer: Invalid __global__ read"
-    assert hostile.deeds() == ["fault", "fault"]
-    wait_for_end(hostile.processes())
-
-
-def test_what_the_gpu_stops_while_it_is_timed_is_looked_at_too(
-    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install_sanitizer(tmp_path, monkeypatch)
-    grader = hostile.grader(KERNEL + "// launch 4096: fault\n", sanitize=True)
-    stopped = hostile.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
-    monkeypatch.setattr(grader, "_judged", lambda check: stopped)
-    (found,) = grader.run(hostile.checks["speedup[0.5x]"]).findings
-    assert (found.what, found.evidence) == ("given up", ("compute-sanitizer: Invalid __global__ read",))
-    assert hostile.deeds() == ["fault"]
-    grader.close()
-    wait_for_end(hostile.processes())
-
-
-def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_sanitizer(tmp_path, monkeypatch, "#!/bin/sh\nexit 1\n")
-    grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
-    assert {result.name: result.verdict for result in grader.grade().checks} == EXPECTED
-
-
-def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(
-    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install_sanitizer(tmp_path, monkeypatch)
-    grader = hostile.grader(KERNEL + "// launch 31: fault_then_mistake\n", sanitize=True)
-    results = {result.name: result for result in grader.grade().checks}
-    assert verdicts(results) == EXPECTED
-    assert results["correct[n=31]"].findings[0].what == "Twice: given up"
-    assert hostile.deeds() == ["fault_then_mistake", "fault_then_mistake"]
-
-
 PARENT = """
 import sys
 from pathlib import Path
 from pytest_gpulab.grading import process
-from test_remote import HOSTILE, Class, KERNEL
+from remote_class import HOSTILE, Class, KERNEL
 
 process.COMMAND = (sys.executable, "-I", "-c", HOSTILE)
 bench = Class(Path(sys.argv[1]))

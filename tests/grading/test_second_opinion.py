@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from lucky_device import ALONE_VARIABLE, CANNOT_COUNT_VARIABLE
-from test_remote import KERNEL, WAIT_S, Class
+from remote_class import KERNEL, WAIT_S, Class
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading import process, second_opinion

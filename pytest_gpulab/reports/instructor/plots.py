@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpulab.reports.annotated import visible
+from pytest_gpulab.reports.bandwidth import COPY_SHARE
 from pytest_gpulab.reports.instructor.speeds import Point, Series, roof_gb_s
 from pytest_gpulab.reports.instructor.summary import BINS, Scores
 from pytest_gpulab.reports.instructor.svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style
@@ -24,8 +25,6 @@ Names = Mapping[str, str]
 WIDTH_IN = 8.6
 MOST_NAMED = 20
 MANY = 150
-COPY_SHARE = 0.9
-"""Of the memory's peak bandwidth: what a plain copy reaches (measured on an H200: tests/gpu/proof/ladder.py)."""
 
 
 def _figure(height_in: float, rows: int = 1, columns: int = 1) -> tuple[Figure, list[Axes]]:
