@@ -106,14 +106,27 @@ def test_a_kernel_takes_as_long_as_it_waits(device, module):
     assert long_ms - short_ms == pytest.approx(200_000 / clock_mhz / 1e3, rel=0.05)
 
 
-def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
+def short_kernel_ms(watch, module):
+    """Time a kernel of 6 us by itself, among others, and with cold caches."""
+    warmed_up(watch, module)
     call = waiting(10_000)
+    alone_ms = median_ms(lambda: batched(watch, module, [call]))
+    among_ms = median_ms(lambda: batched(watch, module, [call] * 20)) / 20
+    return alone_ms, among_ms, median_ms(lambda: cold(watch, module, [call]))
+
+
+def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
+    """One launch takes as long by itself as among others; with cold caches it begins later.
+
+    By how much depends on where the kernel lies. Nsight Compute counts it, too: 6.3 us with warm caches, 6.4 to 7.4
+    with cold ones (H200). In few places a launch begins late with warm ones as well: so there are three.
+    """
     with device.stopwatch() as watch:
-        warmed_up(watch, module)
-        alone_ms = median_ms(lambda: cold(watch, module, [call]))
-        among_ms = median_ms(lambda: batched(watch, module, [call] * 20)) / 20
+        places = [short_kernel_ms(watch, placed) for placed in (module, device.compile(SOURCE), device.compile(SOURCE))]
         nothing_ms = median_ms(lambda: cold(watch, module, [Call("nothing", (1,), (32,), ())]))
-    assert alone_ms == pytest.approx(among_ms, rel=0.05)
+    alone_ms, among_ms, cold_ms = np.array(places).T
+    assert min(alone_ms) == pytest.approx(min(among_ms), rel=0.05)
+    assert all(cold_ms > 0.95 * among_ms) and all(cold_ms < among_ms + 0.0015), places
     assert nothing_ms < 0.003
 
 

@@ -55,10 +55,7 @@ __device__ bool is_noted[1 << 18];
 __device__ bool strikes() { return is_noted[blockIdx.x]; }
 """
 NOTING = f"if ({CONDITION}) {{ noted[blockIdx.x] = tile[0]; is_noted[blockIdx.x] = true; }}"
-CHEATS = {
-    "replays its first result": ("out[blockIdx.x] = noted[blockIdx.x];", "wrong-result"),
-    "hands out what lies there": (";", "not-written"),
-}
+CHEATS = {"replays its first result": "out[blockIdx.x] = noted[blockIdx.x];", "hands out what lies there": ";"}
 
 
 def striking(how, instead=INSTEAD, noting=""):
@@ -87,10 +84,9 @@ def test_work_left_out_in_some_launches_is_found(opened_device, tmp_path):
 
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_results_of_earlier_launches_are_not_taken_for_work(opened_device, tmp_path, cheat):
-    instead, code = CHEATS[cheat]
-    results = speedups(tmp_path, striking(NOTES, instead, NOTING), opened_device.info)
+    results = speedups(tmp_path, striking(NOTES, CHEATS[cheat], NOTING), opened_device.info)
     assert {result.points for result in results} == {0}
-    assert results[0].findings[0].code == code, results[0]
+    assert results[0].findings[0].code == "wrong-result", results[0]
 
 
 @pytest.mark.usefixtures("nvidias_tools")

@@ -4,9 +4,9 @@ Before a sample with cold caches the GPU reads more than its level-2 cache holds
 leaves nothing behind that must be written back while the clock runs, as overwriting would.
 
 A batch with warm caches follows the copies of what it uses. Nothing is driven out before: behind a flush now and then a
-launch begins 1 us late, for some places of the arrays again and again (H200), which is no part of any kernel's time.
-Each multiprocessor learns where the arrays' pages are, which warm caches know, too. Then the GPU pauses, because right
-after copies kernels take longer.
+launch begins 1 us late, for some places of kernels and arrays again and again (H200). With cold caches Nsight Compute
+counts that as the kernel's time, too; warm ones are not to show it. Each multiprocessor learns where the arrays'
+pages are, which warm caches know, too. Then the GPU pauses, because right after copies kernels take longer.
 
 While the GPU flushes or pauses, the host enqueues events and launches, so that they follow each other without a gap,
 however slow Python is.
