@@ -17,6 +17,8 @@ from .protocol import Device, Memory, Module
 
 SLOW_CLOCK_SHARE = 0.75
 """Of the highest SM clock: a GPU that runs below is held down by something."""
+FULL_SPEED = 0.99
+"""Of the SM clock that the GPU is rated at: a ratio that others slow down by less stays within 0.2 % (H200)."""
 UNINTERRUPTED_MS = 1.0
 """What takes no longer, and begins with its process's turn on the GPU or little later, ends in it."""
 
@@ -56,13 +58,15 @@ class Conditions:
     Attributes:
         sm_clock_mhz, max_sm_clock_mhz: now and at most.
         slowdowns: what holds the clocks down, in words.
-        interruption_ms: how long others hold the GPU when they interrupt what is timed; 0 where they do not, and where
-            what is timed is too short to be interrupted.
+        speed: the SM clock that a kernel just had, over the one that the GPU is rated at, 1 at most.
+        interruption_ms: how long others hold the GPU at one time; 0 where they do not, and where nobody looked, because
+            what is timed is too short to be interrupted and the speed is full.
     """
 
     sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
     slowdowns: tuple[str, ...] = ()
+    speed: float = 1.0
     interruption_ms: float = 0.0
 
     @property

@@ -10,7 +10,9 @@ before a submission loses points by little, and for a calibration, the GPU is gi
 second sitting. It never takes what the first one gave.
 
 What others interrupt so often that nothing can be told is forgotten, and tried again as soon as they may have ended: a
-kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one.
+kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one. The
+same goes for rounds at a slow clock while others work: it may be their power that holds it down, and that changes a
+ratio, because not all kernels depend on the clock alike. A GPU that is slow by itself has no other ratio.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Conditions, Stopwatch, TimingDevice
+from pytest_gpulab.devices.stopwatch import FULL_SPEED, SLOW_CLOCK_SHARE, Conditions, Stopwatch, TimingDevice
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import (
@@ -30,6 +33,7 @@ from pytest_gpulab.grading.statistics import (
     Ratio,
     Samples,
     allowing_for,
+    allowing_for_slowness,
     allowing_for_ticks,
     decide,
     kept_rounds,
@@ -51,6 +55,7 @@ ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretc
 SETS = 2  # of contents, which runs mix
 MIN_MS = 1e-5  # no sample is zero
 HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
+SLOWED_BY_OTHERS = "other programs at work"
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
@@ -77,7 +82,8 @@ class RaceResult:
             keeps until it is closed.
         peak_bandwidth_gb_s: of device memory; 0 where it is not known.
         l2_bytes: of what it writes, a run may leave so much in the cache.
-        interruption_ms: how long others held the GPU at one time, in rounds that count because there are no better.
+        interruption_ms: how long others held the GPU at one time, if rounds that they disturbed count because there
+            are no better.
         held_down_by: what held the GPU down in rounds that count because there are no better, in words.
         others: other processes seen on the GPU just after a sitting.
     """
@@ -160,6 +166,8 @@ class Race:
         self._settled = 0  # rounds of earlier sittings, without it
         self._held_down_by: list[tuple[str, ...]] = []
         self._interruptions_ms: list[float] = []
+        self._speeds: list[float] = []
+        self._others_ms = 0.0  # the longest interruption of all looks, those of warming up included
         self._seen: Conditions | None = None
         self._kept: list[tuple[float, Outputs]] = []  # with the sample, the slowest last
         self._forgotten = 0
@@ -210,7 +218,7 @@ class Race:
             self._spent_s += time.perf_counter() - begin_s
             # The rounds to add are as many as all those before, so they take as long again.
             out_of_time = 2 * self._spent_s > BUDGET_S
-            is_hopeless = self._is_spoilt(result) and min(self._interruptions_ms) > 0
+            is_hopeless = self._is_spoilt(result) and bool(self._suspect().all())
             if self._is_enough(result) or is_hopeless or out_of_time or not more_rounds(self._rounds):
                 return result
 
@@ -227,20 +235,25 @@ class Race:
 
     def _is_spoilt(self, result: RaceResult) -> bool:
         """Say whether nothing can be told because of what others did."""
-        return result.interruption_ms > 0 and (self._thresholds is None or not self._is_enough(result))
+        return result.interruption_ms > 0 and not self._is_decided(result)
 
     def _forget(self) -> None:
         self._forgotten += self._rounds
-        for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms):
+        for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms, self._speeds):
             figures.clear()
-        self._sittings, self._spent_s = 0, 0.0
+        self._sittings, self._spent_s, self._others_ms = 0, 0.0, 0.0
 
     def _is_enough(self, result: RaceResult) -> bool:
         if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:
             return False
         if self._thresholds is None:
             return SITTINGS * self._rounds >= self._sittings * CALIBRATING_ROUNDS
-        return all(decide(result.ratio, threshold) != "undecided" for threshold in self._thresholds)
+        return self._is_decided(result)
+
+    def _is_decided(self, result: RaceResult) -> bool:
+        """Say whether there are thresholds, and all verdicts are certain."""
+        thresholds = self._thresholds
+        return thresholds is not None and all(decide(result.ratio, least) != "undecided" for least in thresholds)
 
     def _warm_up(self) -> None:
         """Run both until the clock is up, and decide from their times how to time them, in the first sitting.
@@ -285,18 +298,21 @@ class Race:
             self._watch.calibrate(briefly=True)
             self._held_down_by += [before.held_down_by + after.held_down_by] * some
             self._interruptions_ms += [max(before.interruption_ms, after.interruption_ms)] * some
+            self._speeds += [min(before.speed, after.speed)] * some
             before = after
 
     def _result(self) -> RaceResult:
         baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
         own_ms = self._without_overhead(self._own, self._own_ms)
-        interruptions_ms = np.array(self._interruptions_ms)
-        held_down = np.array([bool(words) for words in self._held_down_by])
-        kept = kept_rounds(baseline_ms, own_ms, held_down | (interruptions_ms > 0))
+        kept, disturbed = kept_rounds(baseline_ms, own_ms, self._suspect()), self._disturbed()
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
-        interruption_ms = float(interruptions_ms[kept].max())
+        interruption_ms = self._others_ms if disturbed[kept].any() else 0.0
         ratio = allowing_for_ticks(self._watch.tick_ms / (self._copies if self._batched else 1), ratio, *medians_ms)
+        held_down_by = dict.fromkeys(word for nth in np.flatnonzero(kept) for word in self._held_down_by[nth])
+        if self._slowed()[kept].any():
+            ratio = allowing_for_slowness(float(np.array(self._speeds)[kept].min()), ratio)
+            held_down_by[SLOWED_BY_OTHERS] = None
         return RaceResult(
             ratio=allowing_for(interruption_ms, ratio, *medians_ms),
             baseline_ms=medians_ms[0],
@@ -308,8 +324,21 @@ class Race:
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
             interruption_ms=interruption_ms,
-            held_down_by=tuple(dict.fromkeys(word for nth in np.flatnonzero(kept) for word in self._held_down_by[nth])),
+            held_down_by=tuple(held_down_by),
         )
+
+    def _slowed(self) -> npt.NDArray[np.bool_]:
+        """Return in which rounds others' work may have slowed the GPU down."""
+        others_work = self._others_ms > 0
+        return np.array([others_work and speed < FULL_SPEED for speed in self._speeds])
+
+    def _disturbed(self) -> npt.NDArray[np.bool_]:
+        """Return in which rounds others may have interrupted samples or slowed the GPU down."""
+        return self._slowed() | (np.array(self._interruptions_ms) > 0)
+
+    def _suspect(self) -> npt.NDArray[np.bool_]:
+        """Return which rounds count only if there are no better."""
+        return self._disturbed() | np.array([bool(words) for words in self._held_down_by])
 
     def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
@@ -385,6 +414,7 @@ class Race:
 
     def _look(self) -> Conditions:
         self._seen = conditions = self._watch.conditions()
+        self._others_ms = max(self._others_ms, conditions.interruption_ms)
         return conditions
 
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:

@@ -155,6 +155,19 @@ def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_m
     return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
 
 
+def allowing_for_slowness(speed: float, ratio: Ratio) -> Ratio:
+    """Return the ratio with an interval that also holds what it would be at full speed.
+
+    A slower clock makes a kernel longer in proportion at most, and not at all if it waits for memory only.
+
+    Args:
+        speed: the slowest clock of all samples, over the full one.
+        ratio: of times at such clocks.
+    """
+    share = max(speed, LEAST_SHARE)
+    return Ratio(ratio.value, ratio.low * share, ratio.high / share)
+
+
 def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
     """Return the ratio with an interval that also holds what it would be if the clock had no ticks.
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..nvml import ConditionsReader
 from ..protocol import Module
-from ..stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copies
+from ..stopwatch import FULL_SPEED, UNINTERRUPTED_MS, Call, Conditions, Copies
 from . import own_kernels
 from .context import PrimaryContext
 from .driver import room_for
@@ -46,6 +46,8 @@ VECTOR_BYTES = 16
 TOUCH_BLOCK = 256  # threads that look into every page
 LEAST_PAGE_BYTES = 1 << 16  # the step in which `touch` goes
 PAUSE_MS = 0.1  # at least; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
+SPEED_CYCLES = 20_000, 420_000  # of two pauses, whose difference tells the clock to half a percent or better
+LOOKS_IF_SLOW = 8  # 24 ms: whoever's power holds the clock down has worked within the last few milliseconds
 TICK_MS = 5e-4  # of events, by CUDA's documentation; on an H200 it is 32 ns
 TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
 FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
@@ -154,7 +156,7 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
-        self._is_long = False
+        self._is_long, self._further_looks = False, 0
         self._readings_ms: set[float] = set()
 
     @property
@@ -175,12 +177,19 @@ class CudaStopwatch:
         return self._overhead.ms(launches)
 
     def conditions(self) -> Conditions:
-        """Look at the GPU's state, and after samples that others may have interrupted, whether others interrupt."""
-        conditions = self._nvml.read()
-        if not self._is_long:
+        """Look at the GPU's state, and whether others work on it, where that may matter.
+
+        It does for samples that others may have interrupted, and where the clock is slow: their power may hold it down.
+        NVML's clock is not enough for that, because it lags behind by several samples.
+        """
+        conditions = replace(self._nvml.read(), speed=self._speed())
+        if conditions.speed >= FULL_SPEED and not self._is_long:
             return conditions
+        looks = 1
+        if conditions.speed < FULL_SPEED:  # not often: some GPUs never have their full speed
+            looks, self._further_looks = looks + self._further_looks, 0
         with self._context.current():
-            return replace(conditions, interruption_ms=self._interruptions.longest_ms())
+            return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU."""
@@ -228,7 +237,7 @@ class CudaStopwatch:
 
     def begin(self) -> None:
         """Measure how long a flush takes, the first time."""
-        self._is_long = False
+        self._is_long, self._further_looks = False, LOOKS_IF_SLOW - 1
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
@@ -250,6 +259,12 @@ class CudaStopwatch:
     def _learn_alone(self) -> None:
         for _ in range(TIMES_ALONE):
             self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing", self._warm))
+
+    def _speed(self) -> float:
+        """Return the SM clock over the one that CUDA names, 1 at most; 0 where others spoil the measurement."""
+        short, long = SPEED_CYCLES
+        short_ms, long_ms = (self._sample([partial(self._idle, each)], "pause", self._warm) for each in SPEED_CYCLES)
+        return min((long - short) / self._cycles_per_ms / (long_ms - short_ms), 1.0) if long_ms > short_ms else 0.0
 
     def _launch_nothing(self) -> None:
         self._nothing(grid=self._block_each, block=(EMPTY_BLOCK, 1, 1))
@@ -276,8 +291,10 @@ class CudaStopwatch:
                 grid=self._block_each,
                 block=(TOUCH_BLOCK, 1, 1),
             )
-        pause_cycles = ceil(max(lead_ms, PAUSE_MS) * self._cycles_per_ms)
-        self._pause(np.uint64(pause_cycles), grid=(1, 1), block=(1, 1, 1))
+        self._idle(ceil(max(lead_ms, PAUSE_MS) * self._cycles_per_ms))
+
+    def _idle(self, cycles: int) -> None:
+        self._pause(np.uint64(cycles), grid=(1, 1), block=(1, 1, 1))
 
     def _attribute(self, name: str) -> int:
         return int(self._context.gpu.get_attribute(getattr(self._context.driver.device_attribute, name)))
