@@ -338,7 +338,8 @@ class Race:
 
     def _suspect(self) -> npt.NDArray[np.bool_]:
         """Return which rounds count only if there are no better."""
-        return self._disturbed() | np.array([bool(words) for words in self._held_down_by])
+        held_down: npt.NDArray[np.bool_] = np.array([bool(words) for words in self._held_down_by])
+        return self._disturbed() | held_down
 
     def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
