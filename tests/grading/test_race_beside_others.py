@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from clocked_device import QUIET, SIZE, ClockedBench, sittings, tier
 from doubling import right
 
-from pytest_gpulab.devices.stopwatch import Conditions
+from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.race import ROUNDS_PER_LOOK
+from pytest_gpulab.grading.race import ROUNDS_PER_LOOK, SLOWED_BY_OTHERS
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN
 
 
@@ -37,6 +39,78 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
     assert (result.verdict, result.measurement.dropped) == (verdict, 0)
     assert result.measurement.low == pytest.approx(3.0 - 2 * LOST_PER_SEEN * 0.3, rel=0.01)
     assert result.measurement.high == pytest.approx(3.0, rel=0.01)
+
+
+SLOW = 0.94  # what another one's power leaves of the clock
+
+
+def slowed(clocked: ClockedBench, speeds: Sequence[float], interruptions_ms: Sequence[float], then: Conditions) -> None:
+    """Let looks see these things, and then always the same, beside kernels that are too short to be interrupted.
+
+    The baseline depends on the clock, its rival does not.
+    """
+    clocked.programs["naive"] = right(0.9)
+    looks = iter([replace(QUIET, speed=s, interruption_ms=ms) for s, ms in zip(speeds, interruptions_ms, strict=True)])
+    latest, run = [QUIET], clocked.watch.run
+
+    def conditions() -> Conditions:
+        latest[0] = next(looks, then)
+        return latest[0]
+
+    def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
+        is_baseline = module.program is clocked.programs["naive"]
+        return run(module, calls, copies) / (latest[0].speed if is_baseline else 1)
+
+    clocked.watch.conditions = conditions  # type: ignore[method-assign]
+    clocked.watch.run = running  # type: ignore[method-assign]
+
+
+BETWEEN = 3.0 * (1 + 1 / SLOW) / 2  # a threshold that the slow clock's ratio reaches and the true one does not
+
+
+def test_what_others_slow_down_decides_nothing(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their power holds the clock down, which changes the ratio."""
+    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    slowed(clocked, (), (), replace(QUIET, speed=SLOW, interruption_ms=0.3))
+    result = tier(clocked, right(0.3), BETWEEN)
+    assert (result.verdict, result.measurement.dropped) == ("inconclusive", 0)
+    assert result.measurement.low < 3.0 < 3.0 / SLOW < result.measurement.high
+    assert result.measurement.held_down_by == (SLOWED_BY_OTHERS,)
+
+
+def test_a_gpu_that_is_slow_by_itself_has_the_ratio_that_it_has(clocked: ClockedBench) -> None:
+    slowed(clocked, (), (), replace(QUIET, speed=SLOW))
+    result = tier(clocked, right(0.3), BETWEEN)
+    assert (result.verdict, result.measurement.held_down_by) == ("passed", ())
+
+
+def test_others_at_work_matter_only_where_the_clock_is_slow(clocked: ClockedBench) -> None:
+    slowed(clocked, (), (), replace(QUIET, speed=0.995, interruption_ms=0.3))
+    measured = tier(clocked, right(0.3), BETWEEN).measurement
+    assert measured.speedup == pytest.approx(3.0 / 0.995, rel=0.005) and measured.low > 0.98 * measured.speedup
+
+
+@pytest.mark.parametrize("seen_at", range(3))
+def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, seen_at: int
+) -> None:
+    """They rest at times. The first look is before the first round."""
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
+    seen_ms = [0.3 * (nth == seen_at) for nth in range(3)]
+    slowed(clocked, [SLOW] * 3, seen_ms, QUIET)
+    result = tier(clocked, right(0.3), BETWEEN)
+    assert result.verdict == "failed"
+    assert result.measurement.dropped == FIRST_ROUNDS
+    assert result.measurement.speedup == pytest.approx(3.0, rel=0.005)
+
+
+def test_what_is_clear_at_any_clock_is_not_tried_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    slowed(clocked, (), (), replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
+    result = tier(clocked, right(0.3), 2.0)
+    assert (result.verdict, sittings(clocked)) == ("passed", 1)
+    assert result.measurement.held_down_by == ("power cap", SLOWED_BY_OTHERS)
 
 
 LOOKS_A_SITTING = 1 + FIRST_ROUNDS // ROUNDS_PER_LOOK

@@ -20,6 +20,7 @@ from pytest_gpulab.grading.statistics import (
     Samples,
     _medians,
     allowing_for,
+    allowing_for_slowness,
     allowing_for_ticks,
     decide,
     kept_rounds,
@@ -275,6 +276,28 @@ def test_a_clock_with_ticks_judges_nothing_wrongly(noise: Callable[[Rng], Pair],
             undecided += decision == "undecided"
     print(f"{noise.__name__}, ticks of {tick_ms} ms: {wrong} wrong and {undecided} undecided of {2 * TRIALS}")
     assert wrong == 0
+
+
+@given(
+    speeds=st.lists(st.floats(0.05, 1), min_size=1),
+    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_an_interval_that_allows_for_a_slow_clock_holds_the_ratio_at_full_speed(
+    speeds: list[float], shares: tuple[float, float]
+) -> None:
+    """Of each kernel's time, some share is the clock's and the rest is the memory's."""
+    baseline_ms, own_ms = (
+        np.median([ms * (share / speed + 1 - share) for speed in speeds])
+        for ms, share in zip((BASELINE_MS, OWN_MS), shares, strict=True)
+    )
+    slow = float(baseline_ms / own_ms)
+    found = allowing_for_slowness(min(speeds), Ratio(slow, slow, slow))
+    assert found.value == slow
+    assert found.low <= TRUE_RATIO * (1 + 1e-9) and found.high >= TRUE_RATIO * (1 - 1e-9)
+
+
+def test_at_full_speed_an_interval_stays_as_it_is() -> None:
+    assert allowing_for_slowness(1.0, Ratio(4, 3.9, 4.1)) == Ratio(4, 3.9, 4.1)
 
 
 def test_an_interval_that_allows_for_ticks_is_that_of_times_that_are_one_longer_and_shorter() -> None:
