@@ -1,6 +1,7 @@
 """Loading and launching without a GPU: whose fault it is when the driver refuses, and what it says of it."""
 
 import time
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from pytest_gpulab.devices.cuda.overhead import AMONG
 from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
-from pytest_gpulab.devices.stopwatch import Call, Copy
+from pytest_gpulab.devices.stopwatch import Call, Conditions, Copy
 
 GIB = 1 << 30
 ILLEGAL = "an illegal memory access was encountered"
@@ -351,6 +352,55 @@ def test_the_clocks_tick_is_the_least_by_which_readings_differ():
         watch._sample([lambda: None], "f", watch._warm)
         ticks_ms.append(watch.tick_ms)
     assert ticks_ms == pytest.approx([0.0005, 0.0005, 0.004, 0.003, 0.0005])
+
+
+def watch_at(mhz, seen_ms=0.0, pauses_ms=None):
+    """Return a stopwatch on a GPU with such a clock, rated at 1980 MHz, and how often it looks for others each time.
+
+    `pauses_ms`: what its pauses take instead.
+    """
+    watch, enqueued, looked = stopwatch_that_is_late(lambda nth, lead_ms: False)[0], [], []
+    watch._cycles_per_ms = 1_980_000
+    watch._pause = lambda cycles, grid, block: enqueued.append(int(cycles))
+
+    def timed(launches, kernel):
+        for launch in launches:
+            launch()
+        return pauses_ms[enqueued[-1]] if pauses_ms else 0.0015 + enqueued[-1] / (1000 * mhz), True
+
+    watch._timed = timed
+    watch._nvml = SimpleNamespace(read=lambda: Conditions(1980, 1980))
+    watch._interruptions = SimpleNamespace(longest_ms=lambda looks: looked.append(looks) or seen_ms)
+    watch.begin()
+    return watch, looked
+
+
+@pytest.mark.parametrize(("mhz", "speed"), [(1980, 1), (2100, 1), (1965, 0.992), (1650, 0.833), (345, 0.174)])
+def test_the_clock_is_measured_because_nvmls_lags_behind(mhz, speed):
+    """A GPU may be faster than it is rated, too."""
+    watch, _ = watch_at(mhz)
+    assert watch.conditions() == replace(Conditions(1980, 1980), speed=pytest.approx(speed, abs=0.001))
+
+
+@pytest.mark.parametrize("later_ms", [0.2, 0.1, 5.0])
+def test_a_clock_whose_measurement_others_spoil_is_slow(later_ms):
+    short, long = timing.SPEED_CYCLES
+    watch, looked = watch_at(1980, 2.4, {short: 0.2, long: later_ms})
+    found = watch.conditions()
+    assert 0 <= found.speed < 0.1 and found.interruption_ms == 2.4 and looked
+
+
+def test_others_are_looked_for_where_they_matter():
+    """That is where the clock is slow, for longer the first time, and where samples are long."""
+    watch, looked = watch_at(1980, 0.3)
+    assert watch.conditions().interruption_ms == 0 and looked == []
+    watch._is_long = True
+    assert watch.conditions().interruption_ms == 0.3 and looked == [1]
+    slow, looked = watch_at(1900, 0.3)
+    assert [slow.conditions().interruption_ms for _ in range(3)] == [0.3] * 3
+    slow.begin()
+    slow.conditions()
+    assert looked == [timing.LOOKS_IF_SLOW, 1, 1, timing.LOOKS_IF_SLOW]
 
 
 class Fitting(Driver):

@@ -156,6 +156,20 @@ def test_a_gap_in_the_gpus_time_is_told_from_a_clock_that_leaps(longest_ms, shor
     assert context.driver.taken == 0
 
 
+@pytest.mark.parametrize(("looks", "taken", "gap_ms"), [(1, 1, 0), (2, 2, 0), (3, 3, 0.3), (8, 3, 0.3)])
+def test_who_rests_at_times_is_looked_for_until_seen(looks, taken, gap_ms):
+    context, waits = Context(), []
+    context.driver = Leaping(0.0001, 0.000032)
+
+    def wait(kernel):
+        waits.append(kernel)
+        context.driver.leaps_ns[0] = 3e5 if len(waits) == 3 else 100
+
+    context.wait = wait
+    assert Interruptions(context).longest_ms(looks) == pytest.approx(gap_ms)
+    assert len(waits) == taken
+
+
 class Simulating(Driver):
     """A driver of a simulated GPU, which has arrays by their addresses."""
 
