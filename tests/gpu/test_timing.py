@@ -98,6 +98,15 @@ def test_the_device_can_time(device):
         assert watch.conditions().sm_clock_mhz > 0
 
 
+def test_the_clock_that_is_measured_is_nvmls_once_that_is_steady(device, module):
+    rated_mhz = device._gpu.gpu.get_attribute(device._gpu.driver.device_attribute.CLOCK_RATE) / 1000
+    with device.stopwatch() as watch:
+        warmed_up(watch, module)
+        looks = [watch.conditions() for _ in range(25)]
+    by_nvml = np.median([min(look.sm_clock_mhz / rated_mhz, 1) for look in looks])
+    assert np.median([look.speed for look in looks]) == pytest.approx(by_nvml, rel=0.01)
+
+
 def test_a_kernel_takes_as_long_as_it_waits(device, module):
     with device.stopwatch() as watch:
         short_ms = median_ms(lambda: cold(watch, module, [waiting(20_000)]))
