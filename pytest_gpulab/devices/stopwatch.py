@@ -18,7 +18,8 @@ from .protocol import Device, Memory, Module
 SLOW_CLOCK_SHARE = 0.75
 """Of the highest SM clock: a GPU that runs below is held down by something."""
 FULL_SPEED = 0.99
-"""Of the SM clock that the GPU is rated at: a ratio that others slow down by less stays within 0.2 % (H200)."""
+"""Of the SM clock that the GPU is rated at: below it, ratios are not what they are; by 0.2 % for each hundredth of the
+clock where the naive reduction is the baseline (H200)."""
 UNINTERRUPTED_MS = 1.0
 """What takes no longer, and begins with its process's turn on the GPU or little later, ends in it."""
 

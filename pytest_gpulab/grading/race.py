@@ -10,9 +10,8 @@ before a submission loses points by little, and for a calibration, the GPU is gi
 second sitting. It never takes what the first one gave.
 
 What others interrupt so often that nothing can be told is forgotten, and tried again as soon as they may have ended: a
-kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one. The
-same goes for rounds at a slow clock while others work: it may be their power that holds it down, and that changes a
-ratio, because not all kernels depend on the clock alike. A GPU that is slow by itself has no other ratio.
+kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one. What
+disturbs rounds, and which had better not count, is the business of `disturbances`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.devices.stopwatch import FULL_SPEED, SLOW_CLOCK_SHARE, Conditions, Stopwatch, TimingDevice
+from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Stopwatch, TimingDevice
 from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
+from pytest_gpulab.grading.disturbances import Looks
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import (
     FEWEST_ROUNDS,
@@ -55,7 +54,6 @@ ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretc
 SETS = 2  # of contents, which runs mix
 MIN_MS = 1e-5  # no sample is zero
 HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
-SLOWED_BY_OTHERS = "other programs at work"
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
 SITTINGS = 2
 BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
@@ -164,11 +162,7 @@ class Race:
         self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
         self._own_ms: list[float] = []
         self._settled = 0  # rounds of earlier sittings, without it
-        self._held_down_by: list[tuple[str, ...]] = []
-        self._interruptions_ms: list[float] = []
-        self._speeds: list[float] = []
-        self._others_ms = 0.0  # the longest interruption of all looks, those of warming up included
-        self._seen: Conditions | None = None
+        self._looks = Looks()
         self._kept: list[tuple[float, Outputs]] = []  # with the sample, the slowest last
         self._forgotten = 0
         self._others: dict[str, None] = {}
@@ -209,7 +203,8 @@ class Race:
         """
         if self._rounds:
             self._settle()
-        self._watch, self._sittings, self._seen = watch, self._sittings + 1, None
+        self._watch, self._sittings = watch, self._sittings + 1
+        self._looks.begin()
         self._warm_up()
         while True:
             begin_s = time.perf_counter()
@@ -218,7 +213,7 @@ class Race:
             self._spent_s += time.perf_counter() - begin_s
             # The rounds to add are as many as all those before, so they take as long again.
             out_of_time = 2 * self._spent_s > BUDGET_S
-            is_hopeless = self._is_spoilt(result) and bool(self._suspect().all())
+            is_hopeless = self._is_spoilt(result) and bool(self._looks.suspect().all())
             if self._is_enough(result) or is_hopeless or out_of_time or not more_rounds(self._rounds):
                 return result
 
@@ -239,9 +234,10 @@ class Race:
 
     def _forget(self) -> None:
         self._forgotten += self._rounds
-        for figures in (self._baseline_ms, self._own_ms, self._held_down_by, self._interruptions_ms, self._speeds):
-            figures.clear()
-        self._sittings, self._spent_s, self._others_ms = 0, 0.0, 0.0
+        self._baseline_ms.clear()
+        self._own_ms.clear()
+        self._looks.forget()
+        self._sittings, self._spent_s = 0, 0.0
 
     def _is_enough(self, result: RaceResult) -> bool:
         if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:
@@ -281,7 +277,7 @@ class Race:
 
     def _add(self, rounds: int) -> None:
         """Take so many rounds, or fewer if the time is up before, with a look at the GPU every few."""
-        before = self._seen or self._look()
+        self._looks.latest(self._watch)  # unless one while warming up was just before
         checked, end = self._choose_checked(rounds), self._rounds + rounds
         until_s = time.perf_counter() + BUDGET_S - self._spent_s
         while self._rounds < end:
@@ -293,28 +289,20 @@ class Race:
                 if self._rounds >= FEWEST_ROUNDS and time.perf_counter() > until_s:
                     end = self._rounds
                     break
-            some = self._rounds - first
-            after = self._look()
+            self._looks.add(self._watch, self._rounds - first)
             self._watch.calibrate(briefly=True)
-            self._held_down_by += [before.held_down_by + after.held_down_by] * some
-            self._interruptions_ms += [max(before.interruption_ms, after.interruption_ms)] * some
-            self._speeds += [min(before.speed, after.speed)] * some
-            before = after
 
     def _result(self) -> RaceResult:
         baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
         own_ms = self._without_overhead(self._own, self._own_ms)
-        kept, disturbed = kept_rounds(baseline_ms, own_ms, self._suspect()), self._disturbed()
+        kept = kept_rounds(baseline_ms, own_ms, self._looks.suspect())
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
-        interruption_ms = self._others_ms if disturbed[kept].any() else 0.0
+        disturbance = self._looks.of(kept)
         ratio = allowing_for_ticks(self._watch.tick_ms / (self._copies if self._batched else 1), ratio, *medians_ms)
-        held_down_by = dict.fromkeys(word for nth in np.flatnonzero(kept) for word in self._held_down_by[nth])
-        if self._slowed()[kept].any():
-            ratio = allowing_for_slowness(float(np.array(self._speeds)[kept].min()), ratio)
-            held_down_by[SLOWED_BY_OTHERS] = None
+        ratio = allowing_for_slowness(disturbance.speed, ratio)
         return RaceResult(
-            ratio=allowing_for(interruption_ms, ratio, *medians_ms),
+            ratio=allowing_for(disturbance.interruption_ms, ratio, *medians_ms),
             baseline_ms=medians_ms[0],
             own_ms=medians_ms[1],
             rounds=self._forgotten + len(kept),
@@ -323,23 +311,9 @@ class Race:
             outputs=tuple(outputs for _, outputs in self._kept),
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
-            interruption_ms=interruption_ms,
-            held_down_by=tuple(held_down_by),
+            interruption_ms=disturbance.interruption_ms,
+            held_down_by=disturbance.held_down_by,
         )
-
-    def _slowed(self) -> npt.NDArray[np.bool_]:
-        """Return in which rounds others' work may have slowed the GPU down."""
-        others_work = self._others_ms > 0
-        return np.array([others_work and speed < FULL_SPEED for speed in self._speeds])
-
-    def _disturbed(self) -> npt.NDArray[np.bool_]:
-        """Return in which rounds others may have interrupted samples or slowed the GPU down."""
-        return self._slowed() | (np.array(self._interruptions_ms) > 0)
-
-    def _suspect(self) -> npt.NDArray[np.bool_]:
-        """Return which rounds count only if there are no better."""
-        held_down: npt.NDArray[np.bool_] = np.array([bool(words) for words in self._held_down_by])
-        return self._disturbed() | held_down
 
     def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
@@ -413,15 +387,10 @@ class Race:
         copy = turn % REPLICAS
         return side.cold_ms(self._watch, copy, mixes[copy])
 
-    def _look(self) -> Conditions:
-        self._seen = conditions = self._watch.conditions()
-        self._others_ms = max(self._others_ms, conditions.interruption_ms)
-        return conditions
-
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
         if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:
             return elapsed_s < WARM_UP_S
-        conditions = self._look()
+        conditions = self._looks.take(self._watch)
         if conditions.sm_clock_mhz is not None and conditions.clock_share >= FULL_CLOCK_SHARE:
             return False
         # Not all GPUs come near to the highest clock that they name, however long one waits.

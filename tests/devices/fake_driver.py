@@ -4,6 +4,10 @@ from contextlib import nullcontext
 
 from pytest_gpulab.devices.cuda.memory import _GUARD, APART_BYTES
 
+ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 100, "MAX_THREADS_PER_MULTIPROCESSOR": 2000, "L2_CACHE_SIZE": 1 << 20}
+ATTRIBUTES |= {"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 1 << 16, "MEMORY_CLOCK_RATE": 1000, "GLOBAL_MEMORY_BUS_WIDTH": 64}
+ATTRIBUTES |= {"CLOCK_RATE": 1_980_000}
+
 
 class Driver:
     """Counts pieces of memory that were taken from it and not given back."""

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from gpu_there import opened
+from timed_kernels import SOURCE
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,12 @@ def opened_device():
 def device(opened_device):
     yield opened_device
     opened_device.reset()
+
+
+@pytest.fixture(scope="module")
+def module(opened_device):
+    """The kernels that are timed."""
+    return opened_device.compile(SOURCE)
 
 
 @pytest.fixture(scope="session")

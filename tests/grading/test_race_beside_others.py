@@ -12,7 +12,8 @@ from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.race import ROUNDS_PER_LOOK, SLOWED_BY_OTHERS
+from pytest_gpulab.grading.disturbances import SLOWED_BY_OTHERS
+from pytest_gpulab.grading.race import ROUNDS_PER_LOOK
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN
 
 
@@ -44,17 +45,17 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
 SLOW = 0.94  # what another one's power leaves of the clock
 
 
-def slowed(clocked: ClockedBench, speeds: Sequence[float], interruptions_ms: Sequence[float], then: Conditions) -> None:
-    """Let looks see these things, and then always the same, beside kernels that are too short to be interrupted.
+def slowed(clocked: ClockedBench, always: Conditions, first: Sequence[Conditions] = ()) -> None:
+    """Let looks see some things first and then always the same, beside kernels that are too short to be interrupted.
 
     The baseline depends on the clock, its rival does not.
     """
     clocked.programs["naive"] = right(0.9)
-    looks = iter([replace(QUIET, speed=s, interruption_ms=ms) for s, ms in zip(speeds, interruptions_ms, strict=True)])
+    looks = iter(first)
     latest, run = [QUIET], clocked.watch.run
 
     def conditions() -> Conditions:
-        latest[0] = next(looks, then)
+        latest[0] = next(looks, always)
         return latest[0]
 
     def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
@@ -71,7 +72,7 @@ BETWEEN = 3.0 * (1 + 1 / SLOW) / 2  # a threshold that the slow clock's ratio re
 def test_what_others_slow_down_decides_nothing(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their power holds the clock down, which changes the ratio."""
     monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
-    slowed(clocked, (), (), replace(QUIET, speed=SLOW, interruption_ms=0.3))
+    slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3))
     result = tier(clocked, right(0.3), BETWEEN)
     assert (result.verdict, result.measurement.dropped) == ("inconclusive", 0)
     assert result.measurement.low < 3.0 < 3.0 / SLOW < result.measurement.high
@@ -79,13 +80,13 @@ def test_what_others_slow_down_decides_nothing(clocked: ClockedBench, monkeypatc
 
 
 def test_a_gpu_that_is_slow_by_itself_has_the_ratio_that_it_has(clocked: ClockedBench) -> None:
-    slowed(clocked, (), (), replace(QUIET, speed=SLOW))
+    slowed(clocked, replace(QUIET, speed=SLOW))
     result = tier(clocked, right(0.3), BETWEEN)
     assert (result.verdict, result.measurement.held_down_by) == ("passed", ())
 
 
 def test_others_at_work_matter_only_where_the_clock_is_slow(clocked: ClockedBench) -> None:
-    slowed(clocked, (), (), replace(QUIET, speed=0.995, interruption_ms=0.3))
+    slowed(clocked, replace(QUIET, speed=0.995, interruption_ms=0.3))
     measured = tier(clocked, right(0.3), BETWEEN).measurement
     assert measured.speedup == pytest.approx(3.0 / 0.995, rel=0.005) and measured.low > 0.98 * measured.speedup
 
@@ -97,8 +98,7 @@ def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
     """They rest at times. The first look is before the first round."""
     monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
     monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
-    seen_ms = [0.3 * (nth == seen_at) for nth in range(3)]
-    slowed(clocked, [SLOW] * 3, seen_ms, QUIET)
+    slowed(clocked, QUIET, [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth == seen_at)) for nth in range(3)])
     result = tier(clocked, right(0.3), BETWEEN)
     assert result.verdict == "failed"
     assert result.measurement.dropped == FIRST_ROUNDS
@@ -107,7 +107,7 @@ def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
 
 def test_what_is_clear_at_any_clock_is_not_tried_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
-    slowed(clocked, (), (), replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
+    slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
     result = tier(clocked, right(0.3), 2.0)
     assert (result.verdict, sittings(clocked)) == ("passed", 1)
     assert result.measurement.held_down_by == ("power cap", SLOWED_BY_OTHERS)

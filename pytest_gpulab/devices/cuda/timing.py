@@ -156,7 +156,7 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
-        self._is_long, self._further_looks = False, 0
+        self._is_long, self._looks_if_slow = False, 1
         self._readings_ms: set[float] = set()
 
     @property
@@ -166,11 +166,11 @@ class CudaStopwatch:
 
     def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, partial(self._cool, copies=copies))
+        return self._sample_of(module, calls, partial(self._cool, copies=copies))
 
     def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
         """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        return self._sample(self._prepared(module, calls), calls[-1].kernel, partial(self._warm, copies=copies))
+        return self._sample_of(module, calls, partial(self._warm, copies=copies))
 
     def overhead_ms(self, launches: int) -> float:
         """Return what a sample of so many launches shows too much; see `Stopwatch.overhead_ms`."""
@@ -183,11 +183,12 @@ class CudaStopwatch:
         NVML's clock is not enough for that, because it lags behind by several samples.
         """
         conditions = replace(self._nvml.read(), speed=self._speed())
-        if conditions.speed >= FULL_SPEED and not self._is_long:
+        is_slow = conditions.speed < FULL_SPEED
+        if not is_slow and not self._is_long:
             return conditions
-        looks = 1
-        if conditions.speed < FULL_SPEED:  # not often: some GPUs never have their full speed
-            looks, self._further_looks = looks + self._further_looks, 0
+        looks = self._looks_if_slow if is_slow else 1
+        if is_slow:
+            self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
         with self._context.current():
             return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
 
@@ -203,10 +204,13 @@ class CudaStopwatch:
                 self._interruptions.close()
                 del self._kernels, self._read_all, self._nothing, self._touch, self._pause, self._start, self._end
 
-    def _prepared(self, module: Module, calls: Sequence[Call]) -> list[_Start]:
+    def _sample_of(self, module: Module, calls: Sequence[Call], make_ready: Callable[[float], None]) -> float:
         assert isinstance(module, CudaModule)
         with self._context.current():
-            return [module.prepared(call) for call in calls]
+            launches = [module.prepared(call) for call in calls]
+        elapsed_ms = self._sample(launches, calls[-1].kernel, make_ready)
+        self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
+        return elapsed_ms
 
     def _sample(self, launches: Sequence[_Start], kernel: str, make_ready: Callable[[float], None]) -> float:
         """Time launches between two events; `make_ready` gives the GPU so much to do that all is enqueued meanwhile."""
@@ -220,7 +224,6 @@ class CudaStopwatch:
         if attempt == 0:
             self._lead_ms = max(LEAD_KEPT * self._lead_ms, LEAD_MS)
         self._readings_ms.add(elapsed_ms)
-        self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
     def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
@@ -237,7 +240,7 @@ class CudaStopwatch:
 
     def begin(self) -> None:
         """Measure how long a flush takes, the first time."""
-        self._is_long, self._further_looks = False, LOOKS_IF_SLOW - 1
+        self._is_long, self._looks_if_slow = False, LOOKS_IF_SLOW
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
