@@ -43,21 +43,31 @@ class Forked:
         self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8")
         self.returncode: int | None = None
         self._handle = handle
+        self._is_killed = False
 
     def kill(self) -> None:
         """Have it ended, at once, with all that it started."""
+        self._is_killed = True
         with contextlib.suppress(OSError):  # no nursery any more: it ends when its lifeline is cut
-            self._handle.settimeout(END_LIMIT_S)
             self._handle.shutdown(socket.SHUT_WR)
 
-    def wait(self, limit_s: float | None = None) -> int:
-        """Return the exit status when it has ended; if the nursery ends before it does, that of a killed process."""
+    def wait(self, limit_s: float) -> int:
+        """Return the exit status when it has ended.
+
+        It is that of a killed process if the nursery ends before it does, or if it was killed and is not gone in time.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended in time, and nobody killed it.
+        """
         if self.returncode is None:
             status = b""
-            if limit_s is not None:  # after which it is taken for a killed one, too
-                self._handle.settimeout(limit_s)
-            with contextlib.suppress(OSError), self._handle.makefile("rb") as said:
-                status = said.readline()
+            self._handle.settimeout(limit_s)
+            try:
+                with self._handle.makefile("rb") as said:
+                    status = said.readline()
+            except OSError as error:
+                if isinstance(error, TimeoutError) and not self._is_killed:
+                    raise subprocess.TimeoutExpired("a worker", limit_s) from None
             self._handle.close()
             self.returncode = int(status or -signal.SIGKILL)
         return self.returncode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -25,13 +26,18 @@ from pytest_gpulab.threads import with_one_thread
 
 START_LIMIT_S = 120.0  # many processes may start at once
 STOP_LIMIT_S = 10.0
-KILL_LIMIT_S = 15.0  # until a killed process is gone: one that a driver does not let go is left to the system
+KILL_LIMIT_S = 15.0  # until a process that ends is gone: one that a driver does not let go is left to the system
 MAX_STDERR_BYTES = 100_000
 
 # The same modules as in this process, wherever that found them; but nothing from where it happens to run.
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.worker import main; "
 PROGRAM += "main(int(sys.argv[2]))"
 COMMAND = (sys.executable, "-I", "-c", PROGRAM)
+
+MISSING = {
+    errno.EAGAIN: "no further one is allowed: ",
+    errno.ENOSPC: "the folder for temporary files (TMPDIR) is full: ",
+}
 
 
 class WorkerError(Exception):
@@ -48,6 +54,10 @@ class Hung(Exception):
 
 class Crashed(Exception):
     """The process ended instead of answering: how, in words that follow "the process"."""
+
+
+class NeverBegan(Crashed):
+    """It did so before it had seen the submission."""
 
 
 class Custody:
@@ -144,37 +154,43 @@ class Worker:
 
         Raises:
             CancelledError: whoever has the custody wants no further processes.
-            OSError: there is no room for one.
+            DeviceUnavailable: there is no room for one; says what is missing.
         """
         self._custody = custody or Custody()
-        for_guard, self._lifeline = os.pipe()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `kill`)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._info: DeviceInfo | None = None
+        try:
+            self._start(under)
+        except OSError as error:
+            raise _no_room(error) from None
+        try:
+            self._listener.start()
+        except RuntimeError as error:  # to the system a thread is a process
+            self.kill()
+            raise _no_room(OSError(errno.EAGAIN, str(error))) from None
+        self._custody.take(self)
+        self.send(task)
+
+    def _start(self, under: Sequence[str]) -> None:
         processes.mark_what_is_started()
         known = with_one_thread(os.environ)
         if self._custody.folder is not None:
             known |= {FOLDER: self._custody.folder}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        try:
+        with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as in_any_case:
+            self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
+            for_guard, self._lifeline = os.pipe()
+            in_any_case.callback(os.close, for_guard)
+            if_it_fails.callback(os.close, self._lifeline)
             if not under:
                 self._folder = tempfile.TemporaryDirectory(
                     prefix="gpulab-", dir=self._custody.folder, ignore_cleanup_errors=True
                 )
+                if_it_fails.callback(self._folder.cleanup)
                 known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
             self._process = _started(under, known, self._errors.fileno(), for_guard)
-        except OSError:  # there is no room for another process
-            os.close(self._lifeline)
-            self._errors.close()
-            if self._folder is not None:
-                self._folder.cleanup()
-            raise
-        finally:
-            os.close(for_guard)
-        self._answers: SimpleQueue[str] = SimpleQueue()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        self._info: DeviceInfo | None = None
-        self._custody.take(self)
-        self.send(task)
+            if_it_fails.pop_all()
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         """Send a request and wait for its answer; see `answer`."""
@@ -213,6 +229,8 @@ class Worker:
             answer = self._next_answer(START_LIMIT_S)
         except Hung:
             raise DeviceUnavailable(f"the process that grades had not started after {START_LIMIT_S:g} s") from None
+        except Crashed as crash:
+            raise NeverBegan(*crash.args) from None
         if "unavailable" in answer:
             raise DeviceUnavailable(answer["unavailable"])
         return answer
@@ -251,7 +269,8 @@ class Worker:
             self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(KILL_LIMIT_S)
-        self._listener.join(KILL_LIMIT_S)
+        if self._listener.ident is not None:  # else there was no room for it
+            self._listener.join(KILL_LIMIT_S)
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -268,7 +287,10 @@ class Worker:
         self._answers.put("")
 
     def _ending(self) -> str:
-        code = self._process.wait()
+        try:
+            code = self._process.wait(KILL_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return f"closed its answers and had not ended {KILL_LIMIT_S:g} s later"
         if code < 0:
             return f"was ended by {signal.Signals(-code).name}"
         return f"ended with exit status {code}"
@@ -277,6 +299,11 @@ class Worker:
         """Return what the process and its driver wrote there until now."""
         contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
         return contents.decode("utf-8", "replace")
+
+
+def _no_room(error: OSError) -> DeviceUnavailable:
+    missing = MISSING.get(error.errno or 0, "")
+    return DeviceUnavailable(f"there is no room for its process: {missing}{error.strerror or error}")
 
 
 def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> StartedAnew | Forked:

@@ -24,7 +24,7 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
-from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, WorkerError, answered_under
+from pytest_gpulab.grading.process import Crashed, Custody, Hung, NeverBegan, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion, was_stopped
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -96,7 +96,8 @@ class RemoteGrader:
         """Start the processes, and return what the device says about itself.
 
         Raises:
-            DeviceUnavailable: it cannot be opened; what is known already is opened, and perhaps missed, later.
+            DeviceUnavailable: it cannot be opened, or its process not be started; what is known already is opened, and
+                perhaps missed, later.
             WorkerError: a mistake of this package.
         """
         if self._second is not None:  # the GPU takes longer
@@ -157,7 +158,10 @@ class RemoteGrader:
         """
         worker, self._worker = self._worker, None
         if worker is not None:
-            threading.Thread(target=worker.kill).start()
+            try:
+                threading.Thread(target=worker.kill).start()
+            except RuntimeError:  # no further one is allowed
+                worker.kill()
         if self._second is not None:
             self._second.close()
 
@@ -211,7 +215,7 @@ class RemoteGrader:
         return [basis for basis in checks_of(self._loaded.exercise) if basis.kind in kinds]
 
     def _graded_now(self, check: Check, asking: str) -> CheckResult:
-        ending = ""
+        ending, had_begun = "", False
         for _ in range(ATTEMPTS):
             try:
                 return self._asked(check, asking)
@@ -226,7 +230,9 @@ class RemoteGrader:
             except Crashed as crash:
                 self._kill()
                 ending = f"{crash}, {ATTEMPTS} times in a row"
-        if self._on_gpu and check.kind == "compile":  # nvcc has processes of its own: it was the driver that crashed
+                had_begun = not isinstance(crash, NeverBegan)
+        is_driver = self._on_gpu and check.kind == "compile"  # which crashed: nvcc has processes of its own
+        if is_driver or not had_begun:
             return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))
         return self._lost(check, finding("crash", f"The process that ran this check {ending}."))
 
@@ -246,16 +252,17 @@ class RemoteGrader:
     def _with_report(self, check: Check, result: CheckResult) -> CheckResult:
         """Return the result with what compute-sanitizer says of it in another process, if it can."""
         self._stop()
-        with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        found, *others = result.findings
+        no_room = contextlib.suppress(OSError)
+        with no_room, tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
             log = Path(folder) / "report"
             # WorkerError: a call that CUDA refuses under it is its matter, as under ncu
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung, WorkerError):
                 task = self._task | self._lessons(without=check.name)
                 asked = {"run_timed" if check.kind == "speedup" else "check": check.name}  # once is enough
                 answered_under(sanitizer.command(log), task, asked, self._limit_s(check), self._custody)
-            found, *others = result.findings
-            evidence = (*found.evidence, *sanitizer.report(log))
-        return replace(result, findings=(replace(found, evidence=evidence), *others))
+            found = replace(found, evidence=(*found.evidence, *sanitizer.report(log)))
+        return replace(result, findings=(found, *others))
 
     def _with_counters(self, check: Check, result: CheckResult, measurement: Measurement) -> CheckResult:
         """Return the result with what Nsight Compute counts in another process, or why it does not."""
@@ -270,25 +277,29 @@ class RemoteGrader:
         assert self._profiler is not None
         if self._profiler.refused:
             return ncu.Profile(note=ncu.NO_PERMISSION)
-        limit_s = self._limit_s(check)
-        with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
-            log = Path(folder) / "counters.csv"
-            try:
-                task = self._task | self._lessons()
-                request = {"run_timed": check.name}
-                answer, said = answered_under(ncu.command(log), task, request, limit_s, self._custody)
-                said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
-            except Hung:
-                return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
-            except DeviceUnavailable as missing:
-                said = f"==ERROR== {missing}"
-            except WorkerError as mistake:  # under ncu, a call that CUDA refuses is ncu's matter
-                said = f"==ERROR== {mistake.traceback_end}"
-            except Crashed as crash:
-                said = f"==ERROR== the process that it watched {crash}"
-            profile = ncu.profile(log, said)
+        try:
+            with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+                profile = self._counted(check, Path(folder) / "counters.csv")
+        except OSError as error:
+            return ncu.Profile(note=f"ncu: there is no room for the counters: {error.strerror or error}")
         self._profiler.refused = profile.note == ncu.NO_PERMISSION
         return profile
+
+    def _counted(self, check: Check, log: Path) -> ncu.Profile:
+        limit_s = self._limit_s(check)
+        try:
+            task = self._task | self._lessons()
+            answer, said = answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s, self._custody)
+            said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
+        except Hung:
+            return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
+        except DeviceUnavailable as missing:
+            said = f"==ERROR== {missing}"
+        except WorkerError as mistake:  # under ncu, a call that CUDA refuses is ncu's matter
+            said = f"==ERROR== {mistake.traceback_end}"
+        except Crashed as crash:
+            said = f"==ERROR== the process that it watched {crash}"
+        return ncu.profile(log, said)
 
     def _lessons(self, without: str = "") -> dict[str, Any]:
         """Return what a new process need not go through again, or ask for."""

@@ -109,7 +109,8 @@ class SecondOpinion:
         return self._heard("count", check.name)
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one; what it was asked has to be asked again."""
+        self._unheard.clear()
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
@@ -170,7 +171,11 @@ class SecondOpinion:
         if self._silent or name in self._opinions or name in self._unheard:
             return
         if self._worker is None:
-            self._worker = Worker(self._task, self._custody)
+            try:
+                self._worker = Worker(self._task, self._custody)
+            except DeviceUnavailable as missing:
+                self._silent = f"there is no simulated GPU: {missing}"
+                return
         self._worker.send({what: name})
         self._unheard.append(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,20 @@ def test_a_process_that_does_not_start_under_ncu_is_a_note(bench: Class, monkeyp
     result = grader.run(bench.checks["speedup[0.5x]"])
     grader.close()
     assert note(result) == "ncu: the process that grades had not started after 0 s"
+
+
+@pytest.mark.parametrize(
+    ("missing", "whose"), [("TemporaryDirectory", "the counters"), ("TemporaryFile", "its process")]
+)
+def test_without_room_for_ncu_there_is_a_note(
+    bench: Class, monkeypatch: pytest.MonkeyPatch, missing: str, whose: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    grader = bench.grader(KERNEL, profiler=ncu.Profiler())
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    monkeypatch.setattr(tempfile, missing, full)
+    said = note(grader.run(bench.checks["speedup[0.5x]"]))
+    grader.close()
+    assert said.startswith(f"ncu: there is no room for {whose}: ") and said.endswith(": No space left on device")

@@ -55,7 +55,7 @@ def start(one_thread: None, tmp_path: Path) -> Iterator[Start]:
     os.close(lifeline)
     for child in children:
         child.kill()
-        child.wait()
+        child.wait(WAIT_S)
         child.close()
 
 
@@ -118,7 +118,7 @@ def test_a_folder_may_have_been_removed(start: Start, tmp_path: Path, monkeypatc
 )
 def test_it_is_heard_how_a_child_ended(start: Start, tmp_path: Path, program: str, status: int) -> None:
     child = start(program)
-    assert (child.wait(), child.wait(), child.returncode) == (status, status, status)
+    assert (child.wait(WAIT_S), child.wait(WAIT_S), child.returncode) == (status, status, status)
     errors = (tmp_path / "errors").read_text()
     assert ("ValueError: of a child" in errors) == (status == 1)
 
@@ -137,11 +137,11 @@ def test_a_child_ends_with_all_that_it_started_and_keeps_nobody_waiting(start: S
     if then == "input()":
         assert is_alive(started)
         child.kill()
-    assert child.wait() == (0 if not then else -signal.SIGKILL)
+    assert child.wait(WAIT_S) == (0 if not then else -signal.SIGKILL)
     wait_for_end([started])
     other.stdin.write("\n")
     other.stdin.flush()
-    assert other.wait() == 0
+    assert other.wait(WAIT_S) == 0
 
 
 def test_siblings_draw_different_numbers_and_names(start: Start) -> None:
@@ -164,7 +164,7 @@ def test_the_order_of_births_is_in_nothing_that_a_child_inherits(start: Start) -
 
 
 def test_the_nursery_has_one_thread_and_a_session_of_its_own(start: Start) -> None:
-    start("").wait()
+    start("").wait(WAIT_S)
     status = Path(f"/proc/{nursery_number()}/status").read_text()
     assert re.search(r"^Threads:\s+1$", status, re.M)
     assert os.getsid(nursery_number()) == nursery_number()
@@ -210,7 +210,7 @@ def test_the_nursery_has_loaded_what_grading_needs(
     worker = grader._worker
     assert worker is not None and isinstance(worker._process, Forked)
     worker.send(process.STOP)
-    worker._process.wait()
+    worker._process.wait(WAIT_S)
     loaded = worker.stderr().split()
     grader.close()
     assert not [name for name in loaded if name.startswith(("pytest_gpulab", "numpy", "cuda", "pycuda", "pynvml"))]
@@ -327,7 +327,7 @@ def test_a_nursery_that_does_not_come_up_is_ended_with_whoever_waits_for_it(monk
     child = forked.forked("", [], os.environ, 2, 0)
     assert child is not None
     child.kill()
-    assert child.wait() == -signal.SIGKILL
+    assert child.wait(0.2) == -signal.SIGKILL
     child.close()
     number = nursery_number()
     forked._nursery.cache_clear()

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.processes import LOCKS
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading import forked, process
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from pytest_gpulab.grading.process import Crashed, Custody, Worker
@@ -155,6 +156,24 @@ def test_one_that_is_killed_and_does_not_go_is_not_waited_for_for_ever(monkeypat
     started._process.stdout.close()
 
 
+CLOSES = "import os, time; os.close(1); time.sleep(1000)"
+
+
+@pytest.mark.usefixtures("threads")
+def test_one_that_closes_its_answers_and_does_not_end_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a driver does not let go some that were killed from outside, or that ended by themselves."""
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", CLOSES))
+    started = Worker({})
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "KILL_LIMIT_S", 0.2)
+        with pytest.raises(Crashed, match=r"^closed its answers and had not ended 0\.2 s later$"):
+            started.ask({}, 60.0)
+    started.kill()
+    assert started._process.returncode == -signal.SIGKILL
+
+
 def _parent(path: Path) -> int:
     with suppress(OSError):
         return int((path / "stat").read_text().rpartition(")")[2].split()[1])
@@ -190,20 +209,40 @@ def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwi
     started.kill()
 
 
+NO_PROCESS = BlockingIOError(11, "Resource temporarily unavailable")
+NO_THREAD = RuntimeError("can't start new thread")
+FULL = OSError(28, "No space left on device")
+MANY_FILES = OSError(24, "Too many open files")
+NO_FURTHER = "no further one is allowed"
+IS_FULL = r"the folder for temporary files \(TMPDIR\) is full"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
-@pytest.mark.parametrize("missing", ["_started", "tempfile.TemporaryDirectory"])
-def test_a_worker_for_which_there_is_no_room_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+@pytest.mark.parametrize(
+    ("missing", "error", "words"),
+    [
+        ("os.pipe", MANY_FILES, "Too many open files"),
+        ("tempfile.TemporaryFile", FULL, f"{IS_FULL}: No space left on device"),
+        ("tempfile.TemporaryDirectory", FULL, f"{IS_FULL}: No space left on device"),
+        ("_started", NO_PROCESS, f"{NO_FURTHER}: Resource temporarily unavailable"),
+        ("threading.Thread.start", NO_THREAD, f"{NO_FURTHER}: can't start new thread"),
+    ],
+)
+@pytest.mark.usefixtures("threads")
+def test_a_worker_for_which_there_is_no_room_says_so_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, error: Exception, words: str
 ) -> None:
     def refused(*_: object, **__: object) -> None:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
+        raise error
 
-    monkeypatch.setattr(f"pytest_gpulab.grading.process.{missing}", refused)
+    forked.get_ready()  # which has a folder and files of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gc.collect()
     before = open_files()
-    with pytest.raises(BlockingIOError):
+    monkeypatch.setattr(f"pytest_gpulab.grading.process.{missing}", refused)
+    with pytest.raises(DeviceUnavailable, match=f"^there is no room for its process: {words}$"):
         Worker({})
+    monkeypatch.undo()
     assert not open_files() - before and not list(tmp_path.iterdir())
 
 

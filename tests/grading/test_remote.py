@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -181,6 +182,60 @@ def test_a_device_that_cannot_be_opened_is_said_at_the_beginning(
     grader.close()
 
 
+def refuse(*_: object, **__: object) -> None:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+NO_ROOM = "there is no room for its process: no further one is allowed: Resource temporarily unavailable"
+
+
+def test_that_there_is_no_room_for_its_process_is_said_at_the_beginning(
+    bench: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_started", refuse)
+    grader = bench.grader()
+    with pytest.raises(DeviceUnavailable, match=f"^{NO_ROOM}$"):
+        grader.begin()
+    grader.close()
+
+
+def test_where_there_is_no_room_for_its_process_nothing_is_graded(
+    hostile: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_started", refuse)
+    results = graded(hostile, KERNEL)
+    assert set(verdicts(results).values()) == {"not gradable"}
+    assert {result.findings[0].what for result in results.values()} == {f"The device failed: {NO_ROOM}"}
+
+
+def test_a_check_for_whose_process_there_is_no_room_does_not_keep_others_from_being_graded(
+    bench: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grader = bench.grader()
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    grader.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "_started", refuse)
+        result = grader.run(bench.checks["correct[n=1]"])
+    assert (result.verdict, result.findings[0].what) == ("not gradable", f"The device failed: {NO_ROOM}")
+    assert grader.run(bench.checks["correct[n=31]"]).verdict == "passed"
+    grader.close()
+
+
+def test_a_process_that_ends_before_it_has_begun_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The submission had no part in it: perhaps there was no room for what every such process starts."""
+    grader = bench.grader()
+    assert grader.run(bench.checks["compile"]).verdict == "passed"
+    grader.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", "raise SystemExit(1)"))
+        result = grader.run(bench.checks["correct[n=1]"])
+    words = "The device failed: the process that grades ended with exit status 1, 2 times in a row"
+    assert (result.verdict, result.findings[0].what) == ("not gradable", words)
+    assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
+    grader.close()
+
+
 DIES_ONCE = """
 import os, sys
 from pathlib import Path
@@ -207,6 +262,19 @@ def test_closing_is_possible_at_any_time(bench: Class) -> None:
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     grader.close()
     grader.close()
+
+
+def test_closing_is_possible_where_no_further_thread_is_allowed(
+    hostile: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    grader = hostile.grader(KERNEL + "// launch 1: say\n")
+    assert grader.run(hostile.checks["correct[n=1]"]).verdict == "passed"
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    grader.close()
+    wait_for_end(hostile.processes())
 
 
 PARENT = """

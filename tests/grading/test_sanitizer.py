@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -57,6 +58,21 @@ def test_a_sanitizer_that_fails_is_no_loss(hostile: Class, tmp_path: Path, monke
     install_sanitizer(tmp_path, monkeypatch, "#!/bin/sh\nexit 1\n")
     grader = hostile.grader(KERNEL + "// launch 31: fault\n", sanitize=True)
     assert {result.name: result.verdict for result in grader.grade().checks} == EXPECTED
+
+
+@pytest.mark.parametrize("missing", ["TemporaryDirectory", "TemporaryFile"])
+def test_without_room_for_the_sanitizer_there_is_no_report(
+    hostile: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    install_sanitizer(tmp_path, monkeypatch)
+    grader = hostile.grader(sanitize=True)
+    stopped = hostile.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
+    monkeypatch.setattr(grader, "_judged", lambda check: stopped)
+    monkeypatch.setattr(tempfile, missing, full)
+    assert grader.run(hostile.checks["speedup[0.5x]"]).findings == stopped.findings
 
 
 def test_what_goes_wrong_under_the_sanitizer_alone_is_no_mistake_of_ours(

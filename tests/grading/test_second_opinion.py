@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -216,6 +216,44 @@ def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeyp
     monkeypatch.setenv(ALONE_VARIABLE, "1")
     (note,) = notes(results(bench, READS_BEYOND))
     assert note == "Seen by the GPU alone: there is no simulated GPU: NVRTC is not installed"
+
+
+def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(process.Worker):
+        def _start(self, under: Sequence[str]) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(second_opinion, "Worker", Refused)
+    (note,) = notes(results(bench, READS_BEYOND))
+    what = "there is no room for its process: the folder for temporary files (TMPDIR) is full: No space left on device"
+    assert note == f"Seen by the GPU alone: there is no simulated GPU: {what}"
+
+
+def test_what_was_asked_before_closing_is_asked_again_after_it(bench: Class) -> None:
+    with closing(bench.grader(READS_BEYOND)) as grader:
+        second = grader._second
+        assert second is not None
+        second.look_ahead(bench.checks["compile"])
+        second.close()
+        for name in ("correct[n=31]", "safe[memory]", "correct[n=1]"):
+            result = grader.run(bench.checks[name])
+            assert (result.verdict, result.findings[0].code) == ("failed", "out-of-bounds")
+        assert all(opinion.name == name for name, opinion in second._opinions.items())
+
+
+def test_after_an_exception_in_one_check_the_next_has_its_second_opinion(
+    bench: Class, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with closing(bench.grader(READS_BEYOND)) as grader:
+        with monkeypatch.context() as patch:
+            patch.setattr(grader, "_graded", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                grader.run(bench.checks["correct[n=1]"])
+        result = grader.run(bench.checks["correct[n=31]"])
+        assert (result.verdict, result.findings[0].code) == ("failed", "out-of-bounds")
 
 
 def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
