@@ -56,7 +56,8 @@ def sandbox(readable: Iterable[str | Path], temporary: bool = False) -> Sandbox:
     """Return a sandbox if bubblewrap works here; else none, and why.
 
     Args:
-        readable: absolute paths of folders and files that may be read there; what is missing is left out.
+        readable: absolute paths of folders and files that may be read there; what is missing is left out. Where links
+            lead to them these are there, too, but nothing else of the folders that they lie in.
         temporary: whether there is a folder /tmp, empty at first; nowhere else can anything be written.
     """
     why = refusal()
@@ -83,6 +84,27 @@ def refusal() -> str:
 
 def _command(readable: Iterable[str | Path], temporary: bool = False) -> tuple[str, ...]:
     command = [shutil.which("bwrap") or "bwrap", *_ALONE, *(("--tmpfs", "/tmp") if temporary else ())]
-    for path in dict.fromkeys(os.fspath(path) for path in readable):
+    links: dict[Path, str] = {}
+    found = dict.fromkeys(str(_followed(Path(path), links)) for path in readable if os.access(path, os.F_OK))
+    for link, target in links.items():  # before the folders: one that holds a link brings it along
+        command += ["--symlink", target, str(link)]
+    for path in found:
         command += ["--dev-bind-try" if path.startswith("/dev/") else "--ro-bind-try", path, path]
     return (*command, "--dir", "/empty")
+
+
+def _followed(path: Path, links: dict[Path, str]) -> Path:
+    """Return what a path leads to, and note the links on the way: where each lies, without links, and what it says.
+
+    bubblewrap could show it by its own name, but then that name with `..` behind it leads elsewhere than here.
+    """
+    if path == path.parent:
+        return path
+    folder = _followed(path.parent, links)
+    if path.name == "..":
+        return folder.parent
+    found = folder / path.name
+    if not found.is_symlink():
+        return found
+    links[found] = os.fspath(found.readlink())
+    return _followed(folder / links[found], links)

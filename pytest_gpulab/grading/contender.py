@@ -1,7 +1,8 @@
 """One side of a race on a real device: a plan with several copies of its buffers in device memory.
 
 Each run uses another copy than the run before, with contents that no run has met, so that a kernel which remembers a
-pointer or a result gains nothing. Where arrays lie in memory changes a fast kernel's time by a percent or so. So both
+pointer or a result gains nothing. (Only what was enqueued too late is run again as it is, one run in ten at most; then
+the last one counts.) Where arrays lie in memory changes a fast kernel's time by a percent or so. So both
 sides use the same copies where their buffers are alike, and all copies are put elsewhere every few rounds: each
 has room to be moved about in, because while one grader times others wait, and allocating takes longer than a race.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -20,7 +22,7 @@ from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch, TimingDevice
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.contents import Array, Inputs
 from pytest_gpulab.grading.mixing import Mix, mixed
-from pytest_gpulab.grading.replay import FIRST, allocated, initial_contents
+from pytest_gpulab.grading.replay import FIRST, allocated, changed_elements, initial_contents
 
 Outputs = Mapping[str, Memory]
 
@@ -64,6 +66,11 @@ class Pool:
     def reset(self, copies: Iterable[Copy]) -> None:
         """Make copies, untimed."""
         self._device.copy(tuple(copies))
+
+    def same(self, one: Memory, other: Memory, buffer: Buffer, elements: slice) -> bool:
+        """Say whether some elements of two arrays that a buffer may have are the same."""
+        place = (elements.start * np.dtype(buffer.dtype).itemsize, (elements.stop - elements.start,), buffer.dtype)
+        return self._device.same(self._device.part(one, *place), self._device.part(other, *place))
 
     def at_work(self) -> AbstractContextManager[None]:
         """Wait until no other grader times, once for all that follows."""
@@ -166,11 +173,6 @@ class Contender:
         """Bytes that one run can touch."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
-    @property
-    def output_nbytes(self) -> int:
-        """Bytes that one run has to write."""
-        return sum(buffer.nbytes for buffer in self._outputs)
-
     def profiles(self) -> tuple[LaunchProfile, ...]:
         """Run once and return the profiles of all launches.
 
@@ -222,6 +224,34 @@ class Contender:
     def keep_outputs(self, index: int) -> Outputs:
         """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""
         return {buffer.name: self._pool.set_aside(index, buffer) for buffer in self._outputs}
+
+    def changed_inputs(self, index: int, mix: Mix) -> dict[str, int]:
+        """Return of which inputs the latest run in one of the copies overwrote elements that must stay, and how many.
+
+        Only what differs is read from the device, which takes long.
+        """
+        found = {}
+        for buffer in self._buffers:
+            if buffer.role == "input" and not buffer.may_change and not self._is_intact(buffer, index, mix):
+                before, after = mixed(self.contents, mix)[buffer.name], self._replicas[index][buffer.name].get()
+                found[buffer.name] = changed_elements(before, after)
+        return found
+
+    def _is_intact(self, buffer: Buffer, index: int, mix: Mix) -> bool:
+        """Compare on the device, stretch by stretch."""
+        base, other = (self._sources[which][buffer.name] for which in (mix.base, mix.other(len(self._sources))))
+        elements = prod(map(int, buffer.shape))
+        stretches = mix.stretches(elements)
+        borders = sorted({0, elements, *(border for each in stretches for border in (each.start, each.stop))})
+        return all(
+            self._pool.same(
+                other if any(each.start <= first < each.stop for each in stretches) else base,
+                self._replicas[index][buffer.name],
+                buffer,
+                slice(first, end),
+            )
+            for first, end in pairwise(borders)
+        )
 
     def drop_outputs(self, outputs: Outputs) -> None:
         """Use the room again of outputs that were kept."""

@@ -36,10 +36,6 @@ class Mix:
         """Return a mix with stretches at random."""
         return cls(base, (float(rng.random()), float(rng.random())))
 
-    def another(self, base: int, rng: np.random.Generator) -> Mix:
-        """Return one of the same kind that has nothing to do with this one."""
-        return Mix.drawn(base, rng) if self.places else Mix(base)
-
     def other(self, sets: int) -> int:
         """Return the index of the set that the stretches come from."""
         return (self.base + 1) % sets

@@ -24,8 +24,9 @@ from typing import Literal
 import numpy as np
 
 from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Stopwatch, TimingDevice
-from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs, Pool
-from pytest_gpulab.grading.disturbances import Looks
+from pytest_gpulab.grading.checked_runs import SETS, CheckedRun, CheckedRuns
+from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
+from pytest_gpulab.grading.disturbances import FullSpeed, Looks
 from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import (
     FEWEST_ROUNDS,
@@ -51,7 +52,6 @@ MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
 ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
 ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
-SETS = 2  # of contents, which runs mix
 MIN_MS = 1e-5  # no sample is zero
 HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
 CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
@@ -61,9 +61,6 @@ PAUSE_S = 0.25  # between them
 INTERRUPTED_PAUSE_S = 1.0  # until what others spoil is tried again
 INTERRUPTED_WAIT_S = 60.0  # so long altogether: several kernels may hang, each for ten seconds, one after the other
 LONG_S = 1.0  # a sitting that took so long needs no other
-CANDIDATES = 2 * REPLICAS  # timed runs whose outputs may be checked, at first; one more for each addition of rounds
-MAX_CHECKED, MAX_CHECKED_IF_SMALL = REPLICAS, CANDIDATES  # outputs that are kept of those: of the fastest runs
-SMALL_BYTES = 2**24  # of a run's outputs: so many are read in no time; what is timed in batches has no more
 
 
 @dataclass(frozen=True)
@@ -76,8 +73,7 @@ class RaceResult:
         rounds: taken.
         dropped: of those, because they were disturbed.
         caches: what the runs found in the level-2 cache.
-        outputs: what some timed runs wrote, the fastest of those that were chosen at random, in memory that the pool
-            keeps until it is closed.
+        checked: some of its timed runs, with what they wrote.
         peak_bandwidth_gb_s: of device memory; 0 where it is not known.
         l2_bytes: of what it writes, a run may leave so much in the cache.
         interruption_ms: how long others held the GPU at one time, if rounds that they disturbed count because there
@@ -92,7 +88,7 @@ class RaceResult:
     rounds: int
     dropped: int
     caches: Caches
-    outputs: tuple[Outputs, ...]
+    checked: tuple[CheckedRun, ...]
     peak_bandwidth_gb_s: float
     l2_bytes: int
     interruption_ms: float = 0.0
@@ -117,20 +113,21 @@ class RaceResult:
 
 @dataclass
 class Patience:
-    """How long the races of a submission may go on waiting, altogether, for others to end what spoils them."""
+    """What the races of a submission share.
+
+    Attributes:
+        left_s: how long they may go on waiting, altogether, for others to end what spoils them.
+        full_speed: what they have learnt of the GPU's.
+    """
 
     left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
-
-
-def most_checked(own: Contender) -> int:
-    """Return of how many timed runs the outputs are kept, to be checked."""
-    return MAX_CHECKED_IF_SMALL if own.output_nbytes <= SMALL_BYTES else MAX_CHECKED
+    full_speed: FullSpeed = field(default_factory=FullSpeed)
 
 
 def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
     """Return what both sittings show together, or the first alone if that reached what both do not."""
     if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
-        return replace(first, outputs=both.outputs)
+        return replace(first, checked=both.checked)
     return both
 
 
@@ -141,8 +138,8 @@ class Race:
         pool: of both.
         baseline, own: the sides.
         thresholds: rounds are added as long as one of them is undecided; None where the ratio itself is asked for.
-        checked: the contents on which the runs work whose outputs are kept, and no others.
-        rng: chooses the runs whose outputs are kept, moves the arrays, and draws for the interval.
+        is_mixable: whether a stretch of an input may be replaced by the same stretch of another one.
+        rng: chooses the runs that are checked, mixes and moves the arrays, and draws for the interval.
     """
 
     def __init__(
@@ -151,19 +148,19 @@ class Race:
         baseline: Contender,
         own: Contender,
         thresholds: Sequence[float] | None,
-        checked: Mix,
+        is_mixable: bool,
         rng: np.random.Generator,
     ) -> None:
         self._pool, self._baseline, self._own, self._rng = pool, baseline, own, rng
-        self._thresholds, self._checked = thresholds, checked
+        self._thresholds, self._is_mixable = thresholds, is_mixable
         self._watch: Stopwatch
         self._sittings, self._spent_s, self._seed = 0, 0.0, int(rng.integers(2**32))
         self._batched, self._copies = False, REPLICAS
         self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
         self._own_ms: list[float] = []
         self._settled = 0  # rounds of earlier sittings, without it
-        self._looks = Looks()
-        self._kept: list[tuple[float, Outputs]] = []  # with the sample, the slowest last
+        self._looks: Looks
+        self._checked = CheckedRuns(own, is_mixable, rng)
         self._forgotten = 0
         self._others: dict[str, None] = {}
 
@@ -172,12 +169,13 @@ class Race:
 
         Args:
             device: see there.
-            patience: of which it takes what it needs.
+            patience: of which it takes what it needs, and to which it adds what it learns.
 
         Raises:
             BaselineFailed: a launch of the baseline ends abnormally, if it is a `Baseline`.
             DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
+        self._looks = Looks(patience.full_speed)
         result = self._sitting(device)
         while self._is_spoilt(result) and patience.left_s > 0:
             begin_s = time.monotonic()
@@ -260,7 +258,7 @@ class Race:
         baseline_ms: list[float] = []
         own_ms: list[float] = []
         while len(own_ms) < WARM_UP_ROUNDS or self._is_cold(time.perf_counter() - begin_s, own_ms):
-            copy, mix = len(own_ms) % REPLICAS, self._checked.another(len(own_ms) % SETS, self._rng)
+            copy, mix = len(own_ms) % REPLICAS, self._mix(len(own_ms) % SETS)
             baseline_ms.append(self._baseline.cold_ms(self._watch, copy, mix))
             own_ms.append(self._own.cold_ms(self._watch, copy, mix))
         self._watch.calibrate()
@@ -272,20 +270,25 @@ class Race:
                 self._batched, self._copies = True, size
 
     @property
+    def _runs(self) -> int:
+        """How many there are in a sample."""
+        return self._copies if self._batched else 1
+
+    @property
     def _rounds(self) -> int:
         return len(self._own_ms)
 
     def _add(self, rounds: int) -> None:
         """Take so many rounds, or fewer if the time is up before, with a look at the GPU every few."""
         self._looks.latest(self._watch)  # unless one while warming up was just before
-        checked, end = self._choose_checked(rounds), self._rounds + rounds
+        bases, end = self._checked.choose(self._rounds, rounds), self._rounds + rounds
         until_s = time.perf_counter() + BUDGET_S - self._spent_s
         while self._rounds < end:
             first = self._rounds
             for turn in range(first, min(first + ROUNDS_PER_LOOK, end)):
                 if (turn - first) % ROUNDS_PER_PLACE == 0:
                     self._move()
-                self._round(turn, keeps_outputs=turn in checked)
+                self._round(turn, bases.get(turn))
                 if self._rounds >= FEWEST_ROUNDS and time.perf_counter() > until_s:
                     end = self._rounds
                     break
@@ -299,16 +302,17 @@ class Race:
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
         disturbance = self._looks.of(kept)
-        ratio = allowing_for_ticks(self._watch.tick_ms / (self._copies if self._batched else 1), ratio, *medians_ms)
+        samples_ms = [self._runs * median_ms for median_ms in medians_ms]
+        ratio = allowing_for_ticks(self._watch.tick_ms, ratio, *samples_ms)
         ratio = allowing_for_slowness(disturbance.speed, ratio)
         return RaceResult(
-            ratio=allowing_for(disturbance.interruption_ms, ratio, *medians_ms),
+            ratio=allowing_for(disturbance.interruption_ms, ratio, *samples_ms),
             baseline_ms=medians_ms[0],
             own_ms=medians_ms[1],
             rounds=self._forgotten + len(kept),
             dropped=self._forgotten + int((~kept).sum()),
             caches="warm" if self._batched else "cold",
-            outputs=tuple(outputs for _, outputs in self._kept),
+            checked=self._checked.kept,
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
             interruption_ms=disturbance.interruption_ms,
@@ -317,7 +321,7 @@ class Race:
 
     def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
-        times_ms[self._settled :] -= side.overhead_ms(self._watch, self._copies if self._batched else 1)
+        times_ms[self._settled :] -= side.overhead_ms(self._watch, self._runs)
         return times_ms.clip(MIN_MS)
 
     def _settle(self) -> None:
@@ -334,52 +338,30 @@ class Race:
         for side in (self._baseline, self._own):
             side.take_copies(self._copies)
 
-    def _round(self, turn: int, keeps_outputs: bool) -> None:
-        """Time both sides on the same contents; keep what one of the submission's runs wrote."""
+    def _round(self, turn: int, base: int | None) -> None:
+        """Time both sides on the same contents; one of the runs may be checked if a set to base it on is given."""
         copy = int(self._rng.integers(self._copies)) if self._batched else turn % REPLICAS
-        mixes = self._mixes(turn, copy if keeps_outputs else None)
+        mixes = self._mixes(turn, copy, base)
         baseline_first = turn % 2 == 0
         if baseline_first:
             self._baseline_ms.append(self._sample(self._baseline, turn, mixes))
         self._own_ms.append(self._sample(self._own, turn, mixes))
-        if keeps_outputs:
-            self._keep_outputs(copy)
+        if base is not None and self._checked.add(self._own_ms[-1], copy, mixes[copy]):
+            self._take_copies()
         if not baseline_first:
             self._baseline_ms.append(self._sample(self._baseline, turn, mixes))
 
-    def _mixes(self, turn: int, checked_copy: int | None) -> list[Mix]:
-        """Return what each copy holds in a turn; constants are set for all copies at once."""
-        mixes = [self._checked.another((turn // 2 + copy) % SETS, self._rng) for copy in range(self._copies)]
-        if checked_copy is not None:
-            mixes[checked_copy] = self._checked
-        return [mixes[checked_copy or 0]] * self._copies if self._own.plan.constants else mixes
+    def _mixes(self, turn: int, copy: int, base: int | None) -> list[Mix]:
+        """Return what each copy holds in a turn, one of them by request; constants are set for all copies at once."""
+        bases = [(turn // 2 + nth) % SETS for nth in range(self._copies)]
+        if base is not None:
+            bases[copy] = base
+        if self._own.plan.constants:
+            return [self._mix(bases[copy])] * self._copies
+        return list(map(self._mix, bases))
 
-    def _choose_checked(self, rounds: int) -> list[int]:
-        """Return the turns, of those to come, whose outputs may be kept: one, but at first as many with each copy.
-
-        No more: all of them are on the same contents, and the answer to what comes often would be worth keeping. One is
-        among the first few, which is all that there is time for of a slow kernel.
-        """
-        turns = [int(turn) for turn in self._rng.permutation(np.arange(self._rounds, self._rounds + rounds))]
-        if self._kept:
-            return turns[:1]
-        early = next(turn for turn in turns if turn < self._rounds + FEWEST_ROUNDS)
-        turns.sort(key=lambda turn: turn != early)
-        of_each = [[turn for turn in turns if turn % REPLICAS == copy] for copy in range(REPLICAS)]
-        return [turn for some in of_each for turn in some[: CANDIDATES // REPLICAS]]
-
-    def _keep_outputs(self, copy: int) -> None:
-        """Keep what the latest run wrote, if it was one of the fastest: whoever leaves out work is fast then."""
-        latest_ms = self._own_ms[-1]
-        if len(self._kept) == most_checked(self._own):
-            slowest_ms, outputs = self._kept[-1]
-            if latest_ms >= slowest_ms:
-                return
-            self._own.drop_outputs(outputs)
-            del self._kept[-1]
-        self._kept.append((latest_ms, self._own.keep_outputs(copy)))
-        self._kept.sort(key=lambda kept: kept[0])
-        self._take_copies()
+    def _mix(self, base: int) -> Mix:
+        return Mix.drawn(base, self._rng) if self._is_mixable else Mix(base)
 
     def _sample(self, side: Contender, turn: int, mixes: Sequence[Mix]) -> float:
         if self._batched:

@@ -60,6 +60,11 @@ class Poison:
         return np.full(dtype.itemsize, self.byte, np.uint8)
 
 
+def changed_elements(before: Array, after: Array) -> int:
+    """Return how many elements differ in any bit."""
+    return int((_elements(before) != _elements(after)).any(axis=1).sum())
+
+
 def _elements(array: Array) -> npt.NDArray[np.uint8]:
     """Return the bytes, one row an element."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize)
@@ -207,9 +212,7 @@ def _finished(
         if buffer.role == "output":
             outputs[name] = memory.get()
         elif buffer.role == "input" and not buffer.may_change:
-            differs = (_elements(memory.get()) != _elements(inputs[name])).any(axis=1)
-            if differs.any():
-                changed[name] = int(differs.sum())
+            changed[name] = changed_elements(inputs[name], memory.get())
     reports = ((name, memory.damage()) for name, memory in memories.items())
     damage = tuple(Hazard("memory", f"{report} (buffer `{name}`)") for name, report in reports if report)
-    return Run(outputs, changed, profiles, damage)
+    return Run(outputs, {name: count for name, count in changed.items() if count}, profiles, damage)

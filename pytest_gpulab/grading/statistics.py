@@ -149,7 +149,7 @@ def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_m
     Args:
         interruption_ms: the longest, as it is seen.
         ratio: of the two times.
-        baseline_ms, own_ms: medians, with the interruptions in them.
+        baseline_ms, own_ms: medians of samples, with the interruptions in them.
     """
     low = ratio.low * _uninterrupted_share(baseline_ms, interruption_ms)
     return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
@@ -174,9 +174,9 @@ def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms:
     The median of whole ticks is a whole tick: no number of rounds tells what lies between.
 
     Args:
-        tick_ms: of the clock, over the runs in a sample.
+        tick_ms: of the clock.
         ratio: of the two times.
-        baseline_ms, own_ms: medians.
+        baseline_ms, own_ms: medians of samples.
     """
     baseline_share, own_share = tick_ms / baseline_ms, tick_ms / own_ms
     low = max(1 - baseline_share, LEAST_SHARE) / (1 + own_share)

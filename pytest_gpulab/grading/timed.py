@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -17,13 +17,15 @@ from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.contender import Baseline, BaselineFailed, Contender, Outputs, Pool
-from pytest_gpulab.grading.contents import Array, Inputs, timed_inputs
+from pytest_gpulab.grading.checked_runs import SETS, CheckedRun, most_checked
+from pytest_gpulab.grading.contender import Baseline, BaselineFailed, Contender, Pool
+from pytest_gpulab.grading.contents import Inputs, timed_inputs
+from pytest_gpulab.grading.disturbances import SLOWED_BY_OTHERS
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
-from pytest_gpulab.grading.race import SETS, Patience, Race, RaceResult, most_checked
+from pytest_gpulab.grading.race import Patience, Race, RaceResult
 from pytest_gpulab.grading.replay import FIRST, Run
 from pytest_gpulab.grading.sampling import sampled
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
@@ -42,13 +44,12 @@ class _Entrant:
 
 @dataclass(frozen=True)
 class _Raced:
-    """A race, with what it takes to check outputs of its timed runs: one of each kind of them, and the contents."""
+    """A race, with what it takes to check some of its timed runs: what became of the buffers, and the contents."""
 
     result: RaceResult
     own: _Entrant
     profiles: tuple[LaunchProfile, ...]
-    checked: Mix
-    outputs: tuple[Mapping[str, Array], ...]
+    checked: tuple[tuple[Mix, Run], ...]
 
     @property
     def largest(self) -> LaunchProfile:
@@ -111,7 +112,7 @@ class TimedCosts:
         """
         key, raced = _key(tier), self._race(tier)
         if key not in self._wrong:
-            found = (*self._wrong_outputs(key, raced), *self._impossible(raced))  # the first may explain the second
+            found = (*self._wrong_runs(key, raced), *self._impossible(raced))  # the first may explain the second
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
@@ -132,21 +133,26 @@ class TimedCosts:
         """Return how long the CPU took for the reference, if it was needed to check the timed outputs."""
         return self._reference_ms.get(_key(tier))
 
-    def _wrong_outputs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
-        own, contents = raced.own, mixed(raced.own.contents, raced.checked)
+    def _wrong_runs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
+        """Return what is wrong with the first of the checked runs that is wrong."""
         rng = rng_for(self._seed, self._loaded.name, "places", self._builds.sha256)
-        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, raced.checked, raced.outputs, rng)
-        if sample is not None and sample.seems_right:
+        for mix, run in raced.checked:
+            if found := self._wrong_run(key, raced.own, mix, run, rng):
+                return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
+        return ()
+
+    def _wrong_run(
+        self, key: _RaceKey, own: _Entrant, mix: Mix, run: Run, rng: np.random.Generator
+    ) -> tuple[Finding, ...]:
+        contents = mixed(own.contents, mix)
+        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, mix, run.outputs, rng)
+        if sample is not None and sample.seems_right and not run.changed:
             self._reference_ms[key] = sample.reference_ms
             return ()
         begin_s = time.perf_counter()
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
         self._reference_ms[key] = 1e3 * (time.perf_counter() - begin_s)
-        for outputs in raced.outputs:
-            found = wrong_with(Run(outputs=outputs), Prepared(own.plan, contents, expected), FIRST)
-            if found:
-                return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
-        return ()
+        return wrong_with(run, Prepared(own.plan, contents, expected), FIRST)
 
     def _race(self, tier: SpeedTier) -> _Raced:
         key = _key(tier)
@@ -165,10 +171,10 @@ class TimedCosts:
         asked = self._loaded.thresholds
         thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
-        checked = self._checked_mix(tier)
+        is_mixable = self._loaded.exercise.mixable
         with closing(Pool(self._device)) as pool:
             contender, profiles = _on_device(own, pool)
-            contender.spare_outputs(most_checked(contender))
+            contender.spare_outputs(most_checked(contender, is_mixable))
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool, Baseline)
@@ -176,23 +182,17 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                result = Race(pool, baseline, contender, aims, checked, rng).run(self._device, self._patience)
+                result = Race(pool, baseline, contender, aims, is_mixable, rng).run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
-                outputs = _read(self._device, result.outputs)
+                checked = _read(self._device, result.checked)
             except BaselineFailed as failed:
                 raise unusable(tier.baseline, Blocked(*of_error(failed.error))) from failed
             except DeviceError as error:
                 raise Blocked(*of_error(error)) from error
 
         if asked.measuring and result.interruption_ms:
-            raise others_work(result.interruption_ms)
-        return _Raced(result, own, profiles, checked, outputs)
-
-    def _checked_mix(self, tier: SpeedTier) -> Mix:
-        """Return the contents of the runs that are checked, which no other run has, the same for all submissions."""
-        if not self._loaded.exercise.mixable:
-            return Mix(SETS - 1)
-        return Mix.drawn(SETS - 1, rng_for(self._seed, *self._names(tier), "checked"))
+            raise others_work(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
+        return _Raced(result, own, profiles, checked)
 
     def _names(self, tier: SpeedTier) -> tuple[str, ...]:
         return self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
@@ -219,10 +219,11 @@ class TimedCosts:
         return _Entrant(builds, problem, plan, contents)
 
 
-def others_work(interruption_ms: float) -> Blocked:
+def others_work(interruption_ms: float, is_slow: bool) -> Blocked:
     """Return why a ratio cannot be told, though a threshold might be reached with certainty."""
+    effect = "may have held its clock down" if is_slow else "would be taken for the kernels"
     at_a_time = f"{interruption_ms:.2g} ms at a time"
-    return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and would be taken for the kernels")
+    return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and {effect}")
 
 
 def _on_device(
@@ -237,14 +238,12 @@ def _on_device(
         raise Blocked(*of_error(error)) from error
 
 
-def _read(device: TimingDevice, runs: Sequence[Outputs]) -> tuple[Mapping[str, Array], ...]:
-    """Return one of each kind: runs on the same contents mostly agree in every bit, and to read one takes long."""
-    kinds: list[Outputs] = []
+def _read(device: TimingDevice, runs: Sequence[CheckedRun]) -> tuple[tuple[Mix, Run], ...]:
+    """Return the contents of each run, and what it wrote."""
     with at_work_on(device):
-        for outputs in runs:
-            if not any(all(device.same(outputs[name], kind[name]) for name in kind) for kind in kinds):
-                kinds.append(outputs)
-    return tuple({name: memory.get() for name, memory in kind.items()} for kind in kinds)
+        return tuple(
+            (run.mix, Run({name: memory.get() for name, memory in run.outputs.items()}, run.changed)) for run in runs
+        )
 
 
 def _fits(plan: Plan, inputs: Inputs) -> bool:

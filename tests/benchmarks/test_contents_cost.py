@@ -12,9 +12,9 @@ import pytest
 from pytest_gpulab.exercise import Problem
 from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checked_runs import SETS
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import make_plan
-from pytest_gpulab.grading.race import SETS
 from pytest_gpulab.grading.speed import pattern_of
 
 ROOT = Path(__file__).parents[2]

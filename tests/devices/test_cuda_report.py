@@ -14,6 +14,7 @@ from pytest_gpulab.devices.cuda import report
 from pytest_gpulab.devices.sandbox import PROTECTION
 
 ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3_201_000, "GLOBAL_MEMORY_BUS_WIDTH": 6016}
+ATTRIBUTES |= {"INTEGRATED": 0}
 
 
 class Gpu:
@@ -115,7 +116,11 @@ def test_of_a_part_of_a_gpu_cuda_knows_what_it_has_and_nvml_only_what_the_whole_
     }
 
 
-def test_a_bandwidth_that_cuda_does_not_tell_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ATTRIBUTES, "MEMORY_CLOCK_RATE", 0)
+@pytest.mark.parametrize(("attribute", "number"), [("MEMORY_CLOCK_RATE", 0), ("INTEGRATED", 1)])
+def test_a_bandwidth_that_cuda_does_not_tell_is_not_zero(
+    monkeypatch: pytest.MonkeyPatch, attribute: str, number: int
+) -> None:
+    """What it tells of a GPU that shares the CPU's memory may be less than that transfers."""
+    monkeypatch.setitem(ATTRIBUTES, attribute, number)
     line, rows = described(monkeypatch, Gpu(), MIG="on")
     assert (line, rows["peak bandwidth"]) == ("Hopper, 132 SMs, 140 GiB, n/a GB/s at most; 31 C", "n/a GB/s")

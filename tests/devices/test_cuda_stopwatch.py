@@ -143,7 +143,7 @@ def test_the_clocks_tick_is_the_least_by_which_readings_differ():
 def watch_at(mhz, seen_ms=0.0, pauses_ms=None):
     """Return a stopwatch on a GPU with such a clock, rated at 1980 MHz, and how often it looks for others each time.
 
-    `pauses_ms`: what its pauses take instead.
+    `pauses_ms`: what its pauses take instead, by their cycles; those of a list one after the other.
     """
     watch, enqueued, looked = stopwatch_that_is_late(lambda nth, lead_ms: False)[0], [], []
     watch._cycles_per_ms = 1_980_000
@@ -152,7 +152,9 @@ def watch_at(mhz, seen_ms=0.0, pauses_ms=None):
     def timed(launches, kernel):
         for launch in launches:
             launch()
-        return pauses_ms[enqueued[-1]] if pauses_ms else 0.0015 + enqueued[-1] / (1000 * mhz), True
+        took_ms = 0.0015 + enqueued[-1] / (1000 * mhz)
+        told_ms = (pauses_ms or {}).get(enqueued[-1], took_ms)
+        return (told_ms.pop(0) if told_ms else took_ms) if isinstance(told_ms, list) else told_ms, True
 
     watch._timed = timed
     watch._nvml = SimpleNamespace(read=lambda: Conditions(1980, 1980))
@@ -174,6 +176,28 @@ def test_a_clock_whose_measurement_others_spoil_is_slow(later_ms):
     watch, looked = watch_at(1980, 2.4, {short: 0.2, long: later_ms})
     found = watch.conditions()
     assert 0 <= found.speed < 0.1 and found.interruption_ms == 2.4 and looked
+
+
+@pytest.mark.parametrize("mhz", [1980, 1650])
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("spoilt", [1, 2])
+def test_the_clock_is_measured_again_where_others_may_have_spoilt_it(mhz, which, spoilt):
+    """They make a pause longer, the short one, which seems to be a fast clock, or the long one."""
+    watch, _ = watch_at(mhz, 2.4, {timing.SPEED_CYCLES[which]: [2.5] * spoilt})
+    assert watch.conditions().speed == pytest.approx(mhz / 1980, abs=0.001)
+
+
+def test_a_full_clock_is_measured_once():
+    watch, _ = watch_at(1980)
+    measure, measured = watch._sample, []
+    watch._sample = lambda *args: measured.append(args) or measure(*args)
+    assert watch.conditions().speed == 1 and len(measured) == 2
+
+
+def test_a_gpu_whose_clock_the_driver_does_not_tell_has_its_full_speed():
+    watch, looked = watch_at(1980)
+    watch._cycles_per_ms = 0
+    assert watch.conditions().speed == 1 and not looked
 
 
 @pytest.mark.parametrize("sample", ["cold_ms", "batch_ms"])

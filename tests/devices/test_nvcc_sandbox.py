@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fake_nvcc import pycuda_for
 
 from pytest_gpulab.devices.cuda import toolkit
 from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.limits import REFUSED, limited
+from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.cuda.toolkit import nvcc_sandbox
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.sandbox import Sandbox, none, refusal
@@ -102,6 +105,104 @@ def test_the_real_one_compiles_there_and_reads_no_other_file(tmp_path: Path) -> 
         assert done.returncode != 0 and "the_secret" not in done.stdout + done.stderr
     for path in ("/etc/passwd", "/proc/self/environ", str(Path(__file__).resolve())):
         assert compiled(NVCC, tmp_path, f'#include "{path}"{KERNEL}', within).returncode != 0
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
+
+
+def link(path: Path, target: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+    return path
+
+
+# As nvcc does: beside the name that it was started by is its profile, which says where all else is.
+LIKE_NVCC = """here=$(dirname "$0")
+if [ "$1" = --dryrun ]; then printf '#$ _HERE_=%s\\n#$ TOP=%s/..\\n' "$here" "$here" >&2; exit; fi
+for option; do case $option in -I*) ls "${option#-I}" >&2 || exit 1; esac; done
+cat "$here/nvcc.profile" "$here/../targets/cuda_runtime.h" >kernel.cubin"""
+
+
+@pytest.fixture(params=["stand-in", pytest.param("the real one", marks=real)])
+def installed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a toolkit."""
+    if request.param == "the real one":
+        top = [Path(path).resolve() for path in toolkit._toolkit(NVCC)][-1]
+        return top if top.is_dir() else pytest.skip("nvcc's toolkit lies among the system's folders")
+    folder = tmp_path / "cuda-13.0"
+    for name in ("bin/nvcc.profile", "targets/cuda_runtime.h"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
+    return script(folder / "bin/nvcc", LIKE_NVCC).parents[1]
+
+
+# How nvcc is come by, in a folder, of a toolkit's folder.
+WAYS: dict[str, Callable[[Path, Path], Path]] = {
+    "itself": lambda folder, cuda: cuda / "bin/nvcc",
+    "the folder is a link": lambda folder, cuda: link(folder / "cuda", cuda) / "bin/nvcc",
+    "the folder is one of the alternatives": lambda folder, cuda: (
+        link(folder / "cuda", link(folder / "alternatives/cuda", cuda)) / "bin/nvcc"
+    ),
+    "the folder of programs is a link": lambda folder, cuda: link(folder / "programs", cuda / "bin") / "nvcc",
+    "a script": lambda folder, cuda: script(folder / "programs/nvcc", f'exec {cuda}/bin/nvcc "$@"'),
+    "a script that follows a link": lambda folder, cuda: script(
+        folder / "programs/nvcc", f'exec {link(folder / "cuda", cuda)}/bin/nvcc "$@"'
+    ),
+    "a link to a script": lambda folder, cuda: link(
+        folder / "programs/nvcc",
+        link(folder / "alternatives/nvcc", script(folder / "tools/nvcc", f'exec {cuda}/bin/nvcc "$@"')),
+    ),
+}
+
+
+@works
+@pytest.mark.parametrize("way", WAYS)
+def test_the_toolkit_is_found_over_links_and_nothing_beside_them(tmp_path: Path, installed: Path, way: str) -> None:
+    folder = tmp_path / "home"
+    nvcc = WAYS[way](folder, installed)
+    beside = [path for path in (folder, folder / "programs", folder / "alternatives") if path.is_dir()]
+    secrets = [path / "secret" for path in beside if not path.is_symlink()]
+    for secret in secrets:
+        secret.write_text("the secret\n")
+    within = nvcc_sandbox(str(nvcc), tmp_path / "nothing", Limits(), CubinCache(None))
+    assert within.words == "bubblewrap and limits"
+    done = compiled(str(nvcc), tmp_path, KERNEL, within)
+    assert (done.returncode, done.stderr) == (0, "")
+    for secret in secrets:
+        seen = subprocess.run([*within.before(), "cat", secret], capture_output=True, text=True, check=False)
+        assert "No such file" in seen.stderr
+
+
+@works
+def test_its_profile_may_be_a_link(tmp_path: Path) -> None:
+    """Debian's leads to /etc and names no folder: programs and headers lie among the system's, as in `lib` here."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nvcc.profile").touch()
+    link(tmp_path / "lib/bin/nvcc.profile", tmp_path / "etc/nvcc.profile")
+    headers_elsewhere = LIKE_NVCC.replace("TOP=", "NO_TOP=").replace('"$here/../targets/cuda_runtime.h"', "")
+    script(tmp_path / "lib/bin/nvcc", headers_elsewhere)
+    nvcc = script(tmp_path / "programs/nvcc", f'exec {tmp_path}/lib/bin/nvcc "$@"')
+    assert nvcc_sandbox(str(nvcc), tmp_path / "lib", Limits(), CubinCache(None)).words == "bubblewrap and limits"
+
+
+@works
+def test_a_home_may_be_a_link_with_the_toolkit_and_the_temporary_files_in_it(
+    tmp_path: Path, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk/tmp").mkdir(parents=True)
+    home = link(tmp_path / "home", tmp_path / "disk")
+    link(home / "cuda", installed)
+    pycuda_for(monkeypatch)
+    monkeypatch.setattr("tempfile.tempdir", str(home / "tmp"))
+    monkeypatch.setenv("PATH", f"{home}/cuda/bin:/usr/bin:/bin")
+    nvcc = Nvcc(cache=CubinCache(None))
+    assert nvcc.within.words == "bubblewrap and limits"
+    made, said = nvcc.cubin(f'#include "mine.h"{KERNEL}', "k.cu", "sm_90", {}, {"mine.h": ""})
+    assert made or "mine.h" in said  # the stand-in's is empty, and it tells which headers it sees
 
 
 MADE = {

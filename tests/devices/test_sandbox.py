@@ -35,6 +35,36 @@ def test_a_program_sees_what_it_was_given_and_nothing_else(tmp_path: Path) -> No
 
 
 @works
+def test_a_path_may_lead_over_links_which_show_nothing_else(tmp_path: Path) -> None:
+    for name in ("far/shown", "near"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "text").write_text(f"{name}\n")
+    (tmp_path / "far/hidden").write_text("hidden\n")
+    (tmp_path / "near/relative").symlink_to("../far")
+    (tmp_path / "near/absolute").symlink_to(tmp_path / "near/relative/shown")
+    (tmp_path / "near/lost").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "near/round").symlink_to(tmp_path / "near/round")
+    given = [tmp_path / "near" / name for name in ("absolute", "relative/shown/text", "lost", "round")]
+    view = sandbox((*LIBRARIES, *PROGRAMS, *given, f"{tmp_path}/near/absolute/../shown"))
+    for path in ("near/absolute/text", "near/absolute/../shown/text", "near/relative/shown/text", "far/shown/text"):
+        assert said(view, f"cat {tmp_path}/{path}") == "far/shown\n"
+    for path in ("near/text", "far/hidden", "near/relative/hidden", "near/absolute/../hidden"):
+        assert "No such file" in said(view, f"cat {tmp_path}/{path}")
+
+
+@works
+def test_links_may_lie_in_folders_that_are_shown(tmp_path: Path) -> None:
+    for name in ("programs", "alternatives", "far"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "far/text").write_text("shown\n")
+    (tmp_path / "alternatives/text").symlink_to(tmp_path / "far/text")
+    (tmp_path / "programs/text").symlink_to(tmp_path / "alternatives/text")
+    given = [tmp_path / name for name in ("programs", "alternatives", "programs/text")]
+    for readable in (given, given[::-1]):
+        assert said(sandbox((*LIBRARIES, *PROGRAMS, *readable)), f"cat {tmp_path}/programs/text") == "shown\n"
+
+
+@works
 @pytest.mark.parametrize("place", ["/", "/empty", "/usr/lib", "/tmp"])
 def test_nothing_can_be_written(tmp_path: Path, place: str) -> None:
     view = sandbox((*LIBRARIES, *PROGRAMS, tmp_path))

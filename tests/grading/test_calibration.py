@@ -266,6 +266,16 @@ def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(cloc
     )
 
 
+def test_it_is_said_where_others_may_have_slowed_the_gpu_down_for_a_calibration(clocked: ClockedBench) -> None:
+    clocked.watch.conditions = lambda: replace(QUIET, interruption_ms=0.3, speed=0.85)  # type: ignore[method-assign]
+    grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
+    (what,) = {check.findings[0].what for check in grade.checks if check.kind == "speedup"}
+    assert what == (
+        "The speed cannot be graded here: other programs worked on the GPU meanwhile, 0.3 ms at a time, and may have "
+        "held its clock down."
+    )
+
+
 def test_a_ratio_is_asked_for_again_when_others_may_have_ended(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,9 +13,9 @@ from pytest_gpulab.devices.cuda.fleet import BYTES_A_GRADER
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Buffer, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checked_runs import SETS, most_checked
 from pytest_gpulab.grading.contender import Contender, Pool
 from pytest_gpulab.grading.prepare import make_plan
-from pytest_gpulab.grading.race import SETS, most_checked
 
 CATALOGUE = Catalogue(Path(__file__).parents[2] / "exercises")
 CONTEXT_BYTES = 3 << 28  # with kernels, stacks and what is flushed: some 0.5 GiB on an H200
@@ -55,5 +55,5 @@ def test_a_race_leaves_room_for_a_context(name: str) -> None:
         plan, scales = make_plan(exercise, Problem(tier.size, tunables, tier.variant)), Scales()
         inputs = [{each.name: zeros(each) for each in plan.buffers if each.role == "input"} for _ in range(SETS)]
         contender = Contender(Pool(cast(TimingDevice, scales)), cast(Any, None), plan, inputs)
-        contender.spare_outputs(most_checked(contender))
+        contender.spare_outputs(most_checked(contender, exercise.mixable))
         assert contender.nbytes < scales.nbytes <= BYTES_A_GRADER - CONTEXT_BYTES

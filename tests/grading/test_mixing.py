@@ -34,13 +34,12 @@ def test_a_set_with_stretches_of_the_other(contents: tuple[Inputs, ...]) -> None
 
 def test_a_mix_without_a_stretch_is_the_set_itself(contents: tuple[Inputs, ...]) -> None:
     assert all(made is contents[1][name] for name, made in mixed(contents, Mix(1)).items())
-    assert Mix(1).another(0, np.random.default_rng(1)) == Mix(0)
     assert Mix(1).stretches(5) == Mix(1, (0.5, 0.5)).stretches(0) == ()
 
 
 def test_mixes_of_a_large_array_hardly_ever_return_and_reach_all_scales() -> None:
     rng = np.random.default_rng(1)
-    mixes = [Mix(1, (0.5, 0.5)).another(0, rng).stretches(2**26) for _ in range(1000)]
+    mixes = [Mix.drawn(0, rng).stretches(2**26) for _ in range(1000)]
     firsts = [stretches[0].start for stretches in mixes]
     assert len({tuple(stretch.start for stretch in stretches) for stretches in mixes}) > 995
     assert np.histogram(np.log2(np.array(firsts) + 1), bins=26, range=(0, 26))[0].min() > 10

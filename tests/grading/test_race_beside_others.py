@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -66,6 +68,21 @@ def slowed(clocked: ClockedBench, always: Conditions, first: Sequence[Conditions
     clocked.watch.run = running  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize(("threshold", "verdict"), [(2.1, "passed"), (2.6, "inconclusive"), (3.2, "failed")])
+def test_a_verdict_on_batches_allows_for_what_others_took_of_a_batch(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
+) -> None:
+    """Ten runs of the baseline take 1.2 ms, long enough to be interrupted once; ten of its rival do not."""
+    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    clocked.programs["naive"] = right(0.12)
+    clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
+    clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
+    result = tier(clocked, right(0.04), threshold)
+    assert (result.verdict, result.measurement.caches) == (verdict, "warm")
+    assert result.measurement.low == pytest.approx(3.0 * (1 - LOST_PER_SEEN * 0.3 / 1.2), rel=0.01)
+    assert result.measurement.high == pytest.approx(3.0, rel=0.01)
+
+
 BETWEEN = 3.0 * (1 + 1 / SLOW) / 2  # a threshold that the slow clock's ratio reaches and the true one does not
 
 
@@ -114,6 +131,43 @@ def test_what_is_clear_at_any_clock_is_not_tried_again(clocked: ClockedBench, mo
 
 
 LOOKS_A_SITTING = 1 + FIRST_ROUNDS // ROUNDS_PER_LOOK
+
+
+@pytest.mark.parametrize(
+    ("fastest", "every", "look_s", "verdict"),
+    [
+        (SLOW, LOOKS_A_SITTING, 1.0, "passed"),
+        (1.0, LOOKS_A_SITTING, 1.0, "inconclusive"),  # it can do better
+        (SLOW, 2, 1.0, "inconclusive"),  # others may well hold it down all that time
+        (SLOW, LOOKS_A_SITTING, 1e-5, "inconclusive"),  # nobody knows yet
+    ],
+)
+def test_a_gpu_that_was_never_faster_is_not_distrusted_because_others_were_seen_now_and_then(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, fastest: float, every: int, look_s: float, verdict: str
+) -> None:
+    """Such as a laptop's, whose desktop draws; every so many looks see others, and each takes some time."""
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.3)
+    moments = itertools.count(1000.0, look_s)
+    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    slow = [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % every == 0)) for nth in range(10_000)]
+    slowed(clocked, slow[1], [replace(slow[0], speed=fastest), *slow[1:]])
+    result = tier(clocked, right(0.3), BETWEEN)
+    assert result.verdict == verdict
+    assert (result.measurement.held_down_by == ()) == (verdict == "passed")
+
+
+def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    moments = itertools.count(1000.0)
+    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    slow = [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
+    slowed(clocked, slow[1], slow)
+    tiers = tuple(SpeedTier(BETWEEN + size / 1e6, 20, size, required=True) for size in (SIZE, 2 * SIZE))
+    results = clocked.results(right(0.3), speed=tiers)
+    assert [result.verdict for result in results.values() if result.kind == "speedup"] == ["passed"] * 2
+    assert clocked.watch.in_silence.count(True) == clocked.watch.in_silence.index(False, 1) - 1 > 0
 
 
 def test_what_others_spoil_is_tried_again_when_they_may_have_ended(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -51,15 +52,20 @@ class Machine:
         return "\n".join(result.outlines + result.errlines)
 
     def without(self, what: str) -> str:
-        """Return why a GPU cannot be opened: there are no modules, or they fail so."""
+        """Return why a GPU cannot be opened: PyCUDA does not load."""
+        self.broken(what)
+        return unavailable()
+
+    def broken(self, what: str) -> None:
+        """Let there be a PyCUDA that does not load; it warns of versions that do not match as the real one does."""
         package = self.folder / "pycuda"
         package.mkdir()
         (package / "__init__.py").touch()
-        (package / "driver.py").write_text(f"raise ImportError({what!r})")
+        warned = "import warnings; warnings.warn('Failed to import the CUDA driver interface', stacklevel=2)\n"
+        (package / "driver.py").write_text(f"{warned if '_v2' in what else ''}raise ImportError({what!r})")
         self.patch.syspath_prepend(self.folder)
         for name in ("pycuda", "pycuda.driver"):
             self.patch.delitem(sys.modules, name, raising=False)
-        return unavailable()
 
     def gpus(self, count: int, words: str = "") -> None:
         """Let there be a driver with so many GPUs, or one that refuses."""
@@ -222,7 +228,7 @@ def slowed_down(machine: Machine) -> str:
 
 
 def calibrated_beside_others(machine: Machine) -> str:
-    return others_work(0.293).finding.what
+    return "\n".join(others_work(0.293, is_slow).finding.what for is_slow in (False, True))
 
 
 def lock_held(machine: Machine) -> str:
@@ -252,7 +258,9 @@ def slow_kernel(machine: Machine) -> str:
 
 
 def crash(machine: Machine) -> str:
-    worker_does(machine, "import os; os.kill(os.getpid(), 9)")
+    dies = "import os; from pytest_gpulab.grading.grader import Grader; "
+    dies += "Grader.run = lambda *_: os.kill(os.getpid(), 9); "
+    worker_does(machine, process.PROGRAM.replace("main(int", f"{dies}main(int"))
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
 
 
@@ -387,6 +395,20 @@ def test_a_message_of_the_table_is_given(
     given = PROVOKED[begin](Machine(course, monkeypatch, tmp_path_factory.mktemp("machine")))
     pattern = ".*".join(re.escape(part) for part in told.split("..."))
     assert re.search(pattern, " ".join(given.split())), given
+
+
+@pytest.mark.parametrize("filtered", ["error", "always"])
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_of_a_pycuda_that_does_not_load_the_message_is_all_that_is_seen(
+    course: Course, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, filtered: str
+) -> None:
+    machine = Machine(course, monkeypatch, tmp_path)
+    machine.broken("undefined symbol: cuFoo_v2")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter(filtered)  # type: ignore[arg-type]
+        said = machine.graded(f"--gpulab-device={device}", "-W", filtered)
+    assert said.splitlines()[-1] == "ERROR: PyCUDA is installed but cannot be loaded: undefined symbol: cuFoo_v2"
+    assert "INTERNALERROR" not in said and "Failed to import" not in said and not warned
 
 
 def test_no_message_of_the_table_goes_untested() -> None:

@@ -154,9 +154,12 @@ class CudaDevice:
         assert isinstance(one, CudaMemory) and isinstance(other, CudaMemory)
         if one.nbytes != other.nbytes:
             return False
+        return self._comparison_of_arrays().same(one, other)
+
+    def _comparison_of_arrays(self) -> Comparison:
         if self._comparison is None:
             self._comparison = Comparison(self._gpu.context)
-        return self._comparison.same(one, other)
+        return self._comparison
 
     def alone(self) -> AbstractContextManager[None]:
         """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
@@ -170,6 +173,7 @@ class CudaDevice:
     def stopwatch(self, in_silence: bool = False) -> Iterator[CudaStopwatch]:
         """Wait until no other grader uses this GPU, then time; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
+            self._comparison_of_arrays()  # now, because others wait while the watch is used
             self._stopwatch = CudaStopwatch(self._gpu.context, self._gpu.conditions)
         with self._gpu.turns.timing(in_silence=in_silence):
             self._stopwatch.begin()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
@@ -33,7 +34,9 @@ def load_driver() -> ModuleType:
             "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
         ) from None
     try:
-        driver = importlib.import_module("pycuda.driver")
+        with warnings.catch_warnings():  # PyCUDA warns of versions before it fails, and warnings may be errors
+            warnings.simplefilter("ignore")
+            driver = importlib.import_module("pycuda.driver")
     except ImportError as error:
         raise _unloadable(error) from None
     try:

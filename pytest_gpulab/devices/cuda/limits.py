@@ -50,7 +50,8 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
 
     Args:
         program: its path.
-        folder: for the executable and for what it keeps while it runs; one run at a time.
+        folder: for the executable and for what it keeps while it runs; one run at a time. In a sandbox by its real
+            path: bubblewrap makes no folders behind a link that is there already.
         limits: see there.
         within: the sandbox to run it in, where it sees the folder, and the working folder to write in; None for none.
         inspect: whether the program is nvcc, whose output counts only if macros make no directives, and whose

@@ -220,7 +220,7 @@ class Nvcc:
     def _compiled_apart(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...]) -> tuple[bytes, str]:
         """Compile in a folder of its own."""
         with TemporaryDirectory(prefix="gpulab-") as name:
-            folder = Path(name)
+            folder = Path(name).resolve()
             included = folder / "include"
             included.mkdir()
             for header, contents in text.headers.items():

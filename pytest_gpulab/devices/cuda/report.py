@@ -49,7 +49,13 @@ def _peak(driver: ModuleType, gpu: Any) -> str:
 
 
 def peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
-    """Return what a PyCUDA device's memory transfers at most, in 1e9 bytes a second: twice a clock, the whole bus."""
+    """Return what a PyCUDA device's memory transfers at most, in 1e9 bytes a second: twice a clock, the whole bus.
+
+    It is not known, and 0, of a GPU that shares the CPU's memory: an Orin's clock and bus are told as less than true
+    (by deviceQuery as 1275 MHz and 128 bits), and who is faster than a memory can be gets no points.
+    """
+    if gpu.get_attribute(driver.device_attribute.INTEGRATED):
+        return 0.0
     clock_khz = gpu.get_attribute(driver.device_attribute.MEMORY_CLOCK_RATE)
     bus_bits = gpu.get_attribute(driver.device_attribute.GLOBAL_MEMORY_BUS_WIDTH)
     return float(2 * clock_khz * 1e3 * bus_bits / 8 / 1e9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +16,7 @@ from .limits import limited
 
 TRIAL_LIMIT_S = 60.0
 _TRIAL = "#include <cstdio>\n#include <cuda_runtime.h>\n__global__ void trial() {}\n"
+_HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
 _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
 
@@ -28,7 +30,7 @@ def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: CubinCache) ->
         limits: what it may take.
         cache: where to note that it worked, which takes half a second to find out.
     """
-    within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, _toolkit(nvcc), headers), temporary=True)
+    within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, *_toolkit(nvcc), headers), temporary=True)
     key = key_of(("sandbox", *within.bubblewrap))
     if not within.bubblewrap or cache.get(key) is not None:
         return within
@@ -45,9 +47,12 @@ def headers_of(nvcc: str) -> Path | None:
     return Path(found[1]).resolve() if found else None
 
 
-def _toolkit(nvcc: str) -> Path:
-    found = _TOP.search(_described(nvcc))
-    return Path(found[1] if found else nvcc).resolve()
+def _toolkit(nvcc: str) -> Iterator[str]:
+    """Yield what nvcc reads, by the names that it uses: its profile, which may be a link, and the folder of it all."""
+    told = _described(nvcc)
+    for found, name in ((_HERE.search(told), "/nvcc.profile"), (_TOP.search(told), "")):
+        if found:
+            yield found[1] + name
 
 
 @lru_cache(maxsize=1)
@@ -66,8 +71,9 @@ def _described(nvcc: str) -> str:
 def _refusal(nvcc: str, limits: Limits, within: Sandbox) -> str:
     """Say why nvcc does not work in a sandbox; empty where it does."""
     with TemporaryDirectory(prefix="gpulab-") as name:
-        (Path(name) / "trial.cu").write_text(_TRIAL)
-        command = [limited(nvcc, Path(name), limits, within), "--cubin", "trial.cu"]
+        folder = Path(name).resolve()
+        (folder / "trial.cu").write_text(_TRIAL)
+        command = [limited(nvcc, folder, limits, within), "--cubin", "trial.cu"]
         try:
             done = subprocess.run(command, cwd=name, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,98 @@
+"""Which timed runs of a submission are checked afterwards, and what is kept of them until then.
+
+All runs look alike to a kernel, and each has contents that no other run has. Some are chosen at random beforehand; of
+those the fastest are checked, because whoever leaves out work is fast then. So work that is left out in half of the
+runs, by chance or by what the contents look like, is seen unless all that were chosen did it: once in `2**CANDIDATES`
+times it is not. More would cost a reference each.
+
+Contents that cannot be mixed return, as there are only a few sets of them; then runs on each set are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_gpulab.grading.contender import REPLICAS, Contender, Outputs
+from pytest_gpulab.grading.mixing import Mix
+from pytest_gpulab.grading.statistics import FEWEST_ROUNDS
+
+SETS = 2  # of contents, which runs mix
+CANDIDATES = 2 * REPLICAS  # timed runs that may be checked, at first; one more for each addition of rounds
+SMALL_BYTES = 2**24  # that a run touches: so much is read and computed in no time; what is timed in batches has no more
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A timed run that is checked.
+
+    Attributes:
+        elapsed_ms: its sample.
+        mix: its contents.
+        outputs: what it wrote, in memory that the pool keeps until it is closed.
+        changed: inputs that must stay as they are to how many of their elements it overwrote.
+    """
+
+    elapsed_ms: float
+    mix: Mix
+    outputs: Outputs
+    changed: Mapping[str, int]
+
+
+def most_checked(own: Contender, is_mixable: bool) -> int:
+    """Return how many runs are checked."""
+    if own.nbytes <= SMALL_BYTES:
+        return CANDIDATES
+    return 1 if is_mixable else SETS
+
+
+class CheckedRuns:
+    """Those of one race.
+
+    Args:
+        own: the submission.
+        is_mixable: whether contents are.
+        rng: chooses.
+    """
+
+    def __init__(self, own: Contender, is_mixable: bool, rng: np.random.Generator) -> None:
+        self._own, self._is_mixable, self._rng = own, is_mixable, rng
+        self._kept: list[CheckedRun] = []
+        self._is_begun = False
+
+    @property
+    def kept(self) -> tuple[CheckedRun, ...]:
+        """The fastest until now of those that were chosen."""
+        return tuple(self._kept)
+
+    def choose(self, first: int, rounds: int) -> dict[int, int]:
+        """Return which turns to `add`, of so many from the first on, and on which set of contents each is to be based.
+
+        One, but at first as many with each copy, and so many among the first few turns that each set is met: of a slow
+        kernel there may be no more.
+        """
+        turns = [int(turn) for turn in self._rng.permutation(np.arange(first, first + rounds))]
+        if self._is_begun:
+            return {turns[0]: int(self._rng.integers(SETS))}
+        self._is_begun = True
+        early = [turn for turn in turns if turn < first + FEWEST_ROUNDS][:SETS]
+        turns.sort(key=lambda turn: turn not in early)
+        of_each = [[turn for turn in turns if turn % REPLICAS == copy] for copy in range(REPLICAS)]
+        chosen = {turn for some in of_each for turn in some[: CANDIDATES // REPLICAS]}
+        return {turn: nth % SETS for nth, turn in enumerate(turn for turn in turns if turn in chosen)}
+
+    def add(self, elapsed_ms: float, copy: int, mix: Mix) -> bool:
+        """Keep what the latest run in a copy wrote if it is one of the fastest; then copies are to be taken anew."""
+        rivals = [run for run in self._kept if self._is_mixable or run.mix.base == mix.base]
+        most = most_checked(self._own, self._is_mixable)
+        if len(rivals) == (most if self._is_mixable else most // SETS):
+            slowest = max(rivals, key=lambda run: run.elapsed_ms)
+            if elapsed_ms >= slowest.elapsed_ms:
+                return False
+            self._own.drop_outputs(slowest.outputs)
+            self._kept.remove(slowest)
+        changed = self._own.changed_inputs(copy, mix)
+        self._kept.append(CheckedRun(elapsed_ms, mix, self._own.keep_outputs(copy), changed))
+        return True
