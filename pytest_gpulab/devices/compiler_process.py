@@ -81,7 +81,7 @@ class CompilerProcess:
 
         Raises:
             CompileError: the compiler met a limit or crashed.
-            DeviceUnavailable: it has to be started anew, and that fails.
+            DeviceUnavailable: it has to be started anew, or to start another process, and that fails.
         """
         known = self._ahead.pop(_key(request), None)
         if isinstance(known, CompileError):
@@ -121,6 +121,8 @@ class CompilerProcess:
         begin_s = time.monotonic()
         answer = self._asked(request)
         self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
+        if "unavailable" in answer:
+            raise DeviceUnavailable(answer["unavailable"])
         if "ended" in answer:
             self._hopeless[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
             raise CompileError(self._hopeless[request.text])
@@ -181,9 +183,16 @@ class _Process:
 
     def __init__(self, command: list[str]) -> None:
         self.is_over = False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `_ended`)
-        folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: quoted includes are looked for there
         try:
+            self._start(command)
+        except OSError as error:  # there are too many processes, or there is no room for one more
+            raise DeviceUnavailable(f"no process can be started: {error}") from None
+
+    def _start(self, command: list[str]) -> None:
+        with contextlib.ExitStack() as if_it_fails:
+            self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
+            folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: quoted includes are looked for there
+            if_it_fails.callback(os.rmdir, folder)
             self._popen = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -193,10 +202,7 @@ class _Process:
                 env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
                 start_new_session=True,
             )
-        except OSError as error:  # there are too many processes, or there is no memory for one more
-            self._errors.close()
-            Path(folder).rmdir()
-            raise DeviceUnavailable(f"no process can be started: {error}") from None
+            if_it_fails.pop_all()
         self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
 
     def ask(self, request: dict[str, Any], limit_s: float, most_bytes: int) -> dict[str, Any] | None:

@@ -102,7 +102,12 @@ def main() -> None:
         return
     _send(answers, {"version": version})
     for line in requests:
-        program, child = os.getpid(), os.fork()
+        program = os.getpid()
+        try:
+            child = os.fork()
+        except OSError as error:  # there are too many processes, or there is no memory for one more
+            _send(answers, {"unavailable": f"no process can be started: {error}"})
+            continue
         if not child:
             _end_with_parent(program)
             os.close(requests.fileno())  # it gets no other text to read

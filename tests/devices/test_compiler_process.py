@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -227,6 +229,28 @@ def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     assert gone(group)
 
 
+CANNOT_FORK = """
+import os, runpy, sys
+
+def fork():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+os.fork = fork
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_a_machine_without_room_for_a_translation_says_nothing_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    *python, program, task = compiler_process._command(TIGHT)
+    monkeypatch.setattr(compiler_process, "_command", lambda limits: [*python, "-c", CANNOT_FORK, program, task])
+    with (
+        closing(CompilerProcess(TIGHT, none("it is a test"))) as compiler,
+        pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*Resource temporarily unavailable$"),
+    ):
+        compiled(compiler, SMALL)
+
+
 ABORTED = "ptxas fatal   : Ptx assembly aborted due to errors"
 
 
@@ -284,6 +308,20 @@ def test_a_process_for_which_there_is_no_room_leaves_nothing(monkeypatch: pytest
     monkeypatch.setattr("subprocess.Popen", refused)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*temporarily unavailable$"):
+        CompilerProcess(within=none("it was not asked for"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what", ["TemporaryFile", "mkdtemp"])
+def test_a_folder_for_temporary_files_that_is_full_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(f"tempfile.{what}", refused)
+    with pytest.raises(DeviceUnavailable, match=r"^no process can be started: .*No space left on device$"):
         CompilerProcess(within=none("it was not asked for"))
     assert not list(tmp_path.iterdir())
 
