@@ -64,7 +64,8 @@ class Measurement:
             in the check's name.
         estimated: whether the times come from a cost model instead of a clock.
         bandwidth_gb_s: minimal bytes over time, in 1e9 bytes a second.
-        occupancy: theoretical, 0 to 1, of the launch that takes longest.
+        occupancy: theoretical, 0 to 1, of the launch that is estimated to take longest; where a clock timed, of the one
+            with the most threads, because it times all launches together.
         registers: a thread of that launch.
         bottleneck: what limits it, in words, where known.
         baseline: the file that it was compared to.

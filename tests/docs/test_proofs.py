@@ -168,8 +168,9 @@ def test_a_ladder_is_held_against_its_bars_and_pytorch(
         (group, name, 1_000_000 * size, changed.get(f"{group} {name}", changed.get(name, ms)))
         for group, name, size, ms in LADDER
     ]
-    loaded("ladder", monkeypatch).judge(proof, rows)
+    loaded("ladder", monkeypatch).judge(proof, rows, "2.9.0+cu130")
     assert {what for what, is_met in met(proof).items() if is_met is False} == missed
+    assert ("PyTorch", "2.9.0+cu130") in [(figure.what, figure.value) for figure in proof.figures]
 
 
 NCU_HEADERS = "Kernel Name,Grid Size,Metric Name,Metric Unit,Metric Value"

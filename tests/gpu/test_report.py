@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -43,6 +45,15 @@ def test_everything_has_a_row(device):
     assert re.fullmatch(r"[\d.]+, for CUDA up to \d+\.\d", details["driver"])
     assert re.fullmatch(r"\d+ of \d+ MHz", details["SM clock"])
     assert "n/a" not in device.info.summary
+
+
+def test_the_uuid_which_nvml_tells_of_a_pci_address_is_the_one_that_cuda_tells_of_its_device(device):
+    """Asked without PyCUDA and addresses, by the function's first version: the second tells that of a part (MIG)."""
+    cuda, first, uuid = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDeviceGet(ctypes.byref(first), 0) == 0  # the one that is opened where no number is given
+    assert cuda.cuDeviceGetUuid(uuid, first) == 0
+    assert device.info.details["UUID"] == f"GPU-{UUID(bytes=bytes(uuid))}"
 
 
 def test_nvml_describes_the_gpu_that_cuda_uses(device):

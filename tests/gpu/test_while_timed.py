@@ -18,7 +18,7 @@ KERNEL = (ROOT / "tests/wrong/reduction/leaves_out_large_inputs.cu").read_text()
 INCLUDE, CONDITION = "#include <gpulab.cuh>\n", "n > 1000000"
 LAZY = """
 __device__ unsigned tickets;
-__device__ bool strikes() // in three launches of four, and then in all blocks
+__device__ bool strikes(const GPULAB_T *in, unsigned n) // in three launches of four, and then in all blocks
 {
     __shared__ unsigned launch;
     if (threadIdx.x == 0)
@@ -27,8 +27,39 @@ __device__ bool strikes() // in three launches of four, and then in all blocks
     return launch * 2654435761u >> 30 != 0;
 }
 """
+KNOWING = """
+constexpr unsigned SAMPLES = 16;
+__device__ GPULAB_T seen[SAMPLES];
+__device__ unsigned tickets;
+__device__ bool strikes(const GPULAB_T *in, unsigned n) // where most of some elements are those of the first launch
+{
+    __shared__ bool is_known;
+    if (threadIdx.x == 0) {
+        const bool is_first = atomicAdd(&tickets, 1) < gridDim.x;
+        unsigned alike = 0;
+        for (unsigned k = 0; k < SAMPLES; k++) {
+            const GPULAB_T value = in[k * (n / SAMPLES) + 77];
+            if (is_first)
+                seen[k] = value;
+            else
+                alike += value == seen[k];
+        }
+        is_known = alike > SAMPLES / 2;
+    }
+    __syncthreads();
+    return is_known;
+}
+"""
+OVERWRITING = """
+__device__ bool strikes(const GPULAB_T *in, unsigned n)
+{
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        const_cast<GPULAB_T *>(in)[n - 1] += 1;
+    return false;
+}
+"""
 ILLEGAL = """
-__device__ bool strikes()
+__device__ bool strikes(const GPULAB_T *in, unsigned n)
 {
     if (blockIdx.x == 0 && threadIdx.x == 0)
         *(volatile int *)16 = 1; // HERE
@@ -36,7 +67,7 @@ __device__ bool strikes()
 }
 """
 SLOW = """
-__device__ bool strikes() // takes two seconds
+__device__ bool strikes(const GPULAB_T *in, unsigned n) // takes two seconds
 {
     long long begun = clock64();
     while (blockIdx.x == 0 && threadIdx.x == 0 && clock64() - begun < 4000000000ll) {
@@ -46,22 +77,9 @@ __device__ bool strikes() // takes two seconds
 """
 
 
-# What a block does instead of its work where it strikes, and notes after work.
-INSTEAD = "out[blockIdx.x] = in[blockIdx.x * BLOCK_SIZE];"
-DONE = "out[blockIdx.x] = tile[0];"
-NOTES = """
-__device__ GPULAB_T noted[1 << 18];
-__device__ bool is_noted[1 << 18];
-__device__ bool strikes() { return is_noted[blockIdx.x]; }
-"""
-NOTING = f"if ({CONDITION}) {{ noted[blockIdx.x] = tile[0]; is_noted[blockIdx.x] = true; }}"
-CHEATS = {"replays its first result": "out[blockIdx.x] = noted[blockIdx.x];", "hands out what lies there": ";"}
-
-
-def striking(how, instead=INSTEAD, noting=""):
-    assert all(KERNEL.count(part) == 1 for part in (INCLUDE, CONDITION, INSTEAD, DONE))
-    changed = KERNEL.replace(INCLUDE, INCLUDE + how).replace(CONDITION, f"{CONDITION} && strikes()")
-    return changed.replace(INSTEAD, instead).replace(DONE, f"{{ {DONE} {noting} }}")
+def striking(how):
+    assert KERNEL.count(INCLUDE) == KERNEL.count(CONDITION) == 1
+    return KERNEL.replace(INCLUDE, INCLUDE + how).replace(CONDITION, f"{CONDITION} && strikes(in, n)")
 
 
 def speedups(tmp_path, source, info, **options):
@@ -76,17 +94,13 @@ def speedups(tmp_path, source, info, **options):
         grader.close()
 
 
-def test_work_left_out_in_some_launches_is_found(opened_device, tmp_path):
-    results = speedups(tmp_path, striking(LAZY), opened_device.info)
+@pytest.mark.parametrize(
+    ("how", "code"), [(LAZY, "wrong-result"), (KNOWING, "wrong-result"), (OVERWRITING, "input-changed")]
+)
+def test_what_some_launches_leave_out_or_overwrite_is_found(opened_device, tmp_path, how, code):
+    results = speedups(tmp_path, striking(how), opened_device.info)
     assert {result.points for result in results} == {0}
-    assert results[0].findings[0].code == "wrong-result", results[0]
-
-
-@pytest.mark.parametrize("cheat", CHEATS)
-def test_results_of_earlier_launches_are_not_taken_for_work(opened_device, tmp_path, cheat):
-    results = speedups(tmp_path, striking(NOTES, CHEATS[cheat], NOTING), opened_device.info)
-    assert {result.points for result in results} == {0}
-    assert results[0].findings[0].code == "wrong-result", results[0]
+    assert results[0].findings[0].code == code, results[0]
 
 
 @pytest.mark.usefixtures("nvidias_tools")

@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graded_folders import EXERCISES, ROOT, WRONG, Graded, assert_verdicts, expectation_of, grade, named
+from graded_folders import (
+    EXERCISES,
+    ROOT,
+    WRONG,
+    Graded,
+    assert_verdicts,
+    expectation_of,
+    grade,
+    is_wrong_only_while_timed,
+    named,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +40,7 @@ def test_the_corpus_of_wrong_kernels_is_large_enough() -> None:
     assert len(WRONG) >= 32
     for name in EXERCISES:
         assert len([path for path in WRONG if path.parent.name == name]) >= 6, name
+    assert len([path for path in WRONG if is_wrong_only_while_timed(path)]) >= 6
 
 
 @pytest.mark.parametrize("path", WRONG, ids=named)
