@@ -1,9 +1,10 @@
 """Which timed runs of a submission are checked afterwards, and what is kept of them until then.
 
-All runs look alike to a kernel, and each has contents that no other run has. Some are chosen at random beforehand; of
-those the fastest are checked, because whoever leaves out work is fast then. So work that is left out in half of the
-runs, by chance or by what the contents look like, is seen unless all that were chosen did it: once in `2**CANDIDATES`
-times it is not. More would cost a reference each.
+All runs look alike to a kernel, and each has contents that no other run has. Some are chosen at random beforehand. Of
+large ones the fastest is checked: whoever leaves out work is fast then, and each more would cost a reference. So work
+that is left out in half of the runs, by chance or by what the contents look like, is seen unless all that were chosen
+did it: once in `2**CANDIDATES` times it is not. Of small ones twice as many are chosen, and all are checked: in a batch
+nothing tells which run was fast.
 
 Contents that cannot be mixed return, as there are only a few sets of them; then runs on each set are checked.
 """
@@ -20,7 +21,8 @@ from pytest_gpulab.grading.mixing import Mix
 from pytest_gpulab.grading.statistics import FEWEST_ROUNDS
 
 SETS = 2  # of contents, which runs mix
-CANDIDATES = 2 * REPLICAS  # timed runs that may be checked, at first; one more for each addition of rounds
+CANDIDATES = 2 * REPLICAS  # large runs that may be checked, at first, besides a few early ones; later some more
+CANDIDATES_IF_SMALL = 2 * CANDIDATES
 SMALL_BYTES = 2**24  # that a run touches: so much is read and computed in no time; what is timed in batches has no more
 
 
@@ -43,9 +45,13 @@ class CheckedRun:
 
 def most_checked(own: Contender, is_mixable: bool) -> int:
     """Return how many runs are checked."""
-    if own.nbytes <= SMALL_BYTES:
-        return CANDIDATES
+    if _is_small(own):
+        return CANDIDATES_IF_SMALL + SETS
     return 1 if is_mixable else SETS
+
+
+def _is_small(own: Contender) -> bool:
+    return own.nbytes <= SMALL_BYTES
 
 
 class CheckedRuns:
@@ -70,7 +76,7 @@ class CheckedRuns:
     def choose(self, first: int, rounds: int) -> dict[int, int]:
         """Return which turns to `add`, of so many from the first on, and on which set of contents each is to be based.
 
-        One, but at first as many with each copy, and so many among the first few turns that each set is met: of a slow
+        One, but at first more, as many with each copy, besides one on each set among the first few turns: of a slow
         kernel there may be no more.
         """
         turns = [int(turn) for turn in self._rng.permutation(np.arange(first, first + rounds))]
@@ -78,10 +84,11 @@ class CheckedRuns:
             return {turns[0]: int(self._rng.integers(SETS))}
         self._is_begun = True
         early = [turn for turn in turns if turn < first + FEWEST_ROUNDS][:SETS]
-        turns.sort(key=lambda turn: turn not in early)
-        of_each = [[turn for turn in turns if turn % REPLICAS == copy] for copy in range(REPLICAS)]
-        chosen = {turn for some in of_each for turn in some[: CANDIDATES // REPLICAS]}
-        return {turn: nth % SETS for nth, turn in enumerate(turn for turn in turns if turn in chosen)}
+        others = [turn for turn in turns if turn not in early]
+        of_each = [[turn for turn in others if turn % REPLICAS == copy] for copy in range(REPLICAS)]
+        chosen = [*early, *(turn for alike in zip(*of_each, strict=False) for turn in alike)]
+        candidates = CANDIDATES_IF_SMALL if _is_small(self._own) else CANDIDATES
+        return {turn: nth % SETS for nth, turn in enumerate(chosen[: len(early) + candidates])}
 
     def add(self, elapsed_ms: float, copy: int, mix: Mix) -> bool:
         """Keep what the latest run in a copy wrote if it is one of the fastest; then copies are to be taken anew."""

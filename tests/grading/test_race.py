@@ -14,7 +14,7 @@ from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import Launch, Plan, SpeedTier
-from pytest_gpulab.grading.checked_runs import CANDIDATES, SETS, SMALL_BYTES
+from pytest_gpulab.grading.checked_runs import CANDIDATES_IF_SMALL, SETS, SMALL_BYTES
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Contender
 from pytest_gpulab.grading.race import (
     HELD_DOWN_ROUNDS,
@@ -36,7 +36,7 @@ def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: Clo
     others = [samples[index][1:] for index in range(1, len(samples), 2)]
     assert [inputs for inputs, _ in arrays] == [inputs for inputs, _ in others]
     kept = sum(array != other for array, other in zip(arrays, others, strict=True))
-    assert kept <= CANDIDATES  # outputs that are set aside to be checked leave their place to another
+    assert kept <= CANDIDATES_IF_SMALL + SETS  # outputs that are set aside to be checked leave their place to another
     for first in range(0, FIRST_ROUNDS, ROUNDS_PER_PLACE):
         assert len({inputs for inputs, _ in arrays[first : first + ROUNDS_PER_PLACE]}) == REPLICAS
 
@@ -356,7 +356,8 @@ def test_short_kernels_that_touch_more_than_the_cache_holds_are_timed_cold(clock
 
 
 @pytest.mark.parametrize(
-    ("small_bytes", "is_mixable", "checked"), [(SMALL_BYTES, True, CANDIDATES), (0, True, 1), (0, False, SETS)]
+    ("small_bytes", "is_mixable", "checked"),
+    [(SMALL_BYTES, True, CANDIDATES_IF_SMALL + SETS), (0, True, 1), (0, False, SETS)],
 )
 def test_few_outputs_are_read_however_many_rounds(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, small_bytes: int, is_mixable: bool, checked: int

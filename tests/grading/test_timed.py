@@ -15,7 +15,7 @@ from fake_device import Program
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, SpeedTier, Variant
-from pytest_gpulab.grading.checked_runs import CANDIDATES, SMALL_BYTES, CheckedRuns
+from pytest_gpulab.grading.checked_runs import CANDIDATES, SETS, SMALL_BYTES, CheckedRuns
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.contender import Pool
 from pytest_gpulab.grading.race import Race
@@ -376,7 +376,7 @@ def test_of_large_runs_the_fastest_of_those_that_were_chosen_is_checked(
     monkeypatch.setattr(CheckedRuns, "add", spying)
     clocked.watch.noise = lambda sample: 1.0  # type: ignore[method-assign]
     assert tier(clocked, program(twice)).verdict == "passed"
-    assert len(added) == CANDIDATES
+    assert len(added) == CANDIDATES + SETS
     assert [checked.elapsed_ms for checked in results[0].checked] == [min(added)]
 
 

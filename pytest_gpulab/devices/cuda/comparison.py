@@ -67,7 +67,7 @@ class Comparison:
         self._context, driver = context, context.driver
         multiprocessors = context.gpu.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
         self._grid = (_BLOCKS_PER_SM * int(multiprocessors), 1)
-        with context.at_work(), room_for(driver, "what compares outputs"):
+        with context.at_work(), room_for(driver, "what compares arrays"):
             self._module: Any = own_kernels.load(driver, _SOURCE)
             self._differ: Any = self._module.get_function(_KERNEL)
             self._found: Any = driver.mem_alloc(4)
