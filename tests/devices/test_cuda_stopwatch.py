@@ -9,10 +9,12 @@ import pytest
 from fake_driver import ATTRIBUTES, Context, Driver
 
 from pytest_gpulab.devices.cuda import timing
+from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.cuda.memory import CudaMemory
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.overhead import AMONG
 from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copy
 
 
@@ -224,6 +226,28 @@ def test_others_are_looked_for_where_they_matter():
     slow.begin()
     slow.conditions()
     assert looked == [timing.LOOKS_IF_SLOW, 1, 1, timing.LOOKS_IF_SLOW]
+
+
+@pytest.mark.parametrize("asked", ["begin", "conditions", "calibrate"])
+def test_a_submission_does_not_answer_for_the_graders_own_kernels(asked):
+    """Beside many others that never end they may not come to their end in time."""
+    watch, _ = watch_at(1980)
+    watch._flush_ms, watch._flush, watch._empty_ms = None, lambda: None, None
+
+    def timed(launches, kernel):
+        raise overtime_fault(kernel, 1.0)
+
+    watch._timed = timed
+    with pytest.raises(DeviceUnavailable, match=r"^the grader's own kernels fail on the GPU, or do not get their turn"):
+        getattr(watch, asked)()
+
+
+def test_a_submission_answers_for_its_kernels():
+    module, (watch, _) = object.__new__(CudaModule), watch_at(1980)
+    module.prepared = lambda call: lambda: None
+    watch._timed = lambda launches, kernel: (_ for _ in ()).throw(overtime_fault(kernel, 1.0))
+    with pytest.raises(KernelFault, match=r"^f: the kernel had not ended after 1 s"):
+        watch.batch_ms(module, [Call("f", (1,), (1,), ())])
 
 
 class Fitting(Driver):

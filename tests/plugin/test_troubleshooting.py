@@ -22,6 +22,7 @@ from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
 from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
+from pytest_gpulab.devices.cuda.timing import own_kernels_run
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
@@ -231,6 +232,12 @@ def calibrated_beside_others(machine: Machine) -> str:
     return "\n".join(others_work(0.293, is_slow).finding.what for is_slow in (False, True))
 
 
+def kept_from_the_gpu(machine: Machine) -> str:
+    with pytest.raises(DeviceUnavailable) as caught, own_kernels_run():
+        raise overtime_fault("pause", 10.0)
+    return str(caught.value)
+
+
 def lock_held(machine: Machine) -> str:
     with Turns("GPU-1", machine.folder).timing():
         again = Turns("GPU-1", machine.folder).timing(wait_s=0)
@@ -369,6 +376,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "other processes used": others,
     "the GPU was slowed down": slowed_down,
     "other programs worked": calibrated_beside_others,
+    "the grader's own kernels": kept_from_the_gpu,
     "another process has been timing": lock_held,
     "the process that grades": slow_start,
     "This check had not ended": slow_check,

@@ -14,8 +14,8 @@ however slow Python is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..nvml import ConditionsReader
-from ..protocol import Module
+from ..protocol import DeviceUnavailable, KernelFault, Module
 from ..stopwatch import FULL_SPEED, UNINTERRUPTED_MS, Call, Conditions, Copies
 from . import own_kernels
 from .context import PrimaryContext
@@ -125,6 +125,20 @@ END:
 \0"""
 
 
+@contextmanager
+def own_kernels_run() -> Iterator[None]:
+    """Take a fault of this package's own kernels for the machine's: whatever a submission launched has ended before.
+
+    Raises:
+        DeviceUnavailable: there was one.
+    """
+    try:
+        yield
+    except KernelFault as fault:
+        what = "the grader's own kernels fail on the GPU, or do not get their turn"
+        raise DeviceUnavailable(f"{what}: {fault.what}") from None
+
+
 class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn.
 
@@ -179,20 +193,21 @@ class CudaStopwatch:
         return self._overhead.ms(launches)
 
     def conditions(self) -> Conditions:
-        """Look at the GPU's state, and whether others work on it, where that may matter.
+        """Look at the GPU's state, and whether others work on it, where that may matter; see `own_kernels_run`.
 
         It does for samples that others may have interrupted, and where the clock is slow: their power may hold it down.
         NVML's clock is not enough for that, because it lags behind by several samples.
         """
-        conditions = replace(self._nvml.read(), speed=self._speed())
-        is_slow = conditions.speed < FULL_SPEED
-        if not is_slow and not self._is_long:
-            return conditions
-        looks = self._looks_if_slow if is_slow else 1
-        if is_slow:
-            self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
-        with self._context.current():
-            return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
+        with own_kernels_run():
+            conditions = replace(self._nvml.read(), speed=self._speed())
+            is_slow = conditions.speed < FULL_SPEED
+            if not is_slow and not self._is_long:
+                return conditions
+            looks = self._looks_if_slow if is_slow else 1
+            if is_slow:
+                self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
+            with self._context.current():
+                return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU."""
@@ -241,25 +256,26 @@ class CudaStopwatch:
         return float(self._start.time_till(self._end)), not is_late
 
     def begin(self) -> None:
-        """Measure how long a flush takes, the first time."""
+        """Measure how long a flush takes, the first time; see `own_kernels_run`."""
         self._is_long, self._looks_if_slow = False, LOOKS_IF_SLOW
         if self._flush_ms is None:
-            with self._context.current():
+            with own_kernels_run(), self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
                 self._flush_ms = min(many_ms) / FLUSHES
 
     def calibrate(self, briefly: bool = False) -> None:
-        """Learn what a sample takes too long; see `Stopwatch.calibrate`.
+        """Learn what a sample takes too long; see `Stopwatch.calibrate` and `own_kernels_run`.
 
         What disturbs single kernels for a millisecond is over when the next ones are timed, after many in a row.
         """
-        if briefly:
-            self._learn_alone()
-            return
-        self._overhead = Overhead(self._empty_ms)
-        for _ in range(TIMES_AMONG):
-            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing", self._warm))
-            self._learn_alone()
+        with own_kernels_run():
+            if briefly:
+                self._learn_alone()
+                return
+            self._overhead = Overhead(self._empty_ms)
+            for _ in range(TIMES_AMONG):
+                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing", self._warm))
+                self._learn_alone()
 
     def _learn_alone(self) -> None:
         for _ in range(TIMES_ALONE):
