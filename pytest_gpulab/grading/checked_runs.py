@@ -1,12 +1,10 @@
 """Which timed runs of a submission are checked afterwards, and what is kept of them until then.
 
-All runs look alike to a kernel, and each has contents that no other run has. Some are chosen at random beforehand. Of
-large ones the fastest is checked: whoever leaves out work is fast then, and each more would cost a reference. So work
-that is left out in half of the runs, by chance or by what the contents look like, is seen unless all that were chosen
-did it: once in `2**CANDIDATES` times it is not. Of small ones twice as many are chosen, and all are checked: in a batch
-nothing tells which run was fast.
-
-Contents that cannot be mixed return, as there are only a few sets of them; then runs on each set are checked.
+All runs look alike to a kernel, and each has contents that no other run has, unless these cannot be mixed. Some are
+chosen at random beforehand. Of large ones the fastest on each set of contents are checked: whoever leaves out work is
+fast then, and each more would cost a reference. So work that is left out in half of the runs, by chance or by what the
+contents look like, is seen unless all that were chosen did it: once in `2**CANDIDATES` times it is not. Of small ones
+twice as many are chosen, and all are checked: in a batch nothing tells which run was fast.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from pytest_gpulab.grading.statistics import FEWEST_ROUNDS
 SETS = 2  # of contents, which runs mix
 CANDIDATES = 2 * REPLICAS  # large runs that may be checked, at first, besides a few early ones; later some more
 CANDIDATES_IF_SMALL = 2 * CANDIDATES
+CHECKED_OF_A_SET = 2
 SMALL_BYTES = 2**24  # that a run touches: so much is read and computed in no time; what is timed in batches has no more
 
 
@@ -43,11 +42,9 @@ class CheckedRun:
     changed: Mapping[str, int]
 
 
-def most_checked(own: Contender, is_mixable: bool) -> int:
-    """Return how many runs are checked."""
-    if _is_small(own):
-        return CANDIDATES_IF_SMALL + SETS
-    return 1 if is_mixable else SETS
+def most_checked(own: Contender) -> int:
+    """Return how many runs are checked, at most."""
+    return CANDIDATES_IF_SMALL + SETS if _is_small(own) else SETS * CHECKED_OF_A_SET
 
 
 def _is_small(own: Contender) -> bool:
@@ -59,12 +56,11 @@ class CheckedRuns:
 
     Args:
         own: the submission.
-        is_mixable: whether contents are.
         rng: chooses.
     """
 
-    def __init__(self, own: Contender, is_mixable: bool, rng: np.random.Generator) -> None:
-        self._own, self._is_mixable, self._rng = own, is_mixable, rng
+    def __init__(self, own: Contender, rng: np.random.Generator) -> None:
+        self._own, self._rng = own, rng
         self._kept: list[CheckedRun] = []
         self._is_begun = False
 
@@ -92,9 +88,8 @@ class CheckedRuns:
 
     def add(self, elapsed_ms: float, copy: int, mix: Mix) -> bool:
         """Keep what the latest run in a copy wrote if it is one of the fastest; then copies are to be taken anew."""
-        rivals = [run for run in self._kept if self._is_mixable or run.mix.base == mix.base]
-        most = most_checked(self._own, self._is_mixable)
-        if len(rivals) == (most if self._is_mixable else most // SETS):
+        rivals = [run for run in self._kept if run.mix.base == mix.base]
+        if len(rivals) == most_checked(self._own) // SETS:
             slowest = max(rivals, key=lambda run: run.elapsed_ms)
             if elapsed_ms >= slowest.elapsed_ms:
                 return False

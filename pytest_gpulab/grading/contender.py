@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -238,20 +237,9 @@ class Contender:
         return found
 
     def _is_intact(self, buffer: Buffer, index: int, mix: Mix) -> bool:
-        """Compare on the device, stretch by stretch."""
-        base, other = (self._sources[which][buffer.name] for which in (mix.base, mix.other(len(self._sources))))
-        elements = prod(map(int, buffer.shape))
-        stretches = mix.stretches(elements)
-        borders = sorted({0, elements, *(border for each in stretches for border in (each.start, each.stop))})
-        return all(
-            self._pool.same(
-                other if any(each.start <= first < each.stop for each in stretches) else base,
-                self._replicas[index][buffer.name],
-                buffer,
-                slice(first, end),
-            )
-            for first, end in pairwise(borders)
-        )
+        """Compare on the device, piece by piece."""
+        now, pieces = self._replicas[index][buffer.name], mix.pieces(prod(map(int, buffer.shape)), len(self._sources))
+        return all(self._pool.same(self._sources[which][buffer.name], now, buffer, some) for which, some in pieces)
 
     def drop_outputs(self, outputs: Outputs) -> None:
         """Use the room again of outputs that were kept."""

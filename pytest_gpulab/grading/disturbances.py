@@ -61,7 +61,7 @@ class FullSpeed:
     def over_rated(self) -> float:
         """The clock over the rated one, by what is known."""
         is_known = self._latest_s - self._begin_s >= LEARNING_S and self._seen < OFTEN * self._looks
-        return self._best if is_known else 1.0
+        return (self._best if is_known else 0.0) or 1.0  # others may have spoilt all measurements
 
 
 class Looks:

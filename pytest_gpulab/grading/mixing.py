@@ -7,8 +7,9 @@ Making new ones takes the CPU too long, and so do their answers; mixing two sets
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -47,6 +48,14 @@ class Mix:
         by_scale, anywhere = self.places
         first, single = int(elements**by_scale) - 1, int(elements * anywhere)
         return slice(first, min(elements, first + 1 + first // LONGEST_SHARE)), slice(single, single + 1)
+
+    def pieces(self, elements: int, sets: int) -> Iterator[tuple[int, slice]]:
+        """Yield what an array of so many elements is made of: the index of a set, and which of its elements."""
+        stretches = self.stretches(elements)
+        borders = {0, elements, *(border for each in stretches for border in (each.start, each.stop))}
+        for first, end in pairwise(sorted(borders)):
+            is_other = any(each.start <= first < each.stop for each in stretches)
+            yield self.other(sets) if is_other else self.base, slice(first, end)
 
 
 def mixed(contents: Sequence[Inputs], mix: Mix) -> Inputs:

@@ -160,7 +160,7 @@ class Race:
         self._own_ms: list[float] = []
         self._settled = 0  # rounds of earlier sittings, without it
         self._looks: Looks
-        self._checked = CheckedRuns(own, is_mixable, rng)
+        self._checked = CheckedRuns(own, rng)
         self._forgotten = 0
         self._others: dict[str, None] = {}
 

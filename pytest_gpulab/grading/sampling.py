@@ -9,7 +9,7 @@ What was never written is looked for everywhere. Whatever looks wrong is then co
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,10 +47,10 @@ def sampled(
     plan: Plan,
     inputs: Inputs,
     mix: Mix,
-    outputs: Mapping[str, Array],
+    outputs: Sequence[Mapping[str, Array]],
     rng: np.random.Generator,
 ) -> Sampled | None:
-    """Check the outputs of a run at random places; None where the exercise or the size do not ask for it.
+    """Check outputs of runs on the same inputs at random places; None where the exercise or the size do not ask for it.
 
     Raises:
         InstructorsMistake: the exercise's `reference_at` is wrong.
@@ -69,10 +69,11 @@ def sampled(
     reference_ms = 1e3 * (time.perf_counter() - begin_s) / share
     right = all(
         not mismatches(values.reshape(-1)[places[name]], expected.values[name], expected.tolerance.get(name, 0)).any()
-        for name, values in outputs.items()
+        for run in outputs
+        for name, values in run.items()
     )
     poisoned = [buffer.name for buffer in plan.buffers if buffer.role == "output" and is_poisoned(buffer)]
-    written = all(not FIRST.poison.remaining(outputs[name]).any() for name in poisoned)
+    written = all(not FIRST.poison.remaining(run[name]).any() for run in outputs for name in poisoned)
     return Sampled(right and written, reference_ms)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -44,12 +44,12 @@ class _Entrant:
 
 @dataclass(frozen=True)
 class _Raced:
-    """A race, with what it takes to check some of its timed runs: what became of the buffers, and the contents."""
+    """A race, with what it takes to check some of its timed runs: what came of them, by their contents."""
 
     result: RaceResult
     own: _Entrant
     profiles: tuple[LaunchProfile, ...]
-    checked: tuple[tuple[Mix, Run], ...]
+    checked: Mapping[Mix, Sequence[Run]]
 
     @property
     def largest(self) -> LaunchProfile:
@@ -136,23 +136,24 @@ class TimedCosts:
     def _wrong_runs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
         """Return what is wrong with the first of the checked runs that is wrong."""
         rng = rng_for(self._seed, self._loaded.name, "places", self._builds.sha256)
-        for mix, run in raced.checked:
-            if found := self._wrong_run(key, raced.own, mix, run, rng):
+        for mix, runs in raced.checked.items():
+            if found := self._wrong_on(key, raced.own, mix, runs, rng):
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
         return ()
 
-    def _wrong_run(
-        self, key: _RaceKey, own: _Entrant, mix: Mix, run: Run, rng: np.random.Generator
+    def _wrong_on(
+        self, key: _RaceKey, own: _Entrant, mix: Mix, runs: Sequence[Run], rng: np.random.Generator
     ) -> tuple[Finding, ...]:
-        contents = mixed(own.contents, mix)
-        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, mix, run.outputs, rng)
-        if sample is not None and sample.seems_right and not run.changed:
+        contents, outputs = mixed(own.contents, mix), [run.outputs for run in runs]
+        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, mix, outputs, rng)
+        if sample is not None and sample.seems_right and not any(run.changed for run in runs):
             self._reference_ms[key] = sample.reference_ms
             return ()
         begin_s = time.perf_counter()
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
         self._reference_ms[key] = 1e3 * (time.perf_counter() - begin_s)
-        return wrong_with(run, Prepared(own.plan, contents, expected), FIRST)
+        found = (wrong_with(run, Prepared(own.plan, contents, expected), FIRST) for run in runs)
+        return next(filter(None, found), ())
 
     def _race(self, tier: SpeedTier) -> _Raced:
         key = _key(tier)
@@ -171,10 +172,9 @@ class TimedCosts:
         asked = self._loaded.thresholds
         thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
-        is_mixable = self._loaded.exercise.mixable
         with closing(Pool(self._device)) as pool:
             contender, profiles = _on_device(own, pool)
-            contender.spare_outputs(most_checked(contender, is_mixable))
+            contender.spare_outputs(most_checked(contender))
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool, Baseline)
@@ -182,7 +182,8 @@ class TimedCosts:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                result = Race(pool, baseline, contender, aims, is_mixable, rng).run(self._device, self._patience)
+                race = Race(pool, baseline, contender, aims, self._loaded.exercise.mixable, rng)
+                result = race.run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
                 checked = _read(self._device, result.checked)
             except BaselineFailed as failed:
@@ -238,12 +239,14 @@ def _on_device(
         raise Blocked(*of_error(error)) from error
 
 
-def _read(device: TimingDevice, runs: Sequence[CheckedRun]) -> tuple[tuple[Mix, Run], ...]:
-    """Return the contents of each run, and what it wrote."""
+def _read(device: TimingDevice, runs: Sequence[CheckedRun]) -> Mapping[Mix, Sequence[Run]]:
+    """Return what came of runs, by their contents: one reference does for all that have the same."""
+    found: dict[Mix, list[Run]] = {}
     with at_work_on(device):
-        return tuple(
-            (run.mix, Run({name: memory.get() for name, memory in run.outputs.items()}, run.changed)) for run in runs
-        )
+        for run in runs:
+            outputs = {name: memory.get() for name, memory in run.outputs.items()}
+            found.setdefault(run.mix, []).append(Run(outputs, run.changed))
+    return found
 
 
 def _fits(plan: Plan, inputs: Inputs) -> bool:

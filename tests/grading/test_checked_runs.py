@@ -17,7 +17,7 @@ SEEDS = range(200)
 
 
 def runs_with(seed: int, nbytes: int = SMALL_BYTES + 1) -> CheckedRuns:
-    return CheckedRuns(cast(Any, SimpleNamespace(nbytes=nbytes)), True, np.random.default_rng(seed))
+    return CheckedRuns(cast(Any, SimpleNamespace(nbytes=nbytes)), np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize(("nbytes", "candidates"), [(SMALL_BYTES + 1, CANDIDATES), (SMALL_BYTES, CANDIDATES_IF_SMALL)])

@@ -55,5 +55,5 @@ def test_a_race_leaves_room_for_a_context(name: str) -> None:
         plan, scales = make_plan(exercise, Problem(tier.size, tunables, tier.variant)), Scales()
         inputs = [{each.name: zeros(each) for each in plan.buffers if each.role == "input"} for _ in range(SETS)]
         contender = Contender(Pool(cast(TimingDevice, scales)), cast(Any, None), plan, inputs)
-        contender.spare_outputs(most_checked(contender, exercise.mixable))
+        contender.spare_outputs(most_checked(contender))
         assert contender.nbytes < scales.nbytes <= BYTES_A_GRADER - CONTEXT_BYTES

@@ -37,6 +37,17 @@ def test_a_mix_without_a_stretch_is_the_set_itself(contents: tuple[Inputs, ...])
     assert Mix(1).stretches(5) == Mix(1, (0.5, 0.5)).stretches(0) == ()
 
 
+@pytest.mark.parametrize("elements", [0, 1, 2, 7, 1000])
+@pytest.mark.parametrize("places", [(), (0.0, 0.0), (0.5, 0.9), (0.999, 0.999), (0.7, 0.05)])
+def test_the_pieces_of_a_mix_are_what_it_is_made_of(elements: int, places: tuple[float, ...]) -> None:
+    sets = [{"x": np.full(elements, number)} for number in (1, 2)]
+    mix, made = Mix(1, places), np.zeros(elements, int)
+    for which, some in mix.pieces(elements, len(sets)):
+        assert some.stop > some.start and not made[some].any()
+        made[some] = sets[which]["x"][some]
+    assert made.tolist() == mixed(sets, mix)["x"].tolist()
+
+
 def test_mixes_of_a_large_array_hardly_ever_return_and_reach_all_scales() -> None:
     rng = np.random.default_rng(1)
     mixes = [Mix.drawn(0, rng).stretches(2**26) for _ in range(1000)]

@@ -14,7 +14,7 @@ from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import Launch, Plan, SpeedTier
-from pytest_gpulab.grading.checked_runs import CANDIDATES_IF_SMALL, SETS, SMALL_BYTES
+from pytest_gpulab.grading.checked_runs import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
 from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Contender
 from pytest_gpulab.grading.race import (
     HELD_DOWN_ROUNDS,
@@ -356,16 +356,15 @@ def test_short_kernels_that_touch_more_than_the_cache_holds_are_timed_cold(clock
 
 
 @pytest.mark.parametrize(
-    ("small_bytes", "is_mixable", "checked"),
-    [(SMALL_BYTES, True, CANDIDATES_IF_SMALL + SETS), (0, True, 1), (0, False, SETS)],
+    ("small_bytes", "checked"), [(SMALL_BYTES, CANDIDATES_IF_SMALL + SETS), (0, SETS * CHECKED_OF_A_SET)]
 )
 def test_few_outputs_are_read_however_many_rounds(
-    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, small_bytes: int, is_mixable: bool, checked: int
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, small_bytes: int, checked: int
 ) -> None:
     monkeypatch.setattr("pytest_gpulab.grading.checked_runs.SMALL_BYTES", small_bytes)
     read: list[Any] = []
     held = type(clocked.device.array(np.zeros(1)))
     get = held.get
     monkeypatch.setattr(held, "get", lambda memory: read.append(memory) or get(memory))
-    assert tier(clocked, right(2.0), mixable=is_mixable).measurement.rounds == MAX_ROUNDS
+    assert tier(clocked, right(2.0)).measurement.rounds == MAX_ROUNDS
     assert [memory.shape for memory in read].count((SIZE,)) == checked

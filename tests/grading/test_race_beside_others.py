@@ -156,6 +156,18 @@ def test_a_gpu_that_was_never_faster_is_not_distrusted_because_others_were_seen_
     assert (result.measurement.held_down_by == ()) == (verdict == "passed")
 
 
+def test_a_clock_that_could_never_be_measured_is_not_known(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = itertools.count(1000.0, 100.0)
+    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    looks = [replace(QUIET, speed=0.0, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
+    clocked.programs["naive"] = right(0.9)
+    unknown = iter(looks)
+    clocked.watch.conditions = lambda: next(unknown)  # type: ignore[method-assign]
+    assert tier(clocked, right(0.3), 2.9).verdict == "inconclusive"
+
+
 def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from course import RIGHT, SLOW_TO_COMPILE, Course
+from course import SLOW_TO_COMPILE, Course
 from doc_pages import ROOT
+from machine import Machine, unavailable
 from test_timing_report import book
 
-from pytest_gpulab.devices import nvml, open_device
+from pytest_gpulab.devices import nvml
 from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
@@ -25,7 +23,7 @@ from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
 from pytest_gpulab.devices.cuda.timing import own_kernels_run
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading import ncu, process
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.speed import inconclusive
@@ -36,61 +34,6 @@ PAGE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("## Troubleshooting")[1].split("While PyCUDA is built")[0]
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", TABLE, re.M)
 MEASURED = Measurement("2^20", 1.0, 2.0, 2.0, 2.0, False, low=1.99, high=2.01)
-
-
-@dataclass
-class Machine:
-    """What a message is provoked on."""
-
-    course: Course
-    patch: pytest.MonkeyPatch
-    folder: Path
-
-    def graded(self, *options: str, source: str = RIGHT) -> str:
-        """Return what pytest prints where a kernel is graded, the right one unless told otherwise."""
-        self.course.write("twice.cu", source)
-        result = self.course.pytest("--gpulab", "-rs", *options, "twice.cu")
-        return "\n".join(result.outlines + result.errlines)
-
-    def without(self, what: str) -> str:
-        """Return why a GPU cannot be opened: PyCUDA does not load."""
-        self.broken(what)
-        return unavailable()
-
-    def broken(self, what: str) -> None:
-        """Let there be a PyCUDA that does not load; it warns of versions that do not match as the real one does."""
-        package = self.folder / "pycuda"
-        package.mkdir()
-        (package / "__init__.py").touch()
-        warned = "import warnings; warnings.warn('Failed to import the CUDA driver interface', stacklevel=2)\n"
-        (package / "driver.py").write_text(f"{warned if '_v2' in what else ''}raise ImportError({what!r})")
-        self.patch.syspath_prepend(self.folder)
-        for name in ("pycuda", "pycuda.driver"):
-            self.patch.delitem(sys.modules, name, raising=False)
-
-    def gpus(self, count: int, words: str = "") -> None:
-        """Let there be a driver with so many GPUs, or one that refuses."""
-        driver = ModuleType("pycuda.driver")
-
-        def init() -> None:
-            if words:
-                raise driver.Error(f"cuInit failed: {words}")
-
-        vars(driver).update(Error=OSError, init=init, Device=SimpleNamespace(count=lambda: count))
-        self.patch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
-        self.patch.setitem(sys.modules, "pycuda.driver", driver)
-
-    def gpu_to_look_at(self) -> None:
-        """Let there be a GPU for the header."""
-        gpu = SimpleNamespace(info=DeviceInfo("cuda", "a GPU", "nvcc", "sm_90", estimates=False), close=lambda: None)
-        self.patch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: gpu)
-        self.patch.setenv("PATH", str(self.folder))
-
-
-def unavailable(spec: str = "cuda") -> str:
-    with pytest.raises(DeviceUnavailable) as caught:
-        open_device(spec)
-    return str(caught.value)
 
 
 def no_pycuda(machine: Machine) -> str:
@@ -403,20 +346,6 @@ def test_a_message_of_the_table_is_given(
     given = PROVOKED[begin](Machine(course, monkeypatch, tmp_path_factory.mktemp("machine")))
     pattern = ".*".join(re.escape(part) for part in told.split("..."))
     assert re.search(pattern, " ".join(given.split())), given
-
-
-@pytest.mark.parametrize("filtered", ["error", "always"])
-@pytest.mark.parametrize("device", ["auto", "cuda"])
-def test_of_a_pycuda_that_does_not_load_the_message_is_all_that_is_seen(
-    course: Course, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str, filtered: str
-) -> None:
-    machine = Machine(course, monkeypatch, tmp_path)
-    machine.broken("undefined symbol: cuFoo_v2")
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter(filtered)  # type: ignore[arg-type]
-        said = machine.graded(f"--gpulab-device={device}", "-W", filtered)
-    assert said.splitlines()[-1] == "ERROR: PyCUDA is installed but cannot be loaded: undefined symbol: cuFoo_v2"
-    assert "INTERNALERROR" not in said and "Failed to import" not in said and not warned
 
 
 def test_no_message_of_the_table_goes_untested() -> None:

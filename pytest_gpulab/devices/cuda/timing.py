@@ -192,22 +192,22 @@ class CudaStopwatch:
         """Return what a sample of so many launches shows too much; see `Stopwatch.overhead_ms`."""
         return self._overhead.ms(launches)
 
+    @own_kernels_run()
     def conditions(self) -> Conditions:
         """Look at the GPU's state, and whether others work on it, where that may matter; see `own_kernels_run`.
 
         It does for samples that others may have interrupted, and where the clock is slow: their power may hold it down.
         NVML's clock is not enough for that, because it lags behind by several samples.
         """
-        with own_kernels_run():
-            conditions = replace(self._nvml.read(), speed=self._speed())
-            is_slow = conditions.speed < FULL_SPEED
-            if not is_slow and not self._is_long:
-                return conditions
-            looks = self._looks_if_slow if is_slow else 1
-            if is_slow:
-                self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
-            with self._context.current():
-                return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
+        conditions = replace(self._nvml.read(), speed=self._speed())
+        is_slow = conditions.speed < FULL_SPEED
+        if not is_slow and not self._is_long:
+            return conditions
+        looks = self._looks_if_slow if is_slow else 1
+        if is_slow:
+            self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
+        with self._context.current():
+            return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
 
     def others(self) -> tuple[str, ...]:
         """Return the other processes that use the GPU."""
@@ -255,27 +255,28 @@ class CudaStopwatch:
         self._context.wait(kernel)
         return float(self._start.time_till(self._end)), not is_late
 
+    @own_kernels_run()
     def begin(self) -> None:
         """Measure how long a flush takes, the first time; see `own_kernels_run`."""
         self._is_long, self._looks_if_slow = False, LOOKS_IF_SLOW
         if self._flush_ms is None:
-            with own_kernels_run(), self._context.current():
+            with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
                 self._flush_ms = min(many_ms) / FLUSHES
 
+    @own_kernels_run()
     def calibrate(self, briefly: bool = False) -> None:
         """Learn what a sample takes too long; see `Stopwatch.calibrate` and `own_kernels_run`.
 
         What disturbs single kernels for a millisecond is over when the next ones are timed, after many in a row.
         """
-        with own_kernels_run():
-            if briefly:
-                self._learn_alone()
-                return
-            self._overhead = Overhead(self._empty_ms)
-            for _ in range(TIMES_AMONG):
-                self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing", self._warm))
-                self._learn_alone()
+        if briefly:
+            self._learn_alone()
+            return
+        self._overhead = Overhead(self._empty_ms)
+        for _ in range(TIMES_AMONG):
+            self._overhead.learn(among_ms=self._sample([self._launch_nothing] * AMONG, "nothing", self._warm))
+            self._learn_alone()
 
     def _learn_alone(self) -> None:
         for _ in range(TIMES_ALONE):
