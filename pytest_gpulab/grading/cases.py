@@ -292,10 +292,11 @@ def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
 
 def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
     """Return what is wrong with the memory that a replay left behind."""
-    return (*_changed(run), *_mismatches(run, prepared, repetition))
+    return (*overwritten(run), *_mismatches(run, prepared, repetition))
 
 
-def _changed(run: Run) -> tuple[Finding, ...]:
+def overwritten(run: Run) -> tuple[Finding, ...]:
+    """Return which inputs that must stay as they are a replay changed."""
     return tuple(
         finding("input-changed", f"`{name}`: {count} elements of this input are overwritten; it must stay as it is.")
         for name, count in run.changed.items()

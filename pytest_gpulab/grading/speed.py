@@ -19,7 +19,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, M
 from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.advice import question
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
-from pytest_gpulab.grading.cases import wrong_with
+from pytest_gpulab.grading.cases import overwritten, wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare
 from pytest_gpulab.grading.counters import KernelCounters, counted
@@ -160,7 +160,10 @@ class Costs:
         return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
 
     def _wrong_sample(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
-        """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out."""
+        """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out.
+
+        So is what a sample overwrites of the inputs: there may be more of that.
+        """
         if len(plan.launches) > 1:
             return ()
         prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))
@@ -172,7 +175,7 @@ class Costs:
             for name, actual in run.outputs.items()
             if not plan.buffer(name).zeroed
         )
-        return tuple(finding for finding in found if finding is not None)
+        return (*overwritten(run), *(finding for finding in found if finding is not None))
 
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Cost the baseline, once for all submissions to the same exercise on the same device."""

@@ -200,6 +200,19 @@ def test_what_a_sample_of_a_large_launch_writes_must_be_right_where_it_is_final(
         assert result.findings[0].what == "At the timed size 2^20: `out`: 64 of 1048576 elements are wrong."
 
 
+def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Bench) -> None:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        done = kernel(1.0)(options, source, out, n)
+        if n == 2**20:
+            source.values[5:7] += 1
+        return done
+
+    result = bench.result("speedup[1.5x]", program(twice), speed=(SpeedTier(1.5, 40, 2**20),))
+    assert [finding.what for finding in result.findings] == [
+        "At the timed size 2^20: `in`: 2 elements of this input are overwritten; it must stay as it is."
+    ]
+
+
 def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) -> None:
     results = bench.results(skipping_work_at(2**10, costs_ms=9.0))
     assert set(codes(results).values()) == {"too-slow"}
