@@ -79,7 +79,7 @@ class Measurement:
         held_down_by: what slowed the GPU down in rounds that count, because there were too few others.
         kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
         peak_bandwidth_gb_s: what the GPU's memory transfers at most.
-        reference_ms: how long the CPU's reference took at this size, once; None where it was not needed.
+        reference_ms: how long the CPU's reference takes at this size; None where that is not known.
         counters: what the hardware counted in each different launch, where that was asked for.
         counters_note: why there are none although they were asked for, in a line.
     """

@@ -8,9 +8,7 @@ What was never written is looked for everywhere. Whatever looks wrong is then co
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -28,20 +26,7 @@ PLACES_IN_A_STRETCH = 2**14  # of contents that no other run has
 Places = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """What the sample shows.
-
-    Attributes:
-        seems_right: whether nothing is wrong at the places, and nothing unwritten anywhere.
-        reference_ms: what the reference of all elements would take, by what it takes for the sample.
-    """
-
-    seems_right: bool
-    reference_ms: float
-
-
-def sampled(
+def right_at_places(
     exercise: Exercise,
     problem: Problem,
     plan: Plan,
@@ -49,24 +34,23 @@ def sampled(
     mix: Mix,
     outputs: Sequence[Mapping[str, Array]],
     rng: np.random.Generator,
-) -> Sampled | None:
-    """Check outputs of runs on the same inputs at random places; None where the exercise or the size do not ask for it.
+) -> bool:
+    """Say whether outputs of runs on the same inputs are right at random places, and whether all of them was written.
+
+    False, too, where the exercise or the size do not ask for a sample.
 
     Raises:
         InstructorsMistake: the exercise's `reference_at` is wrong.
     """
     sizes = {buffer.name: int(np.prod(buffer.shape)) for buffer in plan.buffers if buffer.role == "output"}
     if exercise.reference_at is None or max(sizes.values(), default=0) <= SAMPLED_ABOVE:
-        return None
+        return False
     places = {name: drawn_places(size, mix, rng) for name, size in sizes.items()}
-    begin_s = time.perf_counter()
     with instructors_code("reference_at"):
         expected = exercise.reference_at(problem, inputs, places)
         for name, wanted in places.items():
             if name not in expected.values or np.shape(expected.values[name]) != wanted.shape:
                 raise ExerciseError(f"`reference_at` must give one value of {name!r} for each of its places")
-    share = sum(chosen.size for chosen in places.values()) / sum(sizes.values())
-    reference_ms = 1e3 * (time.perf_counter() - begin_s) / share
     right = all(
         not mismatches(values.reshape(-1)[places[name]], expected.values[name], expected.tolerance.get(name, 0)).any()
         for run in outputs
@@ -74,7 +58,7 @@ def sampled(
     )
     poisoned = [buffer.name for buffer in plan.buffers if buffer.role == "output" and is_poisoned(buffer)]
     written = all(not FIRST.poison.remaining(run[name]).any() for run in outputs for name in poisoned)
-    return Sampled(right and written, reference_ms)
+    return right and written
 
 
 def drawn_places(size: int, mix: Mix, rng: np.random.Generator) -> Places:

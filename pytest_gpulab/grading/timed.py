@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,8 +25,9 @@ from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
 from pytest_gpulab.grading.race import Patience, Race, RaceResult
+from pytest_gpulab.grading.reference_time import reference_ms
 from pytest_gpulab.grading.replay import FIRST, Run
-from pytest_gpulab.grading.sampling import sampled
+from pytest_gpulab.grading.sampling import right_at_places
 from pytest_gpulab.grading.speed import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
 
 _RaceKey = tuple[object, VariantKey, str]
@@ -64,7 +64,6 @@ class TimedCosts:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._raced: dict[_RaceKey, _Raced | Blocked] = {}
         self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
-        self._reference_ms: dict[_RaceKey, float] = {}
         self._patience = Patience()
 
     def measure(self, tier: SpeedTier) -> Measurement:
@@ -112,7 +111,7 @@ class TimedCosts:
         """
         key, raced = _key(tier), self._race(tier)
         if key not in self._wrong:
-            found = (*self._wrong_runs(key, raced), *self._impossible(raced))  # the first may explain the second
+            found = (*self._wrong_runs(raced), *self._impossible(raced))  # the first may explain the second
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
@@ -130,28 +129,28 @@ class TimedCosts:
         return (finding("impossible-time", what),)
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
-        """Return how long the CPU took for the reference, if it was needed to check the timed outputs."""
-        return self._reference_ms.get(_key(tier))
+        """Return how long the CPU takes for the reference, where that is known.
 
-    def _wrong_runs(self, key: _RaceKey, raced: _Raced) -> tuple[Finding, ...]:
+        Raises:
+            Blocked, InstructorsMistake: as in `measure`, which comes first.
+        """
+        own = self._race(tier).own
+        return reference_ms(self._loaded, own.problem, own.plan, own.contents[0])
+
+    def _wrong_runs(self, raced: _Raced) -> tuple[Finding, ...]:
         """Return what is wrong with the first of the checked runs that is wrong."""
         rng = rng_for(self._seed, self._loaded.name, "places", self._builds.sha256)
         for mix, runs in raced.checked.items():
-            if found := self._wrong_on(key, raced.own, mix, runs, rng):
+            if found := self._wrong_on(raced.own, mix, runs, rng):
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
         return ()
 
-    def _wrong_on(
-        self, key: _RaceKey, own: _Entrant, mix: Mix, runs: Sequence[Run], rng: np.random.Generator
-    ) -> tuple[Finding, ...]:
+    def _wrong_on(self, own: _Entrant, mix: Mix, runs: Sequence[Run], rng: np.random.Generator) -> tuple[Finding, ...]:
         contents, outputs = mixed(own.contents, mix), [run.outputs for run in runs]
-        sample = sampled(self._loaded.exercise, own.problem, own.plan, contents, mix, outputs, rng)
-        if sample is not None and sample.seems_right and not any(run.changed for run in runs):
-            self._reference_ms[key] = sample.reference_ms
+        seems_right = right_at_places(self._loaded.exercise, own.problem, own.plan, contents, mix, outputs, rng)
+        if seems_right and not any(run.changed for run in runs):
             return ()
-        begin_s = time.perf_counter()
         expected = expected_of(self._loaded.exercise, own.problem, own.plan, contents)
-        self._reference_ms[key] = 1e3 * (time.perf_counter() - begin_s)
         found = (wrong_with(run, Prepared(own.plan, contents, expected), FIRST) for run in runs)
         return next(filter(None, found), ())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
+from pytest_gpulab.devices.cache import Cache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 
@@ -49,7 +49,7 @@ class Compiler:
         headers.mkdir(parents=True)
         (headers / "math_functions.h").write_text("float sqrtf(float x);\n")
         self.says("exit 1")
-        self.nvcc = Nvcc(cache=CubinCache(folder / "cache"))
+        self.nvcc = Nvcc(cache=Cache(folder / "cache"))
 
     def says(self, text: str, trial: str = "echo code >kernel.cubin; exit") -> None:
         told = f"""[ $1 = --dryrun ] && {{ echo '#$ INCLUDES="-I{self.folder}/include"' >&2; exit; }}"""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_nvcc import Compiler, stand_in
 
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
+from pytest_gpulab.devices.cache import Cache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 
 MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
@@ -86,7 +86,7 @@ def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) ->
     compiler.says("echo code >kernel.cubin")
     assert compiler.cubin("another") == b"code\n"
     assert compiler.said("bomb").startswith(NO_MEMORY)
-    compiler.nvcc = Nvcc(cache=CubinCache(compiler.folder.parent / "cache"))  # which knows nothing of it
+    compiler.nvcc = Nvcc(cache=Cache(compiler.folder.parent / "cache"))  # which knows nothing of it
     assert compiler.cubin("bomb") == b"code\n"
 
 

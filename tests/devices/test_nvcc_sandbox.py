@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fake_nvcc import pycuda_for
 
+from pytest_gpulab.devices.cache import Cache
 from pytest_gpulab.devices.cuda import toolkit
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.limits import REFUSED, limited
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.cuda.toolkit import nvcc_sandbox
@@ -49,7 +49,7 @@ def stand_in(tmp_path: Path) -> str:
 @works
 def test_a_compiler_sees_its_text_and_no_other_file(tmp_path: Path, stand_in: str) -> None:
     (tmp_path / "secret").write_text("the secret\n")
-    within = nvcc_sandbox(stand_in, tmp_path / "nothing", Limits(), CubinCache(None))
+    within = nvcc_sandbox(stand_in, tmp_path / "nothing", Limits(), Cache(None))
     assert within.words == "bubblewrap and limits"
     done = compiled(stand_in, tmp_path, f"the text\n{tmp_path}/secret\n", within)
     assert done.stdout.startswith(f"--cubin -std=c++17 kernel.cu\n{tmp_path}/working\nthe text\n")
@@ -64,30 +64,30 @@ def test_finding_out_about_it_leaves_nothing_behind(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "here"))
-    nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None))
+    nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(None))
     assert not list((tmp_path / "here").iterdir())
 
 
 @works
 def test_one_that_does_not_work_there_is_used_without_and_the_reason_told(tmp_path: Path, stand_in: str) -> None:
     Path(stand_in).write_text("#!/bin/sh\necho 'gcc: not found' >&2; exit 1\n")
-    within = nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(tmp_path))
+    within = nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(tmp_path))
     assert within == none("nvcc does not work in bubblewrap (gcc: not found)")
 
 
 @works
 def test_it_is_tried_once_for_many_processes(tmp_path: Path, stand_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = CubinCache(tmp_path)
+    cache = Cache(tmp_path)
     first = nvcc_sandbox(stand_in, tmp_path, Limits(), cache)
     monkeypatch.setattr(toolkit, "_refusal", lambda *_: "tried again")
     assert nvcc_sandbox(stand_in, tmp_path, Limits(), cache) == first != none("x")
-    assert nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None)).words.endswith("(tried again)")
+    assert nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(None)).words.endswith("(tried again)")
 
 
 def test_without_bubblewrap_it_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: str) -> None:
     monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap (bwrap) is not installed")
     monkeypatch.setattr(toolkit, "_refusal", lambda *_: pytest.fail("it was tried"))
-    within = nvcc_sandbox(stand_in, tmp_path, Limits(), CubinCache(None))
+    within = nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(None))
     assert within == none("bubblewrap (bwrap) is not installed")
     assert "the text" in compiled(stand_in, tmp_path, "the text\nnothing\n", within).stdout
 
@@ -95,7 +95,7 @@ def test_without_bubblewrap_it_is_not_tried(tmp_path: Path, monkeypatch: pytest.
 @works
 @real
 def test_the_real_one_compiles_there_and_reads_no_other_file(tmp_path: Path) -> None:
-    within = nvcc_sandbox(NVCC, tmp_path / "headers", Limits(), CubinCache(None))
+    within = nvcc_sandbox(NVCC, tmp_path / "headers", Limits(), Cache(None))
     assert within.words == "bubblewrap and limits"
     done = compiled(NVCC, tmp_path, f"#include <cub/cub.cuh>\n{KERNEL}", within)
     assert (done.returncode, done.stderr) == (0, "") and (tmp_path / "working/kernel.cubin").stat().st_size > 1000
@@ -168,7 +168,7 @@ def test_the_toolkit_is_found_over_links_and_nothing_beside_them(tmp_path: Path,
     secrets = [path / "secret" for path in beside if not path.is_symlink()]
     for secret in secrets:
         secret.write_text("the secret\n")
-    within = nvcc_sandbox(str(nvcc), tmp_path / "nothing", Limits(), CubinCache(None))
+    within = nvcc_sandbox(str(nvcc), tmp_path / "nothing", Limits(), Cache(None))
     assert within.words == "bubblewrap and limits"
     done = compiled(str(nvcc), tmp_path, KERNEL, within)
     assert (done.returncode, done.stderr) == (0, "")
@@ -186,7 +186,7 @@ def test_its_profile_may_be_a_link(tmp_path: Path) -> None:
     headers_elsewhere = LIKE_NVCC.replace("TOP=", "NO_TOP=").replace('"$here/../targets/cuda_runtime.h"', "")
     script(tmp_path / "lib/bin/nvcc", headers_elsewhere)
     nvcc = script(tmp_path / "programs/nvcc", f'exec {tmp_path}/lib/bin/nvcc "$@"')
-    assert nvcc_sandbox(str(nvcc), tmp_path / "lib", Limits(), CubinCache(None)).words == "bubblewrap and limits"
+    assert nvcc_sandbox(str(nvcc), tmp_path / "lib", Limits(), Cache(None)).words == "bubblewrap and limits"
 
 
 @works
@@ -199,7 +199,7 @@ def test_a_home_may_be_a_link_with_the_toolkit_and_the_temporary_files_in_it(
     pycuda_for(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(home / "tmp"))
     monkeypatch.setenv("PATH", f"{home}/cuda/bin:/usr/bin:/bin")
-    nvcc = Nvcc(cache=CubinCache(None))
+    nvcc = Nvcc(cache=Cache(None))
     assert nvcc.within.words == "bubblewrap and limits"
     made, said = nvcc.cubin(f'#include "mine.h"{KERNEL}', "k.cu", "sm_90", {}, {"mine.h": ""})
     assert made or "mine.h" in said  # the stand-in's is empty, and it tells which headers it sees

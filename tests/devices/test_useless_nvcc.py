@@ -11,8 +11,8 @@ import pytest
 from fake_nvcc import Compiler, pycuda_for, stand_in
 
 from pytest_gpulab.course import jobs
+from pytest_gpulab.devices.cache import Cache
 from pytest_gpulab.devices.cuda import nvcc as nvcc_module
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
@@ -82,7 +82,7 @@ def test_whatever_a_text_makes_nvcc_say_is_not_believed_where_nvcc_works(compile
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")
 def test_the_real_one_compiles_the_trial_for_gpus_that_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     pycuda_for(monkeypatch)
-    nvcc = Nvcc(cache=CubinCache(None))
+    nvcc = Nvcc(cache=Cache(None))
     nvcc.try_out("sm_90")
     with pytest.raises(
         DeviceUnavailable, match=r"^nvcc compiles no kernel at all here: nvcc fatal : Unsupported gpu arch.*'sm_1'; is"
@@ -102,7 +102,7 @@ def test_that_nvcc_worked_for_another_process_proves_nothing(compiler: Compiler)
     """The C compiler may be another one by now, or the disk be full."""
     compiler.says("echo code >kernel.cubin")
     compiler.nvcc.try_out("sm_90")
-    compiler.nvcc = Nvcc(cache=CubinCache(compiler.folder.parent / "cache"))
+    compiler.nvcc = Nvcc(cache=Cache(compiler.folder.parent / "cache"))
     compiler.says_of_all("No space left on device")
     assert compiler.missing("text").endswith("No space left on device")
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache
+from pytest_gpulab.devices.cache import Cache
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
@@ -337,11 +337,11 @@ def test_a_cubin_that_is_too_large_is_refused(device):
 
 
 def test_the_same_source_is_compiled_once_with_the_same_warnings(device, tmp_path):
-    nvcc, architecture = Nvcc(cache=CubinCache(tmp_path)), device.info.architecture
+    nvcc, architecture = Nvcc(cache=Cache(tmp_path)), device.info.architecture
     source = "__global__ void k(int *x) { int unused; x[0] = VALUE; }\n"
     first = nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {})
     assert "unused" in first[1] and nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == first
-    cache = CubinCache(tmp_path)
+    cache = Cache(tmp_path)
     (key,) = (path.name for path in tmp_path.iterdir() if cache.get(path.name) == first)  # beside how nvcc was tried
     cache.put(key, b"kept", "said")
     assert nvcc.cubin(source, "k.cu", architecture, {"VALUE": "1"}, {}) == (b"kept", "said")
@@ -363,7 +363,7 @@ NEEDS = {
 @pytest.mark.parametrize("spared", ["struct div_t { float of_stdlib; };", "enum FILE { of_stdio };"])
 def test_nvcc_is_spared_what_kernels_do_not_need(device, tmp_path, spared):
     text = f"{spared}\n__global__ void f(float *x) {{ x[0] = 1; }}"
-    nvcc = Nvcc(cache=CubinCache(tmp_path))  # one that has met no text yet that needs what it is spared
+    nvcc = Nvcc(cache=Cache(tmp_path))  # one that has met no text yet that needs what it is spared
     assert nvcc.cubin(text, "k.cu", device.info.architecture, {}, {})[0]
     with pytest.raises(CompileError, match="already"):
         nvcc.cubin(f"#include <algorithm>\n{text}", "k.cu", device.info.architecture, {}, {})

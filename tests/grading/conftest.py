@@ -5,6 +5,8 @@ from clocked_device import ClockedBench
 from doubling import Bench
 from remote_class import Class, made_hostile
 
+from pytest_gpulab.devices.processes import LOCKS
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
@@ -20,6 +22,7 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     for limit in ("LONG_S", "BUDGET_S", "MAX_WARM_UP_S"):  # by a clock that is not the device's
         monkeypatch.setattr(f"pytest_gpulab.grading.race.{limit}", 1e9)
     monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
+    monkeypatch.setenv(LOCKS, str(tmp_path))  # where references' times are kept, too
     return ClockedBench(tmp_path)
 
 

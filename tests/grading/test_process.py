@@ -115,7 +115,7 @@ def test_it_has_one_thread_for_numpy_unless_someone_asks_for_more(
 
 def test_it_is_there_without_nvidias_packages() -> None:
     script = "import sys; sys.modules['cuda'] = sys.modules['pycuda'] = None\n"
-    script += "import pytest_gpulab.grading.remote, pytest_gpulab.devices.cuda.cubin_cache"
+    script += "import pytest_gpulab.grading.remote, pytest_gpulab.devices.cache"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

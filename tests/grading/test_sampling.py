@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,19 +59,7 @@ def wrong_at(places: Any, value: float = 7.0) -> Any:
 def test_what_is_right_at_all_places_needs_no_reference_of_the_rest(clocked: ClockedBench) -> None:
     result = tier(clocked, kernel(), reference=unused_reference)
     assert result.verdict == "passed"
-    assert result.measurement.reference_ms > 0
-
-
-def test_what_the_reference_takes_is_extrapolated_from_its_places(clocked: ClockedBench) -> None:
-    shares, took_ms = [], 20.0
-
-    def slow(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
-        time.sleep(took_ms / 1e3)
-        shares.append(places["out"].size / SIZE)
-        return reference_at(problem, inputs, places)
-
-    result = tier(clocked, kernel(), reference_at=slow, reference=unused_reference)
-    assert max(shares) < 0.5 and result.measurement.reference_ms >= took_ms / max(shares)
+    assert result.measurement.reference_ms is None  # it failed, which decides nothing
 
 
 def test_without_the_hook_or_at_small_sizes_every_element_is_checked(

@@ -56,12 +56,9 @@ def test_further_variants_are_loaded_in_one_go(clocked: ClockedBench, count: int
     assert clocked.device.stays == stays
 
 
-def test_the_memorys_peak_is_told_and_the_reference_timed_where_it_was_needed(clocked: ClockedBench) -> None:
+def test_the_memorys_peak_is_told(clocked: ClockedBench) -> None:
     measured = tier(clocked, right(1.0)).measurement
-    assert measured is not None and measured.reference_ms is not None
-    assert (measured.peak_bandwidth_gb_s, measured.reference_ms > 0) == (1e9, True)
-    too_slow = tier(clocked, right(3.0)).measurement
-    assert too_slow is not None and too_slow.reference_ms is None
+    assert measured is not None and measured.peak_bandwidth_gb_s == 1e9
 
 
 def test_kernels_tell_how_they_fill_the_gpu(clocked: ClockedBench) -> None:

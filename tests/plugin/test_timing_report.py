@@ -81,9 +81,18 @@ def test_verbose_reports_say_how_much_of_the_memorys_bandwidth_is_reached_and_wh
         "naive.cu    2^26   0.651   412       9%    cold    35.1",
         "a           2^26  0.0658  4080      85%    cold    35.1",
         "of peak: of 4814 GB/s, of which a plain copy reaches some 90% on an H200.",
-        "CPU ms: the exercise's reference on the CPU, once: for information, it decides nothing.",
+        "CPU ms: the exercise's reference on the CPU, measured once: for information, it decides nothing.",
     ]
     assert "gpulab: sum, bandwidth" not in titles(told, 0)
+
+
+def test_what_the_cpu_took_is_told_of_all_though_not_all_grades_know_it() -> None:
+    timed: dict[str, Any] = {"low": 9.6, "high": 9.9, "rounds": 32, "caches": "cold", "peak_bandwidth_gb_s": 4814.0}
+    told = book(**timed)
+    measured = Measurement("2^26", 0.0658, 0.6515, 9.895, 4.3, False, **timed, reference_ms=35.14)
+    check = CheckResult("speedup[4.3x]", "speedup", "passed", 12.0, 12.0, (), measured)
+    told.add(result_properties(Grade("b.cu", "sum", (check,), PROVENANCE), 0), is_expected=False)
+    assert [line.split()[-1] for line in titles(told, 1)["gpulab: sum, bandwidth"][2:5]] == ["35.1"] * 3
 
 
 def test_what_is_not_known_of_the_bandwidth() -> None:

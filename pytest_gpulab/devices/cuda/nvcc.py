@@ -15,11 +15,11 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..cache import Cache, key_of, users_cache
 from ..filenames import line_one
 from ..limits import NOT_ENDED, Limits
 from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
-from .cubin_cache import CubinCache, key_of, users_cache
 from .headers import needless
 from .limits import limited, said
 from .toolkit import headers_of, nvcc_sandbox
@@ -83,7 +83,7 @@ class Nvcc:
         DeviceAbsent: it is not on the PATH.
     """
 
-    def __init__(self, limits: Limits | None = None, cache: CubinCache | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, cache: Cache | None = None) -> None:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
         self._hopeless: dict[str, str] = {}
         self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..cache import Cache, key_of
 from ..limits import Limits
 from ..sandbox import LIBRARIES, PROGRAMS, Sandbox, none, sandbox
-from .cubin_cache import CubinCache, key_of
 from .limits import limited
 
 TRIAL_LIMIT_S = 60.0
@@ -21,7 +21,7 @@ _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
 
 
-def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: CubinCache) -> Sandbox:
+def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sandbox:
     """Return the sandbox that nvcc works in; none where bubblewrap or nvcc in it does not work.
 
     Args:

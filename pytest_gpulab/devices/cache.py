@@ -1,8 +1,8 @@
-"""Machine code that was compiled before: a class's baselines, and files that several students hand in unchanged.
+"""What takes long to find out and stays true: machine code that was compiled before, and how long a reference takes.
 
 It lies in a folder of the user's own among the temporary files, which nobody else may enter; where that is in another
 state nothing is kept. Students' code never runs on this machine's CPU, so it cannot write there either. An entry is
-named after everything that the compiler was told; what does not compile is not kept.
+named after everything that it depends on; what does not compile is not kept.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..processes import LOCKS
+from .locks import SharedLock
+from .processes import LOCKS
 
 MAX_ENTRIES = 1000
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
 _ENVIRONMENT = ("PATH", "CPATH", "CPLUS_INCLUDE_PATH")
 _PREFIXES = ("NVCC_", "PYCUDA_")
+_LOCK = "lock"
 
 
-class CubinCache:
-    """Machine code and the compiler's messages by a key.
+class Cache:
+    """Machine code and the compiler's messages, or a text alone, by a key.
 
     Args:
         folder: where to keep them; None keeps nothing.
@@ -60,6 +62,25 @@ class CubinCache:
             except OSError:
                 Path(name).unlink()
 
+    def text(self, key: str, found_out: Callable[[], str]) -> str | None:
+        """Return a text that was put there, or is found out now; None while another process finds one out.
+
+        Args:
+            key: see `key_of`.
+            found_out: returns it; one process at a time does so, because what it measures would take longer else.
+        """
+        known = self.get(key)
+        if known is not None:
+            return known[1]
+        if self._folder is None:
+            return found_out()
+        with contextlib.closing(SharedLock(self._folder / _LOCK)) as lock:
+            if not _is_free(lock):
+                return None
+            text = found_out()
+            self.put(key, b"", text)
+            return text
+
     def _make_room(self, folder: Path) -> None:
         """Remove the older half where there are too many."""
         if sum(1 for _ in folder.iterdir()) < MAX_ENTRIES:
@@ -69,17 +90,24 @@ class CubinCache:
             path.unlink(missing_ok=True)
 
 
-def users_cache() -> CubinCache:
+def _is_free(lock: SharedLock) -> bool:
+    try:
+        return lock.take_alone(0.0)
+    except OSError:
+        return True  # there is no room for the lock, nor then for what would be kept
+
+
+def users_cache() -> Cache:
     """Return this user's cache; one that keeps nothing where there is no folder that only this user can write to."""
     if not hasattr(os, "getuid"):
-        return CubinCache(None)
+        return Cache(None)
     # a process that grades has a temporary folder of its own
-    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-cubins-{os.getuid()}"
+    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-cache-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        return CubinCache(folder if is_private(folder) else None)
+        return Cache(folder if is_private(folder) else None)
     except OSError:
-        return CubinCache(None)
+        return Cache(None)
 
 
 def is_private(folder: Path) -> bool:

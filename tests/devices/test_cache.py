@@ -1,4 +1,4 @@
-"""Compiled machine code is kept where nobody else can write, whole or not at all, and found by all it depends on."""
+"""What is kept lies where nobody else can write, whole or not at all, and is found by all that it depends on."""
 
 from __future__ import annotations
 
@@ -8,44 +8,68 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.cuda import cubin_cache
-from pytest_gpulab.devices.cuda.cubin_cache import CubinCache, is_private, key_of, users_cache
+from pytest_gpulab.devices import cache
+from pytest_gpulab.devices.cache import Cache, is_private, key_of, users_cache
 from pytest_gpulab.devices.processes import LOCKS
 
 ENTRY = (b"\x7fELF\n\0code\n", 'k.cu(3): warning: "x" was declared\nbut never used')
 
 
 def test_machine_code_comes_back_with_the_compilers_messages(tmp_path: Path) -> None:
-    CubinCache(tmp_path).put("key", *ENTRY)
-    assert CubinCache(tmp_path).get("key") == ENTRY
-    assert CubinCache(tmp_path).get("other") is None
+    Cache(tmp_path).put("key", *ENTRY)
+    assert Cache(tmp_path).get("key") == ENTRY
+    assert Cache(tmp_path).get("other") is None
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+@pytest.mark.parametrize("name", ["there", None, "gone"])
+def test_a_text_is_found_out_once_where_it_can_be_kept(tmp_path: Path, name: str | None) -> None:
+    (tmp_path / "there").mkdir()
+    cache, times = Cache(None if name is None else tmp_path / name), iter(["1.5", "2.5"])
+    assert cache.text("key", lambda: next(times)) == "1.5"
+    assert cache.text("key", lambda: next(times)) == ("1.5" if name == "there" else "2.5")
+
+
+def test_one_at_a_time_finds_out_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    def found_out() -> str:
+        assert Cache(tmp_path).text("key", lambda: "other") is None
+        assert Cache(tmp_path).text("another key", lambda: "other") is None
+        return "1.5"
+
+    assert Cache(tmp_path).text("key", found_out) == "1.5"
+    assert Cache(tmp_path).text("another key", lambda: "2.5") == "2.5"
+
+
+def test_who_fails_to_find_out_leaves_it_to_others(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        Cache(tmp_path).text("key", lambda: str(1 // 0))
+    assert Cache(tmp_path).text("key", lambda: "1.5") == "1.5"
 
 
 def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"no JSON")
-    assert CubinCache(tmp_path).get("key") is None
+    assert Cache(tmp_path).get("key") is None
 
 
 def test_a_folder_that_is_gone_or_none_keeps_nothing(tmp_path: Path) -> None:
     for folder in (None, tmp_path / "gone"):
-        CubinCache(folder).put("key", *ENTRY)
-        assert CubinCache(folder).get("key") is None
+        Cache(folder).put("key", *ENTRY)
+        assert Cache(folder).get("key") is None
 
 
 def test_what_is_large_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubin_cache, "MAX_ENTRY_BYTES", 50)
-    CubinCache(tmp_path).put("large", b"0" * 50, "")
+    monkeypatch.setattr(cache, "MAX_ENTRY_BYTES", 50)
+    Cache(tmp_path).put("large", b"0" * 50, "")
     assert not list(tmp_path.iterdir())
 
 
 def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubin_cache, "MAX_ENTRIES", 4)
-    cache = CubinCache(tmp_path)
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 4)
+    kept = Cache(tmp_path)
     for age, name in enumerate("abcd"):
-        cache.put(name, *ENTRY)
+        kept.put(name, *ENTRY)
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
-    cache.put("e", *ENTRY)
+    kept.put("e", *ENTRY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "e"]
 
 

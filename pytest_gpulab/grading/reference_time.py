@@ -1,0 +1,50 @@
+"""How long an exercise's reference takes on this machine's CPU: for information, so once for all submissions."""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_gpulab.devices.cache import key_of, users_cache
+from pytest_gpulab.exercise import Plan, Problem
+from pytest_gpulab.grading.build import variant_key
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.contents import Inputs
+from pytest_gpulab.grading.prepare import InstructorsMistake, expected_of
+
+LIMIT_S = 5.0  # of the time that a check may take; an exercise may have a `reference_at` because this takes minutes
+
+
+def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> float | None:
+    """Return what was measured on this machine before, or is now.
+
+    None while another process measures a reference, and where it fails or takes longer than `LIMIT_S`.
+    """
+    folder, variant = str(loaded.folder.resolve()), repr(variant_key(problem.variant))
+    told = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)
+    text = users_cache().text(key_of(("reference", *told)), lambda: _measured(loaded, problem, plan, inputs))
+    return float(text) if text else None
+
+
+def _measured(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> str:
+    """Return how many ms it takes; empty where that cannot be told."""
+    took_ms: list[float] = []
+
+    def compute() -> None:
+        begin_s = time.perf_counter()
+        with suppress(InstructorsMistake):
+            expected_of(loaded.exercise, problem, plan, inputs)
+            took_ms.append(1e3 * (time.perf_counter() - begin_s))
+
+    thread = threading.Thread(target=compute, daemon=True)  # which nothing can stop but the end of this process
+    thread.start()
+    thread.join(LIMIT_S)
+    return "".join(map(str, took_ms))
+
+
+def _code(folder: Path) -> str:
+    path = folder / "exercise.py"
+    return path.read_text(encoding="utf-8") if path.exists() else ""

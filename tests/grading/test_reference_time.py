@@ -1,0 +1,98 @@
+"""How long the CPU takes for an exercise's reference: measured once on a machine, in full, and of no consequence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from clocked_device import TIERS, ClockedBench
+from doubling import reference, right
+
+from pytest_gpulab.devices.cache import users_cache
+from pytest_gpulab.exercise import Array, Expected, Problem, SpeedTier, Variant
+from pytest_gpulab.grading import reference_time
+
+SIZE = TIERS[0].size
+
+
+def taking(took_s: float, calls: list[int]) -> Callable[[Problem, Mapping[str, Array]], Expected]:
+    """Return a reference that takes so long at the timed size, and notes when it is asked for that."""
+
+    def slow(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+        if problem.size == SIZE:
+            calls.append(len(calls))
+            time.sleep(took_s)
+        return reference(problem, inputs)
+
+    return slow
+
+
+def there(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
+    return Expected({"out": 2.0 * inputs["in"][places["out"]]}, {"out": 1e-5})
+
+
+@pytest.fixture
+def clocked(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
+    """Verdicts take no reference of all elements here."""
+    monkeypatch.setattr("pytest_gpulab.grading.sampling.SAMPLED_ABOVE", SIZE - 1)
+    return clocked
+
+
+def told(clocked: ClockedBench, took_s: float, calls: list[int], costs_ms: float = 1.0, **changes: Any) -> Any:
+    changes = {"speed": (SpeedTier(1.5, 40, SIZE),), "reference_at": there, **changes}
+    (result,) = (
+        result
+        for name, result in clocked.results(right(costs_ms), reference=taking(took_s, calls), **changes).items()
+        if name.startswith("speedup")
+    )
+    assert result.verdict == ("passed" if costs_ms == 1.0 else "missed")
+    return result.measurement.reference_ms
+
+
+def test_it_is_measured_in_full_and_once_for_all_submissions(clocked: ClockedBench) -> None:
+    calls: list[int] = []
+    first = told(clocked, 0.02, calls)
+    assert 20.0 <= first < 2000.0
+    assert told(clocked, 0.0, calls) == told(clocked, 0.0, calls, costs_ms=3.0) == first
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": "8"}, {"speed": (SpeedTier(1.5, 40, SIZE, variant=Variant("other", {"N": "1"})),)}]
+)
+def test_another_exercise_or_variant_is_another_reference(clocked: ClockedBench, changes: Any) -> None:
+    calls: list[int] = []
+    told(clocked, 0.0, calls)
+    told(clocked, 0.0, calls, **changes)
+    assert len(calls) == 2
+
+
+def test_its_code_is_another_reference(clocked: ClockedBench) -> None:
+    calls: list[int] = []
+    told(clocked, 0.0, calls)
+    (clocked.folder / "exercise.py").write_text("# changed\n")
+    told(clocked, 0.0, calls)
+    assert len(calls) == 2
+
+
+def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_time, "LIMIT_S", 0.05)
+    calls: list[int] = []
+    begin_s = time.monotonic()
+    assert told(clocked, 3.0, calls) is None
+    assert time.monotonic() - begin_s < 2.5
+    assert told(clocked, 0.0, calls) is None
+    assert len(calls) == 1
+
+
+def test_nobody_waits_for_another_process_that_measures(clocked: ClockedBench) -> None:
+    calls: list[int] = []
+
+    def meanwhile() -> str:
+        assert told(clocked, 0.0, calls) is None
+        return ""
+
+    users_cache().text("another reference", meanwhile)
+    assert not calls and told(clocked, 0.0, calls) > 0
