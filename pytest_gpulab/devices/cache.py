@@ -63,7 +63,9 @@ class Cache:
                 Path(name).unlink()
 
     def text(self, key: str, found_out: Callable[[], str]) -> str | None:
-        """Return a text that was put there, or is found out now; None while another process finds one out.
+        """Return a text that was put there, or is found out now.
+
+        None while another process finds one out, and where nothing is kept: it would be found out again and again.
 
         Args:
             key: see `key_of`.
@@ -73,7 +75,7 @@ class Cache:
         if known is not None:
             return known[1]
         if self._folder is None:
-            return found_out()
+            return None
         with contextlib.closing(SharedLock(self._folder / _LOCK)) as lock:
             if not _is_free(lock):
                 return None
@@ -94,7 +96,7 @@ def _is_free(lock: SharedLock) -> bool:
     try:
         return lock.take_alone(0.0)
     except OSError:
-        return True  # there is no room for the lock, nor then for what would be kept
+        return False  # there is no room for the lock, nor then for what would be kept
 
 
 def users_cache() -> Cache:
