@@ -21,8 +21,6 @@ from .processes import LOCKS
 
 MAX_ENTRIES = 1000
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
-_ENVIRONMENT = ("PATH", "CPATH", "CPLUS_INCLUDE_PATH")
-_PREFIXES = ("NVCC_", "PYCUDA_")
 _LOCK = "lock"
 
 
@@ -119,7 +117,5 @@ def is_private(folder: Path) -> bool:
 
 
 def key_of(parts: Iterable[str]) -> str:
-    """Return a file name that stands for all the parts, in their order, and for what the environment tells nvcc."""
-    names = sorted(name for name in os.environ if name in _ENVIRONMENT or name.startswith(_PREFIXES))
-    told = [*parts, *(f"{name}={os.environ[name]}" for name in names)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    """Return a file name that stands for all the parts, in their order."""
+    return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()

@@ -21,11 +21,15 @@ LIMIT_S = 10.0  # of the time that a check may take; an exercise may have a `ref
 def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> float | None:
     """Return what was measured on this machine before, or is now.
 
-    None while another process measures a reference, and where it fails, takes longer than `LIMIT_S` or cannot be kept.
+    None while another process measures a reference or there is no room for a thread, and where it fails, takes longer
+    than `LIMIT_S` or cannot be kept.
     """
     folder, variant = str(loaded.folder.resolve()), repr(variant_key(problem.variant))
     told = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)
-    text = users_cache().text(key_of(("reference", *told)), lambda: _measured(loaded, problem, plan, inputs))
+    try:
+        text = users_cache().text(key_of(("reference", *told)), lambda: _measured(loaded, problem, plan, inputs))
+    except RuntimeError:  # no further thread is allowed
+        return None
     return float(text) if text else None
 
 
@@ -46,5 +50,5 @@ def _measured(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inpu
 
 
 def _code(folder: Path) -> str:
-    path = folder / "exercise.py"
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    """Return the exercise's own, without the kernels beside it, among which is the student's."""
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))

@@ -64,6 +64,7 @@ class TimedCosts:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._raced: dict[_RaceKey, _Raced | Blocked] = {}
         self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
+        self._reference_ms: dict[_RaceKey, float | None] = {}
         self._patience = Patience()
 
     def measure(self, tier: SpeedTier) -> Measurement:
@@ -134,8 +135,10 @@ class TimedCosts:
         Raises:
             Blocked, InstructorsMistake: as in `measure`, which comes first.
         """
-        own = self._race(tier).own
-        return reference_ms(self._loaded, own.problem, own.plan, own.contents[0])
+        key, own = _key(tier), self._race(tier).own
+        if self._reference_ms.get(key) is None:
+            self._reference_ms[key] = reference_ms(self._loaded, own.problem, own.plan, own.contents[0])
+        return self._reference_ms[key]
 
     def _wrong_runs(self, raced: _Raced) -> tuple[Finding, ...]:
         """Return what is wrong with the first of the checked runs that is wrong."""

@@ -90,6 +90,17 @@ def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) ->
     assert compiler.cubin("bomb") == b"code\n"
 
 
+@pytest.mark.parametrize("name", ["NVCC_APPEND_FLAGS", "CPATH", "PYCUDA_DEFAULT_NVCC_FLAGS"])
+def test_what_the_environment_tells_nvcc_makes_another_compilation(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (compiler.folder / "cache").mkdir()
+    compiler.says("echo code >kernel.cubin")
+    assert compiler.cubin("text") == compiler.cubin("text") and compiler.runs == 1
+    monkeypatch.setenv(name, "something")
+    assert compiler.cubin("text") == b"code\n" and compiler.runs == 2
+
+
 MEETING = """
 touch "$PWD.was-here"
 for try in $(seq 200); do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,10 @@ def taking(took_s: float, calls: list[int]) -> Callable[[Problem, Mapping[str, A
 
 def there(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
     return Expected({"out": 2.0 * inputs["in"][places["out"]]}, {"out": 1e-5})
+
+
+def refused(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 @pytest.fixture
@@ -72,9 +77,34 @@ def test_another_exercise_or_variant_is_another_reference(clocked: ClockedBench,
 def test_its_code_is_another_reference(clocked: ClockedBench) -> None:
     calls: list[int] = []
     told(clocked, 0.0, calls)
-    (clocked.folder / "exercise.py").write_text("# changed\n")
+    (clocked.folder / "beside.py").write_text("# changed\n")
     told(clocked, 0.0, calls)
     assert len(calls) == 2
+
+
+def test_tiers_of_one_race_ask_once(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float | None] = []
+
+    def counting(*told: Any) -> float | None:
+        asked.append(None if not asked else 1.5)
+        return asked[-1]
+
+    monkeypatch.setattr("pytest_gpulab.grading.timed.reference_ms", counting)
+    tiers = tuple(SpeedTier(factor, 10, SIZE) for factor in (1.2, 1.3, 1.4, 1.5))
+    results = clocked.results(right(1.0), speed=tiers)
+    known = [result.measurement.reference_ms for result in results.values() if result.measurement is not None]
+    assert known == [None, 1.5, 1.5, 1.5]  # unknown for now: it asks again
+    assert len(asked) == 2
+
+
+def test_where_no_further_thread_is_allowed_it_is_measured_another_time(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", refused)
+        assert told(clocked, 0.0, calls) is None
+    assert not calls and told(clocked, 0.0, calls) > 0
 
 
 def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:

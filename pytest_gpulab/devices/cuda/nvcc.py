@@ -22,7 +22,7 @@ from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
 from .headers import needless
 from .limits import limited, said
-from .toolkit import headers_of, nvcc_sandbox
+from .toolkit import headers_of, nvcc_sandbox, told_by_environment
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
@@ -158,7 +158,8 @@ class Nvcc:
 
     def _key(self, text: _Text) -> str:
         headers = (*_texts(text.headers), *_own_headers())
-        return key_of((self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers))
+        told = (self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers)
+        return key_of((*told, *told_by_environment()))
 
     def _made(self, key: str, text: _Text) -> tuple[bytes, str] | CompileError:
         """Return what was compiled before, or is now, or why it does not compile."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from .limits import limited
 
 TRIAL_LIMIT_S = 60.0
 _TRIAL = "#include <cstdio>\n#include <cuda_runtime.h>\n__global__ void trial() {}\n"
+_ENVIRONMENT = ("PATH", "CPATH", "CPLUS_INCLUDE_PATH")
+_PREFIXES = ("NVCC_", "PYCUDA_")
 _HERE = re.compile(r"^#\$ _HERE_=(.+)$", re.MULTILINE)
 _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
@@ -31,7 +34,7 @@ def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sand
         cache: where to note that it worked, which takes half a second to find out.
     """
     within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, *_toolkit(nvcc), headers), temporary=True)
-    key = key_of(("sandbox", *within.bubblewrap))
+    key = key_of(("sandbox", *within.bubblewrap, *told_by_environment()))
     if not within.bubblewrap or cache.get(key) is not None:
         return within
     refusal = _refusal(nvcc, limits, within)
@@ -39,6 +42,12 @@ def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sand
         return none(f"nvcc does not work in bubblewrap ({refusal})")
     cache.put(key, b"", "")
     return within
+
+
+def told_by_environment() -> list[str]:
+    """Return what the environment tells nvcc, on which depends what it makes of a text."""
+    names = sorted(name for name in os.environ if name in _ENVIRONMENT or name.startswith(_PREFIXES))
+    return [f"{name}={os.environ[name]}" for name in names]
 
 
 def headers_of(nvcc: str) -> Path | None:
