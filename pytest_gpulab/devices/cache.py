@@ -21,7 +21,6 @@ from .processes import LOCKS
 
 MAX_ENTRIES = 1000
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
-_LOCK = "lock"
 
 
 class Cache:
@@ -63,18 +62,18 @@ class Cache:
     def text(self, key: str, found_out: Callable[[], str]) -> str | None:
         """Return a text that was put there, or is found out now.
 
-        None while another process finds one out, and where nothing is kept: it would be found out again and again.
+        None while another process finds it out, and where nothing is kept: it would be found out again and again.
 
         Args:
             key: see `key_of`.
-            found_out: returns it; one process at a time does so, because what it measures would take longer else.
+            found_out: returns it; one process does so, and others need not wait.
         """
         known = self.get(key)
         if known is not None:
             return known[1]
         if self._folder is None:
             return None
-        with contextlib.closing(SharedLock(self._folder / _LOCK)) as lock:
+        with contextlib.closing(SharedLock(self._folder / f"{key}.lock")) as lock:
             if not _is_free(lock):
                 return None
             text = found_out()

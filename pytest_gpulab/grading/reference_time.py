@@ -21,8 +21,8 @@ LIMIT_S = 10.0  # of the time that a check may take; an exercise may have a `ref
 def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> float | None:
     """Return what was measured on this machine before, or is now.
 
-    None while another process measures a reference or there is no room for a thread, and where it fails, takes longer
-    than `LIMIT_S` or cannot be kept.
+    None while another process measures it or there is no room for a thread, and where it fails, takes longer than
+    `LIMIT_S` or cannot be kept.
     """
     folder, variant = str(loaded.folder.resolve()), repr(variant_key(problem.variant))
     told = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)

@@ -11,7 +11,6 @@ import pytest
 from clocked_device import TIERS, ClockedBench
 from doubling import reference, right
 
-from pytest_gpulab.devices.cache import users_cache
 from pytest_gpulab.exercise import Array, Expected, Problem, SpeedTier, Variant
 from pytest_gpulab.grading import reference_time
 
@@ -117,12 +116,15 @@ def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monk
     assert len(calls) == 1
 
 
-def test_nobody_waits_for_another_process_that_measures(clocked: ClockedBench) -> None:
+def test_nobody_waits_for_another_process_that_measures_it(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
 
-    def meanwhile() -> str:
+    def measuring(*_: Any) -> str:
         assert told(clocked, 0.0, calls) is None
-        return ""
+        return "1.5"
 
-    users_cache().text("another reference", meanwhile)
-    assert not calls and told(clocked, 0.0, calls) > 0
+    monkeypatch.setattr(reference_time, "_measured", measuring)
+    assert told(clocked, 0.0, calls) == 1.5
+    assert not calls
