@@ -148,5 +148,19 @@ def test_some_prefix_sums_are_those_of_all(seed: int, n: int, pattern: str) -> N
     assert unlimited == pytest.approx(numerics.scan_tolerance(values, F4)[-1:], rel=1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 6, 7, 8, 13, 14, 15, 100])
+def test_prefix_sums_do_not_depend_on_how_many_terms_are_added_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
+    monkeypatch.setattr(numerics, "_PIECE", 7)
+    values = np.arange(1, n + 1) * np.where(np.arange(n) % 3, 1, -1)
+    counts = np.random.default_rng(n).permutation(np.repeat(np.arange(n + 1), 2))
+    assert (numerics.prefix_sums_at(values, counts) == np.append(0, np.cumsum(values))[counts]).all()
+    assert (numerics.prefix_sums_at(values, counts[:3]) == np.append(0, np.cumsum(values))[counts[:3]]).all()
+    bounds = numerics.scan_tolerance_at(values + 0.5, counts, F4, 20)
+    everywhere = np.append(0, numerics.scan_tolerance(values + 0.5, F4, 20))
+    assert np.allclose(bounds, everywhere[counts], rtol=1e-12, atol=0)
+
+
 def test_no_terms_have_no_sum() -> None:
     assert numerics.prefix_sums_at(np.zeros(1, F4)[:0], np.zeros(3, np.int64)).tolist() == [0, 0, 0]

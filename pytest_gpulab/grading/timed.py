@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -197,9 +198,6 @@ class TimedCosts:
             raise others_work(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
         return _Raced(result, own, profiles, checked)
 
-    def _names(self, tier: SpeedTier) -> tuple[str, ...]:
-        return self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
-
     def _baseline_builds(self, baseline: str) -> Builds:
         """Compile a baseline once for all submissions on the same device."""
         path = self._loaded.folder / baseline
@@ -215,11 +213,18 @@ class TimedCosts:
         if ready and all(_fits(plan, inputs) for inputs in ready):
             return _Entrant(builds, problem, plan, tuple(ready))
         pattern = pattern_of(self._loaded.exercise, tier.variant)
-        contents = tuple(
-            timed_inputs(self._loaded.exercise, problem, plan, pattern, self._seed, (*self._names(tier), str(index)))
-            for index in range(SETS)
-        )
+        names = self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
+        made = {
+            index: timed_inputs(self._loaded.exercise, problem, plan, pattern, self._seed, (*names, str(index)))
+            for index in _sets_in_turn()
+        }
+        contents = tuple(made[index] for index in range(SETS))
         return _Entrant(builds, problem, plan, contents)
+
+
+def _sets_in_turn() -> Sequence[int]:
+    """Return the sets in an order that processes differ in: those that begin together share the making."""
+    return [(os.getpid() + nth) % SETS for nth in range(SETS)]
 
 
 def others_work(interruption_ms: float, is_slow: bool) -> Blocked:

@@ -14,7 +14,10 @@ from fake_device import Program
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, Variant
+from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.contender import Contender
+from pytest_gpulab.grading.contents import Inputs
 from pytest_gpulab.grading.statistics import FIRST_ROUNDS
 
 
@@ -87,6 +90,31 @@ def test_tiers_of_the_same_size_share_one_race_and_nothing_stays_in_memory(clock
     clocked.results(right(1.0), speed=TIERS)
     assert len(clocked.device.held_at_start) == 1
     assert clocked.device.held == []
+
+
+def test_processes_make_the_sets_of_contents_in_another_order_and_use_them_alike(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[list[str]] = []
+    used: list[list[bytes]] = []
+
+    def noting_made(*told: Any) -> Inputs:
+        made[-1].append(told[-1][-1])
+        return contents.timed_inputs(*told)
+
+    def noting_used(side: Contender, *told: Any) -> None:
+        used[-1].append(b"".join(inputs["in"].tobytes() for inputs in told[3]))
+        made_ready(side, *told)
+
+    made_ready = Contender.__init__
+    monkeypatch.setattr("pytest_gpulab.grading.timed.timed_inputs", noting_made)
+    monkeypatch.setattr(Contender, "__init__", noting_used)
+    for number in (4, 5):
+        monkeypatch.setattr("os.getpid", lambda number=number: number)
+        made.append([]), used.append([])
+        assert tier(clocked, right(1.0)).verdict == "passed"
+    assert made == [["0", "1"], ["1", "0"]]
+    assert used[0] == used[1] and used[0]
 
 
 def test_the_slower_tier_is_too_slow_and_the_finding_gives_the_interval(clocked: ClockedBench) -> None:
