@@ -160,12 +160,12 @@ def _sums_at(terms: Array, counts: Array, of_magnitudes: bool = False) -> Array:
     ends, which = np.unique(counts, return_inverse=True)
     sums, total = np.zeros(ends.size), 0.0
     for begin in range(0, terms.size, _PIECE):
-        piece = terms[begin : begin + _PIECE].astype(np.float64)
+        piece = np.append(terms[begin : begin + _PIECE], 0).astype(np.float64)  # 0 is after a cut at the piece's end
         if of_magnitudes:
             np.abs(piece, out=piece)
-        first, end = np.searchsorted(ends, (begin, begin + piece.size), side="right")
-        cuts = np.concatenate(((0,), ends[first:end] - begin))
-        so_far = total + np.cumsum(np.add.reduceat(np.append(piece, 0), cuts))
+        first, end = np.searchsorted(ends, (begin, begin + piece.size - 1), side="right")
+        cuts = np.append(0, ends[first:end] - begin)
+        so_far = total + np.cumsum(np.add.reduceat(piece, cuts))
         sums[first:end], total = so_far[:-1], so_far[-1]
     return sums[which]
 

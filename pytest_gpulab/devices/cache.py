@@ -69,16 +69,16 @@ class Cache:
             found_out: returns it; one process does so, and others need not wait.
         """
         known = self.get(key)
-        if known is not None:
-            return known[1]
-        if self._folder is None:
-            return None
+        if known is not None or self._folder is None:
+            return known and known[1]
         with contextlib.closing(SharedLock(self._folder / f"{key}.lock")) as lock:
             if not _is_free(lock):
                 return None
-            text = found_out()
-            self.put(key, b"", text)
-            return text
+            known = self.get(key)  # who held the lock until now may have put it there
+            if known is None:
+                known = b"", found_out()
+                self.put(key, *known)
+            return known[1]
 
     def _make_room(self, folder: Path) -> None:
         """Remove the older half where there are too many."""

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpulab.devices import cache
 from pytest_gpulab.devices.cache import Cache, is_private, key_of, users_cache
+from pytest_gpulab.devices.locks import SharedLock
 from pytest_gpulab.devices.processes import LOCKS
 
 ENTRY = (b"\x7fELF\n\0code\n", 'k.cu(3): warning: "x" was declared\nbut never used')
@@ -38,6 +39,17 @@ def test_one_finds_out_and_nobody_waits_for_it(tmp_path: Path) -> None:
 
     assert Cache(tmp_path).text("key", found_out) == "1.5"
     assert Cache(tmp_path).text("another key", lambda: "other") == "2.5"
+
+
+def test_what_another_process_has_found_out_just_now_is_not_found_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def free_once_it_is_known(lock: SharedLock) -> bool:
+        Cache(tmp_path).put("key", b"", "1.5")
+        return lock.take_alone(0.0)
+
+    monkeypatch.setattr(cache, "_is_free", free_once_it_is_known)
+    assert Cache(tmp_path).text("key", lambda: "2.5") == "1.5"
 
 
 def test_who_fails_to_find_out_leaves_it_to_others(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def test_its_code_is_another_reference(clocked: ClockedBench) -> None:
     assert len(calls) == 2
 
 
+def test_its_code_may_be_in_any_encoding(clocked: ClockedBench) -> None:
+    (clocked.folder / "beside.py").write_bytes("# -*- coding: latin-1 -*-\n# ä\n".encode("latin-1"))
+    assert told(clocked, 0.0, []) > 0
+
+
 def test_tiers_of_one_race_ask_once(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float | None] = []
 
@@ -114,6 +119,30 @@ def test_what_takes_too_long_is_not_waited_for_again(clocked: ClockedBench, monk
     assert time.monotonic() - begin_s < 2.5
     assert told(clocked, 0.0, calls) is None
     assert len(calls) == 1
+
+
+def test_what_takes_too_long_goes_on_no_longer_and_so_disturbs_no_other_race(
+    clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference_time, "LIMIT_S", 0.05)
+    at_work: list[float] = []
+
+    def endless(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+        end_s = time.monotonic() + (10.0 if problem.size == SIZE else 0.0)
+        while time.monotonic() < end_s:
+            at_work.append(end_s)
+        return reference(problem, inputs)
+
+    speed = (SpeedTier(1.5, 40, SIZE),)
+    (result,) = (
+        result
+        for name, result in clocked.results(right(1.0), reference=endless, reference_at=there, speed=speed).items()
+        if name.startswith("speedup")
+    )
+    done = len(at_work)
+    time.sleep(0.1)
+    assert result.verdict == "passed" and result.measurement.reference_ms is None
+    assert len(at_work) == done > 0
 
 
 def test_nobody_waits_for_another_process_that_measures_it(
