@@ -243,10 +243,10 @@ class RemoteGrader:
         result = CheckResult.from_dict(answer["result"])
         if result.findings and result.findings[0].code == "assert":
             result = _with_message(result, self._worker.stderr())
-        if not answer["usable"]:
+        if answer["busy"] or not answer["usable"]:
             self._kill()  # the driver asks for a new process after a kernel fault
-            if result.verdict == "failed":
-                self._known[check.name] = result.findings[0]
+        if result.verdict == "failed" and not answer["usable"]:
+            self._known[check.name] = result.findings[0]
         return result
 
     def _with_report(self, check: Check, result: CheckResult) -> CheckResult:

@@ -20,7 +20,7 @@ from typing import IO, Any
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading import ncu
+from pytest_gpulab.grading import ncu, reference_time
 from pytest_gpulab.grading.build import Blocked, Builds
 from pytest_gpulab.grading.cases import BESIDE_A_GPU, UNLIMITED, capped
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -108,7 +108,7 @@ class _Bench:
             result = replace(result, printed=self._printed_since())
         self._forget_printed()
         usable = not isinstance(self.device, BreakableDevice) or self.device.usable
-        return {"result": result.to_dict(), "usable": usable}
+        return {"result": result.to_dict(), "usable": usable, "busy": reference_time.goes_on()}
 
     def _run_timed(self, check: Check) -> dict[str, Any]:
         assert isinstance(check.subject, SpeedTier)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,32 @@ def test_a_slow_kernel_keeps_the_gpu_from_others_for_few_rounds(opened_device, t
     results = speedups(tmp_path, striking(SLOW), opened_device.info)
     assert {result.points for result in results} == {0}
     assert {result.measurement.rounds for result in results} == {FEWEST_ROUNDS}
+
+
+ENDLESS = """
+import dataclasses, time
+
+def endless(problem, arrays):
+    end_s = time.monotonic() + (60 if problem.size == 2**24 else 0)
+    while time.monotonic() < end_s:
+        pass
+    return reference(problem, arrays)
+
+exercise = dataclasses.replace(exercise, reference=endless)
+"""
+
+
+def test_a_reference_that_takes_too_long_is_ended_before_the_next_race(opened_device, tmp_path):
+    folder = shutil.copytree(ROOT / "exercises/divergence", tmp_path / "exercises/divergence")
+    (folder / "exercise.py").write_text((folder / "exercise.py").read_text() + ENDLESS)
+    loaded = Catalogue(folder.parent).load("divergence")
+    submission = ROOT / "solutions/divergence/03_coalesced_by_tile.cu"
+    grader = RemoteGrader(loaded, submission, "cuda", opened_device.info, 1)
+    try:
+        checks = [check for check in checks_of(loaded.exercise) if check.kind == "speedup"]
+        first, *others = [(grader.run(check), grader._worker) for check in checks]
+    finally:
+        grader.close()
+    assert first[1] is None  # it was killed
+    assert {result.verdict for result, _ in (first, *others)} == {"passed"}
+    assert {result.measurement.reference_ms for result, _ in (first, *others)} == {None}

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +19,7 @@ from typing import Any
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import worker
+from pytest_gpulab.grading import reference_time, worker
 
 LOG_VARIABLE = "HOSTILE_DEEDS"
 
@@ -85,8 +86,13 @@ def say(device: HostileDevice, is_first: bool) -> None:
     os.write(1, b"said by a kernel\n")
 
 
+def reference_that_goes_on(device: HostileDevice, is_first: bool) -> None:
+    threading.Thread(target=time.sleep, args=(1000,), name=reference_time.THREAD, daemon=True).start()
+
+
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
-    deed.__name__: deed for deed in (hang, crash, crash_once, fault, fault_then_mistake, gone, claim, say)
+    deed.__name__: deed
+    for deed in (hang, crash, crash_once, fault, fault_then_mistake, gone, claim, say, reference_that_goes_on)
 }
 
 

@@ -122,6 +122,15 @@ def test_a_broken_gpu_is_whole_again_for_the_next_check(hostile: Class) -> None:
     assert hostile.deeds() == ["fault"]
 
 
+def test_a_reference_that_goes_on_is_ended_and_disturbs_no_later_check(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// launch 31: reference_that_goes_on\n// launch 100: say\n")
+    assert set(verdicts(results).values()) == {"passed"}
+    deeds = list(zip(hostile.processes(), hostile.deeds(), strict=True))
+    (first, _), *later = deeds
+    assert deeds[0][1] == "reference_that_goes_on"
+    assert all(process != first for process, deed in later if deed == "say") and "say" in hostile.deeds()
+
+
 def test_a_failed_assertion_is_quoted_once(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// launch 31: claim\n")
     (found,) = results["correct[n=31]"].findings
