@@ -181,7 +181,7 @@ def judge(proof: Proof, rows: list[tuple[str, str, int, float]], torch_version: 
     proof.figure("PyTorch", torch_version)  # against which two of the bars are
     proof.figure("last reduction step, 2^26 int32", f"{last:.0f} GB/s", "at least 3600 GB/s", last >= 3600)
     proof.figure("last reduction step (aim)", f"{last:.0f} GB/s", "aim: 3900 GB/s")
-    proof.figure("last reduction step over torch.sum", f"{last / total:.2f}x", "faster", last > total)
+    proof.figure("last reduction step over torch.sum", f"{last / total:.3f}x", "faster", last > total)
     proof.figure("best scan over torch.cumsum, 2^26 float32", f"{best / cumsum:.2f}x", "faster", best > cumsum)
     proof.figure("best scan", f"{best / copy:.1%} of the copy's bandwidth", "aim: 85 %")
 
