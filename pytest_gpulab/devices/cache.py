@@ -15,9 +15,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .locks import SharedLock
 from .processes import LOCKS
+
+if TYPE_CHECKING:
+    from .locks import SharedLock
 
 MAX_ENTRIES = 1000
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
@@ -71,6 +74,8 @@ class Cache:
         known = self.get(key)
         if known is not None or self._folder is None:
             return known and known[1]
+        from .locks import SharedLock  # not on Windows, where nothing is kept
+
         with contextlib.closing(SharedLock(self._folder / f"{key}.lock")) as lock:
             if not _is_free(lock):
                 return None

@@ -244,7 +244,7 @@ class RemoteGrader:
         if result.findings and result.findings[0].code == "assert":
             result = _with_message(result, self._worker.stderr())
         if answer["busy"] or not answer["usable"]:
-            self._kill()  # the driver asks for a new process after a kernel fault
+            self._kill()  # a busy one disturbs what is timed; after a kernel fault the driver asks for a new process
         if result.verdict == "failed" and not answer["usable"]:
             self._known[check.name] = result.findings[0]
         return result

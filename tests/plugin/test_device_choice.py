@@ -66,6 +66,21 @@ def test_where_there_is_none_the_simulated_one_grades(course: Course) -> None:
     result.stdout.fnmatch_lines([f"gpulab: simulated GPU *, because no CUDA device: {NONE}; seed *"])
 
 
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [("auto", "no CUDA device: grading on a GPU works on Linux only"), ("sim", "it was asked for")],
+)
+def test_the_simulated_one_grades_on_a_system_without_unixs_locks_and_limits(
+    course: Course, device: str, why: str
+) -> None:
+    course.write("windows.py", "import sys\n\nsys.modules['fcntl'] = sys.modules['resource'] = None\n")
+    course.write("twice.cu", RIGHT)
+    told = (*WITHOUT, "-p", "windows", "--gpulab", f"--gpulab-device={device}", "twice.cu")
+    result = course.pytester.runpytest_subprocess(*told)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([f"gpulab: simulated GPU *, because {why}; seed *", "*twice * passed *"])
+
+
 @pytest.mark.parametrize("device", [[], ["--gpulab-device=auto"], ["--gpulab-device=cuda"]])
 @pytest.mark.parametrize("workers", [[], ["-n2"]])
 def test_a_gpu_that_cannot_be_had_now_is_a_usage_error(course: Course, device: list[str], workers: list[str]) -> None:

@@ -41,6 +41,11 @@ def no_pycuda(machine: Machine) -> str:
     return unavailable()
 
 
+def windows(machine: Machine) -> str:
+    machine.patch.setitem(sys.modules, "fcntl", None)
+    return unavailable()
+
+
 def no_driver(machine: Machine) -> str:
     return machine.without("libcuda.so.1: cannot open shared object file")
 
@@ -293,6 +298,7 @@ def too_close(machine: Machine) -> str:
 
 PROVOKED: dict[str, Callable[[Machine], str]] = {
     "PyCUDA is not installed": no_pycuda,
+    "grading on a GPU works on Linux only": windows,
     "the NVIDIA driver is not installed": no_driver,
     "PyCUDA is installed but cannot": broken_pycuda,
     "no GPU can be used; the": driver_refuses,
