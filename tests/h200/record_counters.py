@@ -1,11 +1,12 @@
-"""Read the hardware's counters of every launch of counter_launches.py with Nsight Compute: writes counters.json.
+"""Read the hardware's counters of the launches of counter_launches.py with Nsight Compute: writes counters.json.
 
 Run it on a machine with an NVIDIA GPU, nvcc, PyCUDA and ncu, with the package importable:
 
     python tests/h200/record_counters.py FOLDER
+    python tests/h200/record_counters.py FOLDER atomic
 
-`FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and
-`counter_kernels.cubin` are for looking into a difference.
+`FOLDER/counters.json` is the record; `counters_source.csv` (the same by machine instruction) and `kernels.cubin` are
+for looking into a difference. The second form records the small launches of atomic_launches.py.
 """
 
 import csv
@@ -15,13 +16,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import atomic_launches
+import counter_launches
 import numpy as np
-from counter_launches import launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
 
-SOURCE = Path(__file__).parent / "counter_kernels.cu"
+ATOMIC = "atomic" in sys.argv
+SOURCE = Path(__file__).parent / ("atomic_kernels.cu" if ATOMIC else "counter_kernels.cu")
 # named in measured.json, so they exist; the others are asked for if this ncu knows them
 CERTAIN = sorted(json.loads((Path(__file__).parent / "measured.json").read_text())["copy_strided_1"]["counters"])
 METRICS = [
@@ -45,11 +48,15 @@ METRICS += [f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in 
 METRICS += [f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st", "atom")]
 
 
+def launches():
+    return atomic_launches.launches("small") if ATOMIC else counter_launches.launches()
+
+
 def run(folder):
     """Launch every row once; this is what ncu watches."""
     device, _ = open_device("cuda", 60.0)
     text = SOURCE.read_text()
-    (folder / "counter_kernels.cubin").write_bytes(Nvcc().cubin(text, SOURCE.name, "sm_90", {}, {})[0])
+    (folder / "kernels.cubin").write_bytes(Nvcc().cubin(text, SOURCE.name, "sm_90", {}, {})[0])
     module = device.compile(text, SOURCE.name)
     for row in launches():
         for name, values in row.constants.items():
@@ -69,7 +76,7 @@ def known_metrics():
 def record(folder):
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / "counters.ncu-rep"
-    program = [sys.executable, __file__, "--run", str(folder)]
+    program = [sys.executable, __file__, "--run", str(folder), *sys.argv[2:]]
     watch = ["ncu", "--clock-control", "none", "--force-overwrite", "--export", str(report), "--section",
              "SourceCounters", "--metrics", ",".join(known_metrics())]  # fmt: skip
     subprocess.run([*watch, *program], check=True)

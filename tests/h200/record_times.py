@@ -1,26 +1,30 @@
-"""Time every launch of more_launches.py on the first CUDA device: cold level-2 cache, median of 30, fresh contents.
+"""Time launches on the first CUDA device: cold level-2 cache, median of 30, fresh contents.
 
 Run it on a machine with an NVIDIA GPU, nvcc and PyCUDA, with the package importable:
 
-    python tests/h200/record_times.py OUTPUT.json [SAMPLES]
+    python tests/h200/record_times.py OUTPUT.json more|atomic [SAMPLES]
+
+It times the launches of more_launches.py or the large ones of atomic_launches.py.
 """
 
 import json
 import sys
 from pathlib import Path
 
+import atomic_launches
+import more_launches
 import numpy as np
-from more_launches import launches
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceError
 from pytest_gpulab.devices.stopwatch import Call, Copy
 
 
-def record(output, samples):
+def record(output, which, samples):
     device, _ = open_device("cuda", 60.0)
     about = {"device": device.info.name, "compiler": device.info.compiler, **device.info.details}
-    module = device.compile((Path(__file__).parent / "more_kernels.cu").read_text(), "more_kernels.cu")
+    module = device.compile((Path(__file__).parent / f"{which}_kernels.cu").read_text(), f"{which}_kernels.cu")
+    launches = {"more": more_launches, "atomic": atomic_launches}[which].launches
     times = {}
     with device.stopwatch() as watch:
         for _ in range(20):  # until the GPU's clock is up
@@ -56,4 +60,4 @@ def timed(device, module, watch, row, samples):
 
 
 if __name__ == "__main__":
-    record(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 30)
+    record(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 30)
