@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
 _TIE = np.iinfo(np.int64).min
 _DROPPED = np.int64(64 - 29)  # shifts the bits that float32 lacks to the top
+_SIGN = np.uint32(1)  # bits before a float's magnitude
+_LEAST_SAFE = np.uint64((1023 - 900) << 53)  # bits of 2.0**-900 without the sign
+_SAFE_RANGE = np.uint64(1800 << 53)  # up to 2.0**900
+_LARGEST_SUBNORMAL = np.uint32(0x00FFFFFF)  # in `_magnitudes`, which doubles, the smallest normal number included
 _least = np.minimum.reduce  # without the detour of ndarray.min
 
 
@@ -46,24 +51,33 @@ def fma_f32(a: Value, b: Value, c: Value) -> Value:
     # of the 29 bits that are dropped, a tie has only the first: shifted to the top that is the smallest integer
     bits = total.view(I8)
     np.left_shift(bits, _DROPPED, out=bits)
-    if _least(bits, axis=None) == _TIE or not _all_normal(rounded):
-        return _repaired(a * b, c, rounded)
+    if _least(bits, axis=None) == _TIE or _has_subnormals(rounded):
+        return _repaired(a, b, c, rounded, bits)
     return rounded
 
 
-def _all_normal(a: Value) -> bool:
-    """Whether no float32 is zero or subnormal; quickest where all have one sign."""
-    return bool(_least(a, axis=None) >= TINY or a.max() <= -TINY or np.abs(a).min() >= TINY)
+def _has_subnormals(a: Value) -> bool:
+    """Whether a float32 is subnormal, or the smallest normal number, to which a subnormal may have been rounded."""
+    return bool(not _least(a, axis=None) > TINY and _least(_magnitudes(a), axis=None) <= _LARGEST_SUBNORMAL)
 
 
-def _repaired(product: Value, c: Value, rounded: Value) -> Value:
+def _magnitudes(a: Value) -> Value:
+    """Return float32 magnitudes as integers in their order, but zeros as the largest.
+
+    A sum that rounds to zero is exact in float64: both of its operands are multiples of its last bit.
+    """
+    magnitudes = a.view(np.uint32) << _SIGN
+    magnitudes -= _SIGN
+    return magnitudes
+
+
+def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> Value:
     """Round again the lanes at which rounding twice may differ from rounding once."""
-    total = product + c
-    doubtful = (total.view(I8) << _DROPPED) == _TIE
-    doubtful |= (np.abs(rounded) < TINY) & (total != 0)
-    index = np.flatnonzero(doubtful)
-    a, b = (np.broadcast_to(x, total.shape).ravel()[index] for x in (product, c))
-    rounded.reshape(-1)[index] = _sum_f32(a, b, total.ravel()[index])
+    doubtful = dropped == _TIE
+    doubtful |= _magnitudes(rounded) <= _LARGEST_SUBNORMAL
+    a, b, c = (x if x.ndim == 0 else np.broadcast_to(x, rounded.shape)[doubtful] for x in (a, b, c))
+    product = a * b
+    rounded[doubtful] = _sum_f32(product, c, product + c)
     return rounded
 
 
@@ -146,14 +160,45 @@ def fma_f64(a: Value, b: Value, c: Value) -> Value:
     vh, vl = _two_sum(high, th)
     tail, error = _two_sum(tl, vl)
     result = vh + odd(np.asarray(tail), np.asarray(error))
-    rough = ~np.isfinite(result) | (result == 0)
-    for x in (a, b, c, high):
-        rough = rough | (np.abs(np.frexp(x)[1]) > 900)
-    for index in np.argwhere(rough):
-        at = tuple(index)
-        result = np.array(result)
-        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
+    if not np.isfinite(result).all():
+        result = _with_non_finite(a, b, c, np.asarray(result))
+    if not np.asarray(result).all():
+        result = select(result == 0, _zero(a, b, c, high), result)
+    involved = [(x, _distance(x)) for x in (a, b, c, high)]
+    if any(np.maximum.reduce(distance, axis=None) > _SAFE_RANGE for _, distance in involved):
+        rough = reduce(np.logical_or, ((distance > _SAFE_RANGE) & (x != 0) for x, distance in involved))
+        if rough.any():
+            rough &= np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
+            result = _exactly(a, b, c, np.array(result), rough)
     return result[()]
+
+
+def _distance(a: Value) -> Value:
+    """Return at most `_SAFE_RANGE` for 2**-900 to 2**900, whose error terms neither overflow nor vanish."""
+    distance = a.view(np.uint64) << np.uint64(1)
+    distance -= _LEAST_SAFE
+    return distance
+
+
+def _exactly(a: Value, b: Value, c: Value, result: Value, where: Value) -> Value:
+    """Do some lanes again in rational arithmetic."""
+    for index in np.argwhere(where):
+        at = tuple(index)
+        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
+    return result
+
+
+def _zero(a: Value, b: Value, c: Value, product: Value) -> Value:
+    """Return a * b + c where that is zero: with the product's sign where only its rounding is zero."""
+    return select((c == 0) & (a != 0) & (b != 0), product, product + c)
+
+
+def _with_non_finite(a: Value, b: Value, c: Value, result: Value) -> Value:
+    """Do again the lanes with an infinite operand or a NaN, which spoil error terms, and those that overflow."""
+    factors = np.isfinite(a) & np.isfinite(b)
+    given = ~(factors & np.isfinite(c))
+    result = np.where(given, np.where(factors, c, a * b + c), result)
+    return _exactly(a, b, c, result, ~given & ~np.isfinite(result))
 
 
 def sum_error(a: Value, b: Value, total: Value) -> Value:
