@@ -158,6 +158,9 @@ class Scheduler:
 
     def _switch(self, group: Group, step: Step, index: Any) -> int | None:
         values = [int(value) for value in np.unique(index)]
+        if values[-1] >= len(step.targets):
+            what = f"a jump through a table of {len(step.targets)} labels with the index {values[-1]}"
+            raise KernelFault("device-fault", what, step.where, lane_at(group.lanes, 0))
         if len(values) == 1:
             return step.targets[values[0]]
         self._part(group, [(index == value, step.targets[value]) for value in values])

@@ -103,8 +103,16 @@ class Wave:
         return np.uint64(self.steps + self._looks)
 
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
-        """Return a kernel argument at a byte offset, which may differ from lane to lane."""
+        """Return a kernel argument at a byte offset, which may differ from lane to lane.
+
+        Raises:
+            KernelFault: inline assembly reads beyond the arguments.
+        """
         raw = self.launch.parameters
+        last = offset if isinstance(offset, int) else int(offset.max())
+        if not 0 <= last <= len(raw) - dtype.itemsize:
+            what = f"a read of {dtype.itemsize} bytes beyond the {len(raw)} bytes of the kernel's arguments"
+            raise KernelFault("out-of-bounds", what)
         if isinstance(offset, int):
             return np.frombuffer(raw, dtype, 1, offset)[0]
         every = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, np.uint8), dtype.itemsize)

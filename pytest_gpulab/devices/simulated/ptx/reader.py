@@ -7,13 +7,13 @@ and 5, as far as NVRTC and inline assembly use it.
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx.declarations import VARIABLE, immediate, variable_of
+from pytest_gpulab.devices.simulated.ptx.lexer import pieces, split, without_comments
 from pytest_gpulab.devices.simulated.ptx.syntax import (
-    TYPE_BYTES,
     Address,
     Call,
     Function,
@@ -26,21 +26,11 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     PtxModule,
     Reg,
     Sym,
-    Variable,
     Vector,
 )
 
-_LINE_DIRECTIVES = (".version", ".target", ".address_size", ".file", ".loc")
-_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[;{}]|[^;{}"]+')
 _LABEL = re.compile(r"\s*([\w$%.]+)\s*:(?!:)\s*")
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")
-_VARIABLE = re.compile(
-    r"(?P<link>(?:\.(?:extern|visible|weak|common)\s+)*)\.(?P<space>global|const|shared|local|param)"
-    r"(?:\s*\.attribute\([^)]*\))?(?:\s*\.align\s+(?P<align>\d+))?(?:\s*\.ptr(?:\s*\.\w+)*(?:\s*\.align\s+\d+)?)?"
-    r"\s*\.(?P<type>\w+)(?:\s*\.ptr(?:\s*\.(?:global|const|shared|local))?(?:\s*\.align\s+\d+)?)?"
-    r"\s+(?P<name>[\w$%]+)(?P<dims>(?:\s*\[\s*\d*\s*\])*)\s*(?:=\s*(?P<init>.*))?$",
-    re.S,
-)
 _FUNCTION = re.compile(
     r"(?:\.(?:extern|visible|weak)\s+)*\.(?P<kind>entry|func)\s*(?:\((?P<results>[^)]*)\))?\s*"
     r"(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?",
@@ -49,36 +39,34 @@ _FUNCTION = re.compile(
 _CALL = re.compile(
     r"call(?:\.uni)?\s*(?:\((?P<results>[^)]*)\)\s*,)?\s*(?P<callee>[\w$%]+)\s*(?:,\s*\((?P<arguments>[^)]*)\))?", re.S
 )
-_OPERAND_SPLIT = re.compile(r",(?![^\[{]*[\]}])")
+_FILE = re.compile(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.M)
+_RANGE = re.compile(r"([\w$%]+)<(\d+)>")
+_DIRECTIVE = re.compile(r"\.(\w+)")
+_HARMLESS = ("pragma", "version", "target", "address_size", "file", "noreturn", "alias")  # of no meaning here
+_MALFORMED = (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError)
+_MAX_QUOTED = 120
 
 
 def parse(text: str) -> PtxModule:
     """Read a PTX text.
 
     Raises:
-        CannotSimulate: for a construct outside the grammar known here.
+        CannotSimulate: for a construct outside the grammar known here; nothing else is raised, whatever the text.
     """
     return _Parser().run(text)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
-    lines = []
-    for line in text.split("\n"):
-        line = re.sub(r'^((?:[^"]|"(?:[^"\\]|\\.)*")*?)//.*$', r"\1", line) if "//" in line else line
-        stripped = line.strip()
-        if stripped.startswith(".section"):
-            break  # debug sections close the text
-        lines.append(stripped + ";" if stripped.startswith(_LINE_DIRECTIVES) else stripped)
-    return iter(_PIECE.findall("\n".join(lines)))
-
-
 @dataclass
 class _Scope:
-    """What is declared between braces: where its statements start, unique names, labels and jump tables among them."""
+    """What is declared between braces: where its statements start, unique names, labels and jump tables among them.
+
+    Registers of a range such as `%r<9>`, by the name before the number, get their names when they are first used:
+    inline assembly may declare millions.
+    """
 
     start: int
     names: dict[str, str] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     tables: list[str] = field(default_factory=list)
 
@@ -90,8 +78,9 @@ class _Scope:
             function.branch_targets[table] = tuple(self.labels.get(target, target) for target in targets)
         for index in range(self.start, len(body)):
             jump = body[index]
-            if isinstance(jump, Instruction) and jump.op[0] == "bra" and isinstance(jump.operands[0], Sym):
-                label = self.labels.get(jump.operands[0].name)
+            if isinstance(jump, Instruction) and jump.op[0] == "bra" and jump.operands:
+                target = jump.operands[0]
+                label = self.labels.get(target.name) if isinstance(target, Sym) else None
                 if label is not None:
                     body[index] = replace(jump, operands=(Sym(label),))
 
@@ -106,35 +95,48 @@ class _Parser:
         self.where: SourceLine | None = None
         self.serial = 0
         self.number = -1  # of the last instruction or call
+        self.pending = ""  # the statement that is being read
+        self.nested = 0  # braces inside a statement: initialisers and vector operands
+        self.operands: dict[str, Operand] = {}  # as the present scope understands them
+        self.opcodes: dict[str, tuple[str, ...]] = {}
 
     def run(self, text: str) -> PtxModule:
-        for number, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.M):
-            self.module.files[int(number)] = name
-        pending = ""
-        nested = 0  # braces inside a statement: initialisers and vector operands
-        for piece in _pieces(text):
-            if piece == "{" and (nested or not self._opens_scope(pending)):
-                nested += 1
-                pending += piece
-            elif piece == "{":
-                self._open(pending)
-                pending = ""
-            elif piece == "}" and nested:
-                nested -= 1
-                pending += piece
-            elif piece == "}":
-                self._close()
-            elif piece == ";" and not nested:
-                self._statement(pending.strip())
-                pending = ""
-            else:
-                pending += piece
+        text = without_comments(text)
+        self.module.files = {int(number): name for number, name in _FILE.findall(text)}
+        try:
+            for piece in pieces(text):
+                self._piece(piece)
+            if self.scopes or self.nested or self.pending.strip():
+                raise ValueError(self.pending)
+        except _MALFORMED:
+            raise CannotSimulate(f"the PTX statement {_quoted(self.pending)}", self.where) from None
         return self.module
+
+    def _piece(self, piece: str) -> None:
+        if piece == ";" and not self.nested:
+            self._statement(self.pending.strip())
+            self.pending = ""
+        elif piece == "{" and (self.nested or not self._opens_scope(self.pending)):
+            self.nested += 1
+            self.pending += piece
+        elif piece == "{":
+            self._open(self.pending)
+            self.pending = ""
+        elif piece == "}" and self.nested:
+            self.nested -= 1
+            self.pending += piece
+            if not self.nested and self.pending.lstrip().startswith(".section"):
+                self.pending = ""  # debugging information
+        elif piece == "}":
+            self._close()
+        else:
+            self.pending += piece
 
     def _opens_scope(self, pending: str) -> bool:
         while match := _LABEL.match(pending):
             pending = pending[match.end() :]
-        return not pending.strip() or (self.function is None and "=" not in pending)
+        pending = pending.strip()
+        return not pending or (self.function is None and "=" not in pending and not pending.startswith(".section"))
 
     def _open(self, head: str) -> None:
         if self.function is None:
@@ -142,9 +144,14 @@ class _Parser:
         else:
             self._labels(head)
         self.scopes.append(_Scope(len(self.function.body)))
+        self.operands = {}
 
     def _close(self) -> None:
+        if self._labels(self.pending):
+            raise ValueError(self.pending)
+        self.pending = ""
         scope = self.scopes.pop()
+        self.operands = {}
         if not self.scopes:
             self.function = None
         elif scope.labels and self.function is not None:
@@ -157,8 +164,8 @@ class _Parser:
         function = Function(
             match["name"],
             match["kind"] == "entry",
-            tuple(_variable(text) for text in _split(match["parameters"])),
-            tuple(_variable(text) for text in _split(match["results"])),
+            tuple(variable_of(text) for text in split(match["parameters"])),
+            tuple(variable_of(text) for text in split(match["results"])),
         )
         self.module.functions[function.name] = function
         return function
@@ -171,12 +178,13 @@ class _Parser:
         if text[0] == ".":
             self._directive(text)
         elif self.function is not None:
-            try:
-                self.function.body.append(self._instruction(text))
-            except (ValueError, IndexError):
-                raise CannotSimulate(f"the PTX statement {text!r}", self.where) from None
+            self.function.body.append(self._instruction(text))
+        else:
+            raise ValueError(text)
 
     def _labels(self, text: str) -> str:
+        if ":" not in text:
+            return text.strip()
         assert self.function is not None
         while match := _LABEL.match(text):
             rest = text[match.end() :]
@@ -184,7 +192,7 @@ class _Parser:
                 if rest.startswith(".branchtargets"):
                     table = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
                     self.scopes[-1].tables.append(table)
-                    self.function.branch_targets[table] = tuple(_split(rest.split(None, 1)[1]))
+                    self.function.branch_targets[table] = tuple(split(rest.split(None, 1)[1]))
                 return ""
             label = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
             self.scopes[-1].labels[match[1]] = label
@@ -193,14 +201,18 @@ class _Parser:
         return text.strip()
 
     def _directive(self, text: str) -> None:
-        if re.match(r"\.loc\b", text):
+        match = _DIRECTIVE.match(text)
+        name = match[1] if match else ""
+        if name == "loc":
             self._location(text)
-        elif re.match(r"\.reg\b", text):
+        elif name == "reg":
             self._registers(text)
         elif self.function is None and re.search(r"\.(func|entry)\b", text):
             self._declare_only(text)
-        elif match := _VARIABLE.match(text):
-            self._declare_variable(match, text)
+        elif declared := VARIABLE.match(text):
+            self._declare_variable(declared, text)
+        elif self.function is not None and name not in _HARMLESS:
+            raise CannotSimulate(f"the PTX declaration {_quoted(text)}", self.where)
 
     def _declare_only(self, text: str) -> None:
         match = _FUNCTION.search(text)
@@ -208,14 +220,13 @@ class _Parser:
             self._declare(text)
 
     def _declare_variable(self, match: re.Match[str], text: str) -> None:
-        variable = _variable(text)
+        variable = variable_of(text)
         if self.function is None:
             self.module.variables[variable.name] = variable
             return
+        self.operands = {}
         name = self._bind(variable.name) if len(self.scopes) > 1 else variable.name
-        self.function.variables[name] = Variable(
-            name, variable.space, variable.align, variable.nbytes, variable.data, variable.pointers
-        )
+        self.function.variables[name] = replace(variable, name=name, external=False)
 
     def _location(self, text: str) -> None:
         numbers = text.split(",")[0].split()
@@ -224,15 +235,25 @@ class _Parser:
             self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
 
     def _registers(self, text: str) -> None:
-        assert self.function is not None
         match = re.match(r"\.reg\s*(?:\.v[248]\s*)?\.(\w+)\s+(.*)", text, re.S)
-        if match is None:
-            raise CannotSimulate(f"the PTX declaration {text!r}", self.where)
-        for name in _split(match[2]):
-            ranged = re.match(r"([\w$%]+)<(\d+)>", name)
-            names = [f"{ranged[1]}{i}" for i in range(int(ranged[2]))] if ranged else [name]
-            for one in names:
-                self.function.registers[self._bind(one) if len(self.scopes) > 1 else one] = match[1]
+        if match is None or not self.scopes:
+            raise CannotSimulate(f"the PTX declaration {_quoted(text)}", self.where)
+        self.operands = {}
+        for name in split(match[2]):
+            if ranged := _RANGE.fullmatch(name):
+                self.scopes[-1].ranges[ranged[1]] = (int(ranged[2]), match[1])
+            else:
+                self._declare_register(len(self.scopes) - 1, name, match[1])
+
+    def _declare_register(self, depth: int, name: str, kind: str) -> str:
+        """Name a register of a scope; only in a function's outermost one as it is written."""
+        assert self.function is not None
+        unique = name
+        if depth:
+            self.serial += 1
+            unique = self.scopes[depth].names[name] = f"{name}@{self.serial}"
+        self.function.registers[unique] = kind
+        return unique
 
     def _bind(self, name: str) -> str:
         self.serial += 1
@@ -240,23 +261,37 @@ class _Parser:
         return self.scopes[-1].names[name]
 
     def _name(self, name: str) -> str:
-        for scope in reversed(self.scopes):
+        """Return a unique name: that of the innermost scope that declares it."""
+        for depth in reversed(range(len(self.scopes))):
+            scope = self.scopes[depth]
             if name in scope.names:
                 return scope.names[name]
+            if scope.ranges and (kind := _kind_in_range(scope.ranges, name)) is not None:
+                return self._declare_register(depth, name, kind)
         return name
 
     def _instruction(self, text: str) -> Instruction | Call:
         guard = None
         self.number += 1
-        if match := _GUARD.match(text):
-            guard = (Reg(self._name(match[2])), match[1] == "!")
+        if text[0] == "@":
+            match = _GUARD.match(text)
+            if match is None:
+                raise ValueError(text)
+            guard = (self._predicate(match[2]), match[1] == "!")
             text = text[match.end() :]
-        if re.match(r"call\b", text):
+        opcode, *rest = text.split(None, 1)
+        if opcode == "call" or opcode.startswith(("call.", "call(")):
             return self._call(text, guard)
-        opcode, _, rest = text.partition(" ") if " " in text else text.partition("\t")
-        opcode, _, extra = opcode.partition("\t")
-        operands = tuple(self._operand(part) for part in _split(f"{extra} {rest}"))
-        return Instruction(tuple(opcode.replace("::", "__").split(".")), operands, guard, self.where, self.number)
+        if opcode not in self.opcodes:
+            self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
+        operands = tuple(map(self._operand, split(rest[0]))) if rest else ()
+        return Instruction(self.opcodes[opcode], operands, guard, self.where, self.number)
+
+    def _predicate(self, name: str) -> Reg:
+        register = self._named(name)
+        if not isinstance(register, Reg):
+            raise CannotSimulate(f"the register or symbol {name}", self.where)
+        return register
 
     def _call(self, text: str, guard: tuple[Reg, bool] | None) -> Call:
         match = _CALL.match(text)
@@ -264,17 +299,24 @@ class _Parser:
             raise CannotSimulate(f"the PTX call {text!r}", self.where)
         callee = self._named(match["callee"])
         results, arguments = (
-            tuple(self._name(name) for name in _split(match[group])) for group in ("results", "arguments")
+            tuple(self._name(name) for name in split(match[group])) for group in ("results", "arguments")
         )
         return Call(callee, results, arguments, guard, self.where, self.number)
 
     def _operand(self, text: str) -> Operand:
-        text = text.strip()
+        operand = self.operands.get(text)
+        if operand is None:
+            operand = self.operands[text] = self._new_operand(text)
+        return operand
+
+    def _new_operand(self, text: str) -> Operand:
         first = text[0]
+        if first == "[" and len(parts := split(text[1:-1])) > 1:  # a texture and its coordinates
+            return Vector(tuple(map(self._operand, parts)))
         if first == "[":
             return self._address(text[1:-1])
         if first == "{":
-            return Vector(tuple(self._operand(item) for item in _split(text[1:-1])))
+            return Vector(tuple(self._operand(item) for item in split(text[1:-1])))
         if first == "!":
             inner = self._operand(text[1:])
             if not isinstance(inner, Reg):
@@ -284,7 +326,7 @@ class _Parser:
             left, _, right = text.partition("|")
             return Pair(self._operand(left), self._operand(right))
         if first.isdigit() or (first in "+-" and len(text) > 1):
-            return _immediate(text)
+            return immediate(text)
         return self._named(text)
 
     def _named(self, text: str) -> Reg | Sym:
@@ -304,51 +346,18 @@ class _Parser:
         return Address(base, int(match[2], 0) if match[2] else 0)
 
 
-def _split(text: str | None) -> list[str]:
-    if not text or not text.strip():
-        return []
-    return [part.strip() for part in _OPERAND_SPLIT.split(text)]
+def _kind_in_range(ranges: dict[str, tuple[int, str]], name: str) -> str | None:
+    """Return the type of a register that one of the ranges holds, such as `%r7` that of `%r<9>`."""
+    for cut in range(len(name.rstrip(digits)), len(name)):
+        if (declared := ranges.get(name[:cut])) is not None:
+            count, kind = declared
+            number = name[cut:]
+            if int(number) < count and (number[0] != "0" or number == "0"):
+                return kind
+    return None
 
 
-def _immediate(text: str) -> Imm:
-    sign = -1 if text[0] == "-" else 1
-    body = text.lstrip("+-")
-    if body[:2] in ("0f", "0F"):
-        return Imm(int(body[2:], 16) ^ (0x80000000 if sign < 0 else 0), 32)
-    if body[:2] in ("0d", "0D"):
-        return Imm(int(body[2:], 16) ^ (1 << 63 if sign < 0 else 0), 64)
-    if "." in body or (("e" in body or "E" in body) and not body.lower().startswith("0x")):
-        return Imm(struct.unpack("<Q", struct.pack("<d", float(text)))[0], 64)
-    body = body.rstrip("U")
-    if len(body) > 1 and body[0] == "0" and body.isdigit():
-        return Imm(sign * int(body, 8))
-    return Imm(sign * int(body, 0))
-
-
-def _variable(text: str) -> Variable:
-    match = _VARIABLE.match(text.strip())
-    if match is None:
-        raise CannotSimulate(f"the PTX declaration {text.strip()[:80]!r}")
-    size = TYPE_BYTES.get(match["type"], 8)
-    count = 1
-    for dimension in re.findall(r"\[\s*(\d*)\s*\]", match["dims"]):
-        count *= int(dimension or 0)
-    data, pointers = _initialiser(match["init"], match["type"], size) if match["init"] else (b"", ())
-    align = int(match["align"] or size)
-    return Variable(match["name"], match["space"], align, size * count, data, pointers, ".extern" in match["link"])
-
-
-def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
-    """Return the initial bytes, and (byte offset, symbol, addend) of every address among them."""
-    data = bytearray()
-    pointers = []
-    # not `_split`, which looks for brackets at each comma, in a table to its end
-    for item in filter(None, map(str.strip, re.sub("[{}]", " ", text).split(","))):
-        name = re.match(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\s*\+\s*(\d+))?$", item)
-        if name:
-            pointers.append((len(data), name[1] or name[2], int(name[3] or 0)))
-            data += bytes(size)
-            continue
-        value = _immediate(item).value
-        data += (value & ((1 << (8 * size)) - 1)).to_bytes(size, "little")
-    return bytes(data), tuple(pointers)
+def _quoted(text: str) -> str:
+    """A statement for a message, cut where it is long."""
+    text = text.strip()
+    return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}...")

@@ -15,6 +15,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
     Function,
+    Imm,
     Instruction,
     Label,
     Not,
@@ -25,6 +26,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
 
 @dataclass
@@ -69,17 +71,21 @@ class Graph:
 _WARP_SYNC = {"shfl", "vote", "match", "redux"}
 _BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt", "exit",
-              "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority"}  # fmt: skip
+              "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
+              "griddepcontrol"}  # fmt: skip
 
 
 def build(function: Function) -> Graph:
     """Return the control-flow graph of an inlined kernel.
 
     Raises:
-        CannotSimulate: a jump to nowhere.
+        CannotSimulate: a jump to nowhere, a malformed instruction.
     """
     blocks = _Splitter(function).run()
-    order = _schedule(blocks)
+    try:
+        order = _schedule(blocks)
+    except RecursionError:
+        raise CannotSimulate("loops as deep in each other as these") from None
     position = {old: new for new, old in enumerate(order)}
     ordered = [blocks[old] for old in order]
     for block in ordered:
@@ -103,18 +109,25 @@ class _Splitter:
         self.open = True  # whether the last block can still be continued
 
     def run(self) -> list[Block]:
-        for statement in self.function.body:
-            if isinstance(statement, Label):
-                self.labels[statement.name] = self._start()
-            elif isinstance(statement, Call):
-                self._current().body.append(statement)
-            else:
-                self._instruction(statement)
+        statement: Statement | None = None
+        try:
+            for statement in self.function.body:
+                self._statement(statement)
+        except MALFORMED:
+            raise refusal(statement) from None
         if self.open:
             self._finish("exit", None, ())
         for block, targets in self.jumps:
             block.targets = tuple(self._target(block, target) for target in targets)
         return self.blocks
+
+    def _statement(self, statement: Statement) -> None:
+        if isinstance(statement, Label):
+            self.labels[statement.name] = self._start()
+        elif isinstance(statement, Call):
+            self._current().body.append(statement)
+        else:
+            self._instruction(statement)
 
     def _target(self, block: Block, target: str | int) -> int:
         if isinstance(target, str) and target not in self.labels:
@@ -252,18 +265,25 @@ def _components(nodes: list[int], successors: dict[int, list[int]], entry: int) 
     return found
 
 
-def _registers(operands: Iterable[Operand]) -> Iterable[str]:
+def _registers(operands: Iterable[Operand]) -> list[str]:
+    found = []
     for operand in operands:
-        if isinstance(operand, Reg):
-            yield operand.name
-        elif isinstance(operand, Vector):
-            yield from _registers(operand.items)
-        elif isinstance(operand, Pair):
-            yield from _registers((operand.first, operand.second))
-        elif isinstance(operand, Address):
-            yield from _registers((operand.base,))
-        elif isinstance(operand, Not):
-            yield operand.operand.name
+        kind = type(operand)
+        if kind is Reg:
+            found.append(operand.name)  # type: ignore[union-attr]
+        elif kind is not Imm and kind is not Sym:
+            found += _registers(_parts(operand))
+    return found
+
+
+def _parts(operand: Operand) -> Iterable[Operand]:
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    if isinstance(operand, Address):
+        return (operand.base,)
+    return (operand.operand,) if isinstance(operand, Not) else ()
 
 
 def has_result(instruction: Instruction) -> bool:
@@ -273,58 +293,81 @@ def has_result(instruction: Instruction) -> bool:
 
 def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
     """Return the registers that a statement writes and reads."""
-    if isinstance(statement, Call):
-        passed = {name: [r for r in registers if r.startswith(name + "+")] for name in
-                  (*statement.results, *statement.arguments)}  # fmt: skip
-        defined = [r for name in statement.results for r in passed[name]]
-        return defined, [r for name in statement.arguments for r in passed[name]]
+    if isinstance(statement, Call):  # of the driver, whose parameters are registers by now
+        defined, used = (
+            [name for passed in names if (name := f"{passed}+0") in registers]
+            for names in (statement.results, statement.arguments)
+        )
+        return defined, used
     assert isinstance(statement, Instruction)
     split = 1 if has_result(statement) else 0
-    used = list(_registers(statement.operands[split:]))
+    used = _registers(statement.operands[split:])
     if statement.guard is not None:
         used.append(statement.guard[0].name)
-    return list(_registers(statement.operands[:split])), used
+    return _registers(statement.operands[:split]), used
 
 
 def _liveness(blocks: list[Block], registers: dict[str, int]) -> None:
     uses = []
     for block in blocks:
-        defined = used = 0
-        for statement in [*block.body, *([block.last] if block.last else [])]:
-            writes, reads = defined_and_used(statement, registers)
-            for name in reads:
-                used |= (1 << registers[name]) & ~defined
-            for name in writes:
-                defined |= 1 << registers[name]
-        block.defined = defined
-        uses.append(used)
+        defined, used = _summary(block, registers)
+        block.defined = _bits(defined, registers)
+        uses.append(_bits(used, registers))
     changed = True
     while changed:
         changed = False
-        for block, used in zip(reversed(blocks), reversed(uses), strict=True):
+        for block, used_bits in zip(reversed(blocks), reversed(uses), strict=True):
             block.live_out = 0
             for target in block.targets:
                 block.live_out |= blocks[target].live_in
-            live_in = used | (block.live_out & ~block.defined)
+            live_in = used_bits | (block.live_out & ~block.defined)
             changed |= live_in != block.live_in
             block.live_in = live_in
 
 
+def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str]]:
+    """Return the registers that a block writes, and those that it reads before it writes them."""
+    defined: set[str] = set()
+    used: set[str] = set()
+    statement: Statement | None = None
+    try:
+        for statement in [*block.body, *([block.last] if block.last else [])]:
+            writes, reads = defined_and_used(statement, registers)
+            for name in reads:
+                if name not in defined:
+                    used.add(name)
+            defined.update(writes)
+    except MALFORMED:
+        raise refusal(statement) from None
+    return defined, used
+
+
+def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
+    """Return a bit set; not by shifts, each of which would copy it."""
+    bits = bytearray(len(registers) // 8 + 1)
+    for name in names:
+        index = registers[name]
+        bits[index >> 3] |= 1 << (index & 7)
+    return int.from_bytes(bits, "little")
+
+
 def _discard_unused(block: Block, registers: dict[str, int]) -> None:
     """Give up old values that atomics fetch but nobody reads: lanes that meet can then act all at once."""
-    live = block.live_out
-    if block.last is not None:
-        for name in defined_and_used(block.last, registers)[1]:
-            live |= 1 << registers[name]
+    if not any(isinstance(statement, Instruction) and statement.op[0] == "atom" for statement in block.body):
+        return
+    gone: set[str] = set()  # what is written before it is read again, or not needed after the block
+    needed: set[str] = set(defined_and_used(block.last, registers)[1]) if block.last is not None else set()
     for index in reversed(range(len(block.body))):
         statement = block.body[index]
         writes, reads = defined_and_used(statement, registers)
-        written = sum(1 << registers[name] for name in writes)
-        if isinstance(statement, Instruction) and statement.op[0] == "atom" and written and not written & live:
+        is_needed = any(
+            name in needed or (name not in gone and block.live_out >> registers[name] & 1) for name in writes
+        )
+        if isinstance(statement, Instruction) and statement.op[0] == "atom" and writes and not is_needed:
             block.body[index] = replace(statement, operands=(Sym("_"), *statement.operands[1:]))
-        live &= ~written
-        for name in reads:
-            live |= 1 << registers[name]
+        needed.difference_update(writes)
+        gone.update(writes)
+        needed.update(reads)
 
 
 def _sees_others(block: Block) -> bool:

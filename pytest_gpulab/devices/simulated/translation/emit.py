@@ -9,12 +9,14 @@ within the block.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Not, Operand, Reg, Sym
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import Site, ordering
 
 CODES = {
@@ -89,6 +91,7 @@ class Names:
         self.sites: list[Site] = []
         self.fences = False
         self.sees_order = False
+        self._refusals = 0
         self._constants: dict[tuple[str, int], str] = {}
 
     @staticmethod
@@ -105,6 +108,13 @@ class Names:
             name = self._constants[code, value] = f"k{len(self._constants)}"
             raw = np.frombuffer(value.to_bytes(size, "little"), np.bool_ if code == "?" else np.dtype(code))
             self.namespace[name] = raw[0]
+        return name
+
+    def refusal(self, what: str, where: SourceLine | None) -> str:
+        """Return a name for what makes the error of a statement that must not be executed."""
+        self._refusals += 1
+        name = f"e{self._refusals}"
+        self.namespace[name] = partial(CannotSimulate, what, where)
         return name
 
     def site(
@@ -132,7 +142,7 @@ class BlockWriter:
         self.lines: list[str] = []
         self.known: set[str] = set()  # locals that hold a register's current value
         self.written: set[str] = set()  # registers assigned in this block
-        self.aliases: dict[tuple[str, str], str] = {}
+        self.aliases: dict[str, dict[str, str]] = {}  # of a register: its value in other types
         self.serial = 0
         self.carries = False  # whether the local `carry` holds the carry flag
 
@@ -160,7 +170,7 @@ class BlockWriter:
         """Return an expression (a local or constant) for an operand as a type."""
         if isinstance(operand, Imm):
             return self._immediate(operand, code)
-        if isinstance(operand, Not):
+        if isinstance(operand, Not) and code == "?":
             return f"~{self.read(operand.operand, code)}"
         if isinstance(operand, Sym):
             return self._symbol(operand, code)
@@ -171,16 +181,16 @@ class BlockWriter:
         return name if held == code else self._alias(operand.name, name, held, code)
 
     def _alias(self, register: str, name: str, held: str, code: str) -> str:
-        key = (register, code)
-        if key not in self.aliases:
-            if code == "?" or held == "?":
-                expression = f"{name} != 0" if code == "?" else f"{name}.astype({code})"
-            elif held[1] == code[1]:
+        views = self.aliases.setdefault(register, {})
+        if code not in views:
+            if "?" in (code, held) or held[1] < code[1]:
+                raise CannotSimulate(f"an operand in the register {register}, which is of another size,")
+            if held[1] == code[1]:
                 expression = f"{name}.view({code})"
             else:  # a wider register, of which an 8- or 16-bit instruction uses the low part
                 expression = f"{name}.astype(u{code[1]}).view({code})"
-            self.aliases[key] = self.assign(expression)
-        return self.aliases[key]
+            views[code] = self.assign(expression)
+        return views[code]
 
     def as_f64(self, operand: Operand) -> str:
         """Return an expression for a float32 operand converted to float64, cached for a register."""
@@ -188,10 +198,12 @@ class BlockWriter:
             name = self._immediate(operand, "f4")
             value = np.float64(self.names.namespace[name])
             return self.names.constant(int(value.view(np.uint64)), "f8")
-        key = (operand.name, "f8 of f4") if isinstance(operand, Reg) else ("", "")
-        if key not in self.aliases:
-            self.aliases[key] = self.assign(self._converted(operand))
-        return self.aliases[key]
+        if not isinstance(operand, Reg):
+            return self.assign(self._converted(operand))
+        views = self.aliases.setdefault(operand.name, {})
+        if "f8 of f4" not in views:
+            views["f8 of f4"] = self.assign(self._converted(operand))
+        return views["f8 of f4"]
 
     def _converted(self, operand: Operand) -> str:
         value = self.read(operand, "f4")
@@ -210,14 +222,14 @@ class BlockWriter:
     def _symbol(self, operand: Sym, code: str) -> str:
         if operand.name in SPECIAL:
             self.names.sees_order |= operand.name in VOLATILE
-            key = (operand.name, code)
-            if key not in self.aliases or operand.name in VOLATILE:
+            views = self.aliases.setdefault(operand.name, {})
+            if code not in views or operand.name in VOLATILE:
                 wide = operand.name in ("%clock64", "%globaltimer", "%gridid")
                 same = code[1:] == ("8" if wide else "4")
                 conversion = f".view({code})" if same else f".astype(u{code[1]}).view({code})"
                 plain = code == ("u8" if wide else "u4")
-                self.aliases[key] = self.assign(SPECIAL[operand.name] + ("" if plain else conversion))
-            return self.aliases[key]
+                views[code] = self.assign(SPECIAL[operand.name] + ("" if plain else conversion))
+            return views[code]
         if operand.name not in self.names.addresses:
             raise CannotSimulate(f"the register or symbol {operand.name}")
         return self.names.constant(self.names.addresses[operand.name] + operand.offset, code)
@@ -226,6 +238,8 @@ class BlockWriter:
         """Return an expression for an address, as an unsigned integer of its register's width."""
         if isinstance(operand.base, Reg):
             code = self.names.codes[operand.base.name]
+            if code not in ("u4", "u8"):
+                raise CannotSimulate(f"an address in the register {operand.base.name}")
             base = self.local(operand.base.name)
             if not operand.offset:
                 return base
@@ -242,21 +256,18 @@ class BlockWriter:
         if not isinstance(operand, Reg):
             raise CannotSimulate(f"a result in the form {type(operand).__name__}")
         held = self.names.codes[operand.name]
+        if (code == "?") != (held == "?") or held[-1] < code[-1]:
+            raise CannotSimulate(f"a result in the register {operand.name}, which is of another size,")
         name = f"r{self.names.index[operand.name]}"
         self.lines.append(f"{name} = {self._convert(expression, code, held)}")
         self.known.add(name)
         self.written.add(operand.name)
-        for key in [key for key in self.aliases if key[0] == operand.name]:
-            del self.aliases[key]
+        self.aliases.pop(operand.name, None)
 
     @staticmethod
     def _convert(expression: str, code: str, held: str) -> str:
         if code == held:
             return expression
-        if code == "?":
-            return f"({expression}).astype({held})"
-        if held == "?":
-            return f"({expression}) != 0"
         if code[1] == held[1]:
             return f"({expression}).view({held})"
         if code[0] == "i":
@@ -280,5 +291,5 @@ class BlockWriter:
             if error.where is None:
                 raise CannotSimulate(f"{error.what} in {instruction.name}", instruction.where) from None
             raise
-        except (LookupError, ValueError, StopIteration):  # a type, an operand or a modifier is missing or too many
-            raise CannotSimulate(f"the instruction {instruction.name}", instruction.where) from None
+        except MALFORMED:  # a type, an operand or a modifier is missing or too many
+            raise refusal(instruction) from None

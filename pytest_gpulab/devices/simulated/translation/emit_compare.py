@@ -8,7 +8,8 @@ from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter,
 
 _LOGIC = {"and": "&", "or": "|", "xor": "^"}
 _OPERATORS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
-_COMPARISONS = f"{' '.join(_OPERATORS)} ne equ neu ltu leu gtu geu num nan {' '.join(_LOGIC)} ftz"
+_HOW = {*_OPERATORS, "ne", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
+_COMPARISONS = f"{' '.join(_HOW)} {' '.join(_LOGIC)} ftz"
 _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _TRUE = {"f4": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}  # 1.0; integers have all bits set
 
@@ -16,6 +17,8 @@ _TRUE = {"f4": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}  # 1.0; integers have 
 def _compared(b: BlockWriter, i: Instruction) -> str:
     """An expression for the comparison of the first two sources."""
     how, kind = i.op[1], i.op[-1]
+    if how not in _HOW:
+        raise CannotSimulate("a comparison of this kind")
     if kind in _HALVES:
         if "ftz" in i.op or kind.endswith("x2"):
             raise CannotSimulate("a comparison of this kind")

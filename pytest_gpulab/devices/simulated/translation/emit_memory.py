@@ -8,6 +8,7 @@ from __future__ import annotations
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Sym, Vector
 from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
+from pytest_gpulab.devices.simulated.translation.inline import REFUSED
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -63,9 +64,9 @@ def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], 
 @emits("st", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
 def _store(b: BlockWriter, i: Instruction) -> None:
     address, value = i.operands[:2]
-    if not isinstance(address, Address):
-        raise CannotSimulate("an address of this form")
     code, space = CODES[i.op[-1]], _space(i)
+    if not isinstance(address, Address) or space == "param":  # what is passed to functions is a register by now
+        raise CannotSimulate("an address of this form")
     items = _items(value)
     site = b.names.site(space, "write", int(code[1]) * len(items), i)
     values = ", ".join(b.read(item, code) for item in items)
@@ -106,12 +107,12 @@ def _fence(b: BlockWriter, i: Instruction) -> None:
     b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
 
 
-_IDLE = ("nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
 
 
 @emits(*_IDLE, modifiers=None)
 def _nothing(b: BlockWriter, i: Instruction) -> None:
-    """Time does not pass here, and there are no caches: nothing to do."""
+    """Time does not pass here, there are no caches, and grids do not overlap: nothing to do."""
 
 
 @emits("createpolicy", modifiers=None)
@@ -123,6 +124,12 @@ def _policy(b: BlockWriter, i: Instruction) -> None:
 def _trap(b: BlockWriter, i: Instruction) -> None:
     site = b.names.site("trap", "trap", 0, i)
     b.lines.append(f"w.trap(L, {site})")
+
+
+@emits(REFUSED, modifiers=None)
+def _refused(b: BlockWriter, i: Instruction) -> None:
+    """A call that is not unfolded ends the launch, if it is ever executed."""
+    b.lines.append(f"raise {b.names.refusal(i.op[1], i.where)}()")
 
 
 def emit_built_in(b: BlockWriter, call: Call) -> None:

@@ -22,8 +22,15 @@ def _mov(b: BlockWriter, i: Instruction) -> None:
         b.write(target, b.read(source, code), code)
 
 
+def _part_size(vector: Vector, code: str) -> int:
+    size, rest = divmod(int(code[1]), len(vector.items))
+    if rest:
+        raise CannotSimulate(f"a vector of {len(vector.items)} parts")
+    return size
+
+
 def _pack(b: BlockWriter, target: Operand, source: Vector, code: str) -> None:
-    size = int(code[1]) // len(source.items)
+    size = _part_size(source, code)
     parts = []
     for k, item in enumerate(source.items):
         part = f"{b.read(item, f'u{size}')}.astype(u{code[1]})"
@@ -34,7 +41,7 @@ def _pack(b: BlockWriter, target: Operand, source: Vector, code: str) -> None:
 def _unpack(b: BlockWriter, target: Vector, source: Operand, code: str) -> None:
     unsigned = f"u{code[1]}"
     whole = b.read(source, unsigned)
-    size = int(code[1]) // len(target.items)
+    size = _part_size(target, code)
     for k, item in enumerate(target.items):
         if isinstance(item, Sym):  # `_`: not wanted
             continue
@@ -46,6 +53,8 @@ def _unpack(b: BlockWriter, target: Vector, source: Operand, code: str) -> None:
 def _convert_address(b: BlockWriter, i: Instruction) -> None:
     space = next(part for part in i.op[1:] if part != "to")
     space, _, _ = space.partition("__")
+    if type_code(i) != "u8":
+        raise CannotSimulate("an address of another size")
     value = b.read(i.operands[1], "u8")
     if space in ("shared", "local"):
         window = b.names.constant(b.names.addresses[f"{space} window"], "u8")
@@ -123,6 +132,8 @@ def _conversion(i: Instruction, value: str, target: str, source: str) -> str:
     if source[0] != "f" and target[0] != "f":
         return f"int_to_int({value}, {target}, {'sat' in i.op})"
     if target[0] != "f":
+        if integral is None:
+            raise CannotSimulate("a conversion without a rounding mode")
         return f"float_to_int({value}, {target}, {integral!r})"
     if source[0] != "f":
         expression = f"int_to_float({value}, {target}, {mode!r})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+from pytest_gpulab.devices.names import unmangle
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -22,14 +23,18 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Pair,
     PtxModule,
     Reg,
+    Statement,
     Sym,
     Variable,
     Vector,
 )
 from pytest_gpulab.devices.simulated.translation.passing import settle
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
 BUILT_IN = ("vprintf", "__assertfail")
+REFUSED = "refused"  # an instruction of our own, which ends the launch with the words in its opcode
 MAX_DEPTH = 32
+MAX_STATEMENTS = 100_000  # of a kernel with its functions: what they take in memory and to translate is bounded
 FUNCTION_STRIDE = 16  # bytes between the made-up addresses of functions, see `function_address`
 FUNCTION_BASE = 0x10
 
@@ -42,10 +47,35 @@ def function_address(module: PtxModule, name: str) -> int:
 def inline(module: PtxModule, kernel: Function) -> Function:
     """Return the kernel with every call replaced by the callee's statements.
 
+    A recursive call, and one that would unfold to too many statements, is refused where a thread executes it.
+
     Raises:
-        CannotSimulate: recursion, an unknown external function.
+        CannotSimulate: an unknown external function; a statement of another form than the assembler wants.
     """
     return _Inliner(module, kernel).run()
+
+
+class _Sizes:
+    """How many statements each function unfolds to; a recursive call counts once."""
+
+    def __init__(self, module: PtxModule) -> None:
+        self.module = module
+        self.known: dict[str, int] = {}
+
+    def of(self, name: str, depth: int = 0) -> int:
+        function = self.module.functions.get(name)
+        if function is None or depth > MAX_DEPTH:
+            return 1
+        if name not in self.known:
+            self.known[name] = 1  # as far as it is met again inside itself
+            calls = (statement for statement in function.body if isinstance(statement, Call))
+            self.known[name] = len(function.body) + sum(self._of_call(call, depth + 1) for call in calls)
+        return self.known[name]
+
+    def _of_call(self, call: Call, depth: int) -> int:
+        if isinstance(call.callee, Sym):
+            return self.of(call.callee.name, depth)
+        return sum(self.of(name, depth) for name, function in self.module.functions.items() if not function.entry)
 
 
 class _Inliner:
@@ -54,13 +84,15 @@ class _Inliner:
         self.kernel = kernel
         self.result = Function(kernel.name, True, kernel.parameters, ())
         self.serial = count(1)
+        self.sizes = _Sizes(module)
+        self.open: list[str] = []  # the functions that are being unfolded, each inside the one before
 
     def run(self) -> Function:
-        self._expand(self.kernel, "", {}, "", 0)
+        self._expand(self.kernel, "", {}, "")
         settle(self.result)
         return self.result
 
-    def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str, depth: int) -> None:
+    def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str) -> None:
         """Append a function's statements; `bound` maps its parameters to the caller's scratch names."""
         self.result.registers.update({name + suffix: kind for name, kind in function.registers.items()})
         for variable in function.variables.values():
@@ -70,14 +102,25 @@ class _Inliner:
             self.result.variables[name] = replace(variable, name=name)
         for label, targets in function.branch_targets.items():
             self.result.branch_targets[label + suffix] = tuple(target + suffix for target in targets)
-        scope = _Names(function, suffix, bound)
-        for statement in function.body:
-            if isinstance(statement, Label):
-                self.result.body.append(Label(statement.name + suffix))
-            elif isinstance(statement, Call):
-                self._call(statement, scope, depth)
-            else:
-                self._instruction(statement, scope, end)
+        names = _Names(function, suffix, bound)
+        self.open.append(function.name)
+        statement: Statement | None = None
+        try:
+            for statement in function.body:
+                self._statement(statement, names, end)
+        except MALFORMED:
+            raise refusal(statement) from None
+        self.open.pop()
+
+    def _statement(self, statement: Statement, names: _Names, end: str) -> None:
+        if isinstance(statement, Label):
+            self.result.body.append(Label(statement.name + names.suffix))
+        elif isinstance(statement, Call):
+            self._call(statement, names)
+        elif names.suffix:
+            self._instruction(statement, names, end)
+        else:  # the kernel's own, whose names stay
+            self.result.body.append(statement)
 
     def _instruction(self, instruction: Instruction, names: _Names, end: str) -> None:
         operands = tuple(names.operand(operand) for operand in instruction.operands)
@@ -90,9 +133,7 @@ class _Inliner:
             op = ("ld", "local", *op[2:])
         self.result.body.append(replace(instruction, op=op, operands=operands, guard=guard))
 
-    def _call(self, call: Call, names: _Names, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise CannotSimulate(f"recursion, or calls more than {MAX_DEPTH} deep", call.where)
+    def _call(self, call: Call, names: _Names) -> None:
         results, arguments = tuple(map(names.scratch, call.results)), tuple(map(names.scratch, call.arguments))
         after = f"$after~{next(self.serial)}"
         if call.guard is not None:
@@ -100,9 +141,9 @@ class _Inliner:
             inverse = names.guard((register, not negated))
             self.result.body.append(Instruction(("bra",), (Sym(after),), inverse, call.where))
         if isinstance(call.callee, Reg):
-            self._indirect(call, names, results, arguments, after, depth)
+            self._indirect(call, names, results, arguments, after)
         else:
-            self._direct(call.callee.name, results, arguments, after, call, depth)
+            self._direct(call.callee.name, results, arguments, after, call)
         self.result.body.append(Label(after))
 
     def _direct(
@@ -112,17 +153,28 @@ class _Inliner:
         arguments: tuple[str, ...],
         after: str,
         call: Call,
-        depth: int,
     ) -> None:
         callee = self.module.functions.get(name)
         if name in BUILT_IN:
             self.result.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif callee is None or not callee.body:
             raise CannotSimulate(f"a call of {name}()", call.where)
+        elif (reason := self._why_not(name)) is not None:
+            self.result.body.append(Instruction((REFUSED, f"{reason} of {unmangle(name)}()"), (), None, call.where))
         else:
             formals = [parameter.name for parameter in (*callee.results, *callee.parameters)]
             bound = dict(zip(formals, (*results, *arguments), strict=True))
-            self._expand(callee, f"~{next(self.serial)}", bound, after, depth + 1)
+            self._expand(callee, f"~{next(self.serial)}", bound, after)
+
+    def _why_not(self, name: str) -> str | None:
+        """Say why a call is not unfolded."""
+        if name in self.open:
+            return "a recursive call"
+        if len(self.open) > MAX_DEPTH:
+            return f"a call more than {MAX_DEPTH} deep"
+        if len(self.result.body) + self.sizes.of(name) > MAX_STATEMENTS:
+            return f"more than {MAX_STATEMENTS:,} instructions, functions unfolded: a call"
+        return None
 
     def _indirect(
         self,
@@ -131,7 +183,6 @@ class _Inliner:
         results: tuple[str, ...],
         arguments: tuple[str, ...],
         after: str,
-        depth: int,
     ) -> None:
         """Compare the pointer with every function of parameters of these sizes, and jump to the one it names."""
         assert isinstance(call.callee, Reg)
@@ -147,7 +198,7 @@ class _Inliner:
             compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
             jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
             self.result.body += [compare, jump]
-            self._direct(name, results, arguments, after, call, depth)
+            self._direct(name, results, arguments, after, call)
             self.result.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
         self.result.body.append(Instruction(("trap",), (), None, call.where))
 

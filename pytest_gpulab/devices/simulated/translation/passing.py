@@ -24,6 +24,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
 Piece = tuple[int, int]  # byte offset and size
 
@@ -32,16 +33,25 @@ def settle(kernel: Function) -> None:
     """Rewrite the accesses to passed parameters in an inlined kernel's body.
 
     Raises:
-        CannotSimulate: the driver's printf gets an argument in pieces.
+        CannotSimulate: the driver's printf gets an argument in pieces; an access is malformed.
     """
-    pieces: dict[str, set[Piece]] = defaultdict(set)
-    for statement in kernel.body:
-        for name, piece in _accesses(kernel, statement):
-            pieces[name].add(piece)
-    in_memory = {name for name, found in pieces.items() if _overlap(found)} | _addressed(kernel)
-    for name in in_memory:
-        kernel.variables[name] = replace(kernel.variables[name], space="local")
-    kernel.body[:] = [new for statement in kernel.body for new in _rewritten(kernel, statement, in_memory)]
+    if not any(variable.space == "param" for variable in kernel.variables.values()):
+        return
+    statement: Statement | None = None
+    try:
+        pieces: dict[str, set[Piece]] = defaultdict(set)
+        for statement in kernel.body:
+            for name, piece in _accesses(kernel, statement):
+                pieces[name].add(piece)
+        in_memory = {name for name, found in pieces.items() if _overlap(found)} | _addressed(kernel)
+        for name in in_memory:
+            kernel.variables[name] = replace(kernel.variables[name], space="local")
+        body: list[Statement] = []
+        for statement in kernel.body:
+            body += _rewritten(kernel, statement, in_memory)
+        kernel.body[:] = body
+    except MALFORMED:
+        raise refusal(statement) from None
 
 
 def _is_passed(kernel: Function, name: str) -> bool:

@@ -8,13 +8,22 @@ from functools import cached_property
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Call, Function, Instruction, Label, PtxModule, Variable
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Call,
+    Function,
+    Instruction,
+    Label,
+    PtxModule,
+    Statement,
+    Variable,
+)
 from pytest_gpulab.devices.simulated.translation import emit_compare, emit_float, emit_integer, emit_move, emit_warp
 from pytest_gpulab.devices.simulated.translation.control import Block, Graph, build
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
 from pytest_gpulab.devices.simulated.translation.places import Places
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
@@ -118,7 +127,7 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     namespace.update(vocabulary)
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
-    codes = [names.codes[name] for name in flat.registers]
+    codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, names.fences,
         names.sees_order,
@@ -165,13 +174,19 @@ def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
     for i, block in enumerate(graph.blocks):
         lines += _function(f"b{i}", *_block_lines(block, names))
         if block.converge:
-            first = block.body[0]
-            assert isinstance(first, Instruction)
-            writer = BlockWriter(names)
-            value = writer.read(first.operands[-1], "u4")
-            lines += _function(f"m{i}", writer.lines, value)
+            lines += _mask_function(f"m{i}", block.body[0], names)
             masks.add(i)
     return "\n".join(lines), masks
+
+
+def _mask_function(name: str, first: Statement, names: Names) -> list[str]:
+    """The function for the lane mask of a warp-synchronising instruction, its last operand."""
+    writer = BlockWriter(names)
+    try:
+        assert isinstance(first, Instruction)
+        return _function(name, writer.lines, writer.read(first.operands[-1], "u4"))
+    except MALFORMED:
+        raise refusal(first) from None
 
 
 def _function(name: str, body: list[str], value: str) -> list[str]:
@@ -183,12 +198,21 @@ def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
     writer = BlockWriter(names)
     for statement in block.body:
         if isinstance(statement, Call):
-            emit_built_in(writer, statement)
+            try:
+                emit_built_in(writer, statement)
+            except MALFORMED:
+                raise refusal(statement) from None
         elif isinstance(statement, Instruction):
             writer.instruction(statement)
-    value = _end_value(block, writer)
-    for register, index in names.index.items():
-        if block.live_out & block.defined & (1 << index) and not _set_by_barrier(block, register):
+    try:
+        value = _end_value(block, writer)
+    except CannotSimulate as error:
+        raise error if error.where or block.last is None else CannotSimulate(error.what, block.last.where) from None
+    except MALFORMED:
+        raise refusal(block.last) from None
+    kept = f"{block.live_out & block.defined:b}"[::-1]  # its digits: to shift so long a number copies it
+    for register, index in names.index.items() if "1" in kept else ():
+        if kept[index : index + 1] == "1" and not _set_by_barrier(block, register):
             writer.lines.append(f"R[{index}] = {writer.local(register)}")
     return writer.lines, value
 

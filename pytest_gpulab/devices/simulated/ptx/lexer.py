@@ -1,0 +1,42 @@
+"""Cut PTX text into statements: comments removed, strings kept whole."""
+
+from __future__ import annotations
+
+import re
+
+# one alternation, so that what opens first counts: `// /*` is a line comment, and `"//"` a string
+_COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
+_LINE_DIRECTIVE = re.compile(r"^([ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*)", re.M)
+_PIECE = re.compile(r'(?:[^;{}"]|"(?:[^"\\\n]|\\.)*")+|[;{}"]', re.S)
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def without_comments(text: str) -> str:
+    """Return the text with a blank in place of each comment, as the assembler reads it."""
+    return _COMMENT_OR_STRING.sub(lambda match: match[0] if match[0][0] == '"' else " ", text)
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a text without comments into `;`, `{`, `}` and what stands between them.
+
+    Directives that end with their line get a semicolon.
+    """
+    return _PIECE.findall(_LINE_DIRECTIVE.sub(r"\1;", text))
+
+
+def split(text: str | None) -> list[str]:
+    """Split at the commas that stand in no brackets."""
+    if not text or not text.strip():
+        return []
+    if "{" not in text and "[" not in text and "(" not in text:
+        return [part.strip() for part in text.split(",")]
+    parts, start, depth = [], 0, 0
+    for index, character in enumerate(text):
+        if character in _OPENING:
+            depth += 1
+        elif character in _CLOSING:
+            depth -= 1
+        elif character == "," and not depth:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    return [*parts, text[start:].strip()]
