@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .hazards import Lane, SourceLine
+from .hazards import Lane, Location, SourceLine
 
 
 class DeviceError(Exception):
@@ -30,12 +30,22 @@ class KernelFault(DeviceError):
         what: one sentence.
         where, lane: the place, where known.
         output: what the kernel had printed until then.
+        location: of a memory fault, where the access went, where known.
+        launch: as in `Hazard`.
     """
 
     def __init__(
-        self, code: str, what: str, where: SourceLine | None = None, lane: Lane | None = None, output: str = ""
+        self,
+        code: str,
+        what: str,
+        where: SourceLine | None = None,
+        lane: Lane | None = None,
+        output: str = "",
+        location: Location | None = None,
+        launch: str = "",
     ) -> None:
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
+        self.location, self.launch = location, launch
         place = f"{where}: " if where else ""
         super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
 

@@ -7,6 +7,7 @@ import re
 # What nvcc and NVRTC call the anonymous namespace; the student has no name for it.
 _ANONYMOUS = ("_GLOBAL__N_", "_INTERNAL_")
 _SOURCE_NAME = re.compile(r"\d+")
+_LOCAL_NAME = re.compile(r".*E(\d+)(\D\w*)$")
 
 
 def unmangle(symbol: str) -> str:
@@ -30,6 +31,18 @@ def unmangle(symbol: str) -> str:
     if not names or (nested and rest[:1] not in ("E", "I")):
         return symbol
     return "::".join(name for name in names if not name.startswith(_ANONYMOUS)) or symbol
+
+
+def unmangle_local(symbol: str) -> str:
+    """Return the name of a variable that may be local to a function: `_ZZ6reducePKiPijE4tile` gives `tile`.
+
+    Empty for the compiler's own names, such as that of the memory that holds all of a thread's arrays.
+    """
+    symbol = symbol.partition("~")[0]
+    if symbol.startswith("_ZZ"):
+        found = _LOCAL_NAME.search(symbol)
+        return found[2][: int(found[1])] if found and len(found[2]) >= int(found[1]) else ""
+    return "" if symbol.startswith("__local_depot") or "$" in symbol else unmangle(symbol)
 
 
 def _take_name(text: str) -> tuple[str, str] | None:

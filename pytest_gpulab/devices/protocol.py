@@ -30,6 +30,7 @@ from .hazards import Access as Access
 from .hazards import Hazard as Hazard
 from .hazards import HazardKind as HazardKind
 from .hazards import Lane as Lane
+from .hazards import Location as Location
 from .hazards import SourceLine as SourceLine
 from .occupancy import KernelOccupancy
 
@@ -166,8 +167,8 @@ class Memory(Protocol):
         A real GPU does not look and so does nothing here.
         """
 
-    def damage(self) -> str | None:
-        """Say in a sentence what was written outside the array (guard zones), or None.
+    def damage(self, name: str = "array") -> str | None:
+        """Say in a sentence what was written outside the array (guard zones), which is called `name`, or None.
 
         The simulated device stops at such a write and so always returns None here.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, ForesightedDevice, Module
@@ -14,6 +14,7 @@ from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import unaccepted_include
+from pytest_gpulab.grading.parameters import Names, parameter_names
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
 
@@ -26,10 +27,16 @@ VariantKey = tuple[str, Defines]
 
 @dataclass(frozen=True)
 class Build:
-    """A module whose kernels can be launched as the exercise plans it, with the submission's tunables."""
+    """A module whose kernels can be launched as the exercise plans it.
+
+    Attributes:
+        tunables: the submission's.
+        parameters: kernel to the names of its parameters, as far as they are known.
+    """
 
     module: Module
     tunables: Mapping[str, int]
+    parameters: Names = field(default_factory=dict)
 
 
 class Blocked(Exception):
@@ -61,6 +68,16 @@ class Builds:
         else:
             self.sha256 = hashlib.sha256(contents).hexdigest()
             self._source = _checked(_decoded(contents), path.name)
+
+    @property
+    def source(self) -> str:
+        """The file's text; empty where it cannot be read or compiled."""
+        return self._source if isinstance(self._source, str) else ""
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """What the compiler said of each module that it made so far."""
+        return tuple(module.log for module in self._compiled.values())
 
     def block(self, found: Finding) -> None:
         """Never compile: that failed elsewhere."""
@@ -125,7 +142,7 @@ class Builds:
             raise Blocked("not gradable", mistake.finding) from mistake
         if problem is not None:
             raise Blocked("failed", problem)
-        return Build(module, tunables)
+        return Build(module, tunables, parameter_names(self._source))
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Variants may differ in what is launched only: then they share a module."""

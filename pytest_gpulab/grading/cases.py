@@ -14,7 +14,7 @@ from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compare import compare, mismatches
-from pytest_gpulab.grading.findings import HINTS, finding, of_error, plain
+from pytest_gpulab.grading.findings import UNSET, finding, hint_for, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.patterns import Circumstances
 from pytest_gpulab.grading.prepare import (
@@ -154,7 +154,8 @@ class CaseRuns:
                     if verdict != "passed":
                         note = f"input pattern: {pattern}"
                         noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
-                        return CaseOutcome(verdict, _with_hazards(noted, runs), _without_outputs(runs))
+                        explained = _with_hazards(noted, runs, self._is_simulated)
+                        return CaseOutcome(verdict, explained, _without_outputs(runs))
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
         return CaseOutcome("passed", (), _without_outputs(runs))
@@ -218,10 +219,9 @@ class CaseRuns:
         runs.append(again)
         if again.error is not None or not _differ(runs[-2], again, prepared):
             return findings
-        seen = "other wrong values" if wrong_with(again, prepared, LAST_WARP_FIRST) else "right"
-        luck = f"the result depends on luck: {seen} {LAST_WARP_FIRST.how} and other bytes were in memory before"
-        hint = HINTS["not-repeatable"]
-        return tuple(replace(f, evidence=(*f.evidence, luck), hint=hint, by_luck=True) for f in findings)
+        seen = "other wrong values" if wrong_with(again, prepared, LAST_WARP_FIRST) else "correct"
+        luck = f"the result depends on luck: {seen} {LAST_WARP_FIRST.how} and memory holds other garbage"
+        return tuple(replace(f, evidence=(*f.evidence, luck), by_luck=True) for f in findings)
 
     @property
     def _is_simulated(self) -> bool:
@@ -238,7 +238,8 @@ class CaseRuns:
     ) -> Run:
         """Replay; a submission that hung once is given less time to hang in each of its other cases."""
         options = replace(repetition.options, step_budget=self._step_budget)
-        run = replay(self._device, build.module, plan, inputs, replace(repetition, options=options), read_back, arrays)
+        repetition = replace(repetition, options=options)
+        run = replay(self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters)
         if isinstance(run.error, KernelFault) and run.error.code == "endless-loop":
             self._step_budget = IMPATIENT_STEPS
         return run
@@ -267,14 +268,25 @@ def _judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdi
     return ("failed", findings) if findings else ("passed", ())
 
 
-def _with_hazards(findings: tuple[Finding, ...], runs: list[Run]) -> tuple[Finding, ...]:
-    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, and its line."""
-    hazards = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
-    lines = tuple(f"in the same run: {hazard}" for hazard in list(hazards.values())[:MAX_HAZARDS])
-    place = next((str(hazard.where) for hazard in hazards.values() if hazard.where), "")
+def _with_hazards(findings: tuple[Finding, ...], runs: list[Run], is_watched: bool) -> tuple[Finding, ...]:
+    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, its line and a hint.
+
+    Args:
+        findings: of one input pattern.
+        runs: the replays.
+        is_watched: whether races and unwritten memory would have been seen; then luck has another source.
+    """
+    seen = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
+    hazards = list(seen.values())[:MAX_HAZARDS]
+    if not hazards:
+        is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
+        return tuple(replace(found, hint=UNSET) for found in findings) if is_luck and is_watched else findings
+    lines = tuple(f"in the same run: {hazard}" for hazard in hazards)
+    place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
+    hint = hint_for(hazards[0])
     return tuple(
-        replace(found, evidence=(*found.evidence, *lines), where=found.where or place)
-        if found.code in _WRONG_RESULTS and lines
+        replace(found, evidence=(*found.evidence, *lines), where=found.where or place, hint=hint)
+        if found.code in _WRONG_RESULTS
         else found
         for found in findings
     )
@@ -298,9 +310,13 @@ def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Fi
 def overwritten(run: Run) -> tuple[Finding, ...]:
     """Return which inputs that must stay as they are a replay changed."""
     return tuple(
-        finding("input-changed", f"`{name}`: {count} elements of this input are overwritten; it must stay as it is.")
+        finding("input-changed", f"`{name}`: {_were(count)} overwritten; this input must stay as it is.")
         for name, count in run.changed.items()
     )
+
+
+def _were(count: int) -> str:
+    return "1 element was" if count == 1 else f"{count} elements were"
 
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
@@ -314,7 +330,7 @@ def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[F
 
 def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Finding:
     """Explain a result that was right at first."""
-    what = f"The result depends on luck: right {FIRST.how}, wrong {repetition.how}."
+    what = f"The result depends on luck: correct {FIRST.how}, wrong {repetition.how}."
     evidence = (line for found in findings for line in (found.what, *found.evidence))
     return finding("not-repeatable", what, evidence=evidence)
 

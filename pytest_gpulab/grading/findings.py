@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from pytest_gpulab.devices.hazards import NO_DYNAMIC_SHARED
 from pytest_gpulab.devices.limits import NOT_ENDED
-from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, Hazard, KernelFault, LaunchError
 from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
 
 MAX_EVIDENCE_LINES = 60
@@ -17,9 +18,9 @@ HINTS: Mapping[str, str] = {
     "wrong-signature": "Compare names, order and types with the skeleton's.",
     "tunable-missing": "Write GPULAB_TUNABLE(NAME, value) at file scope, after #include <gpulab.cuh>.",
     "tunable-range": "The grader launches your kernel with this number, so only the listed values work.",
-    "wrong-result": "Work the smallest failing case by hand, on paper, thread by thread.",
-    "not-written": "Is there a thread for every element? Look at the block count, the bounds check and the last block.",
-    "input-changed": "Write to the output only; what you need to change belongs into registers or shared memory.",
+    "wrong-result": "Compare cases that pass with cases that fail: do sizes, input patterns or types differ?",
+    "not-written": "Is there a thread for every element? Check the block count, the bounds check and the last block.",
+    "input-changed": "Write to the output only; keep values that change in registers or in shared memory.",
     "not-repeatable": "Is there a __syncthreads() between the thread that writes and the one that reads? Is every "
     "element of shared memory written before it is read?",
     "out-of-bounds": "Compare the index with the length, above all in the last block and for lengths that no block "
@@ -38,7 +39,7 @@ HINTS: Mapping[str, str] = {
     "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
     "crash": "Look for what asks for too much: of memory, of templates, of output.",
     "race": "Two threads use the same element with no __syncthreads() between: one of them must wait.",
-    "uninitialised": "An element of shared memory is read before anyone wrote it.",
+    "uninitialised": "An element of shared memory is read before any thread wrote it.",
     "not-started": "Write the kernel, then delete its GPULAB_TODO line.",
     "empty-source": "Start from the exercise's skeleton.",
     "not-utf8": "Save the file as plain text in UTF-8.",
@@ -57,34 +58,65 @@ _TOO_SLOW = (
     "machine."
 )
 
+IN_ONE_LINE = "in the same line"
+
+UNSET = (
+    "No race and no read of unwritten memory was seen. Does every variable get a value before it is read? Does the "
+    "order of atomics decide anything?"
+)
+
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
-    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: those that really come to it, "
-     "no more and no less."),
+    ("out-of-bounds", re.escape(NO_DYNAMIC_SHARED), "The exercise chooses the launch. Declare a fixed size, such as "
+     "`__shared__ float tile[BLOCK_SIZE];`, without `extern`."),
+    ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
+     "unsigned number never is: 0 - 1 wraps around."),
+    ("out-of-bounds", "__local__", "An array without `__shared__` is each thread's own. Compare the index with its "
+     "length."),
+    ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
+     "the largest step of a loop."),
+    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: exactly those that reach it."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
      "writes, except by atomics."),
+    ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "
+     "line: read into a register, call __syncwarp(), then write."),
+    ("race", rf"\(WAR\).*in one block.*{IN_ONE_LINE}", "One line reads an element that another thread writes in the "
+     "same line: read into a register, call __syncthreads(), then write."),
     ("race", "in one warp", "The threads of a warp need not run in step: where one reads what another one writes, "
      "__syncwarp() must stand between."),
-    ("uninitialised", "__global__", "An element of an array is read before any thread wrote it: nobody has zeroed it."),
-    ("uninitialised", "__local__", "An element of a thread's own array is read before it was given a value."),
+    ("uninitialised", r"__global__.*` is `\w+` of launch", "The earlier launch leaves this element out. Which of its "
+     "threads should write it?"),
+    ("uninitialised", "__global__", "The array holds garbage before the launch: write an element before you read it or "
+     "add to it."),
+    ("uninitialised", "__local__", "An array without `__shared__` is each thread's own: no thread sees what another "
+     "one wrote to it."),
     ("endless-loop", "had not ended after", _TOO_SLOW),
     ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip
-"""Code, a part of the sentence, and the hint that then fits better than the code's usual one."""
+"""Code, a pattern in the sentence, and the hint that then fits better than the code's usual one."""
 
 # all but tab and line feed
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (), hint: str | None = None) -> Finding:
-    """Return a finding with the code's usual hint and its evidence capped; what a terminal would obey is taken out."""
+    """Return a finding, without control characters, with its evidence capped and the hint that fits it best."""
     lines = tuple(plain(line) for line in evidence)
     if len(lines) > MAX_EVIDENCE_LINES:
         lines = (*lines[:MAX_EVIDENCE_LINES], f"... and {len(lines) - MAX_EVIDENCE_LINES} more lines")
-    return Finding(code, plain(what), plain(where), lines, _hint(code, what) if hint is None else hint)
+    return Finding(
+        code, plain(what), plain(where), lines, hint_of(code, " ".join((what, *lines))) if hint is None else hint
+    )
 
 
-def _hint(code: str, what: str) -> str:
-    closer = (hint for of, part, hint in _CLOSER_HINTS if of == code and part in what)
+def hint_for(hazard: Hazard) -> str:
+    """Return the hint that fits a hazard: its kind, its memory space and, of a race, both accesses."""
+    is_one_line = hazard.other is not None and hazard.where == hazard.other.where
+    return hint_of(hazard.kind, f"{hazard} {IN_ONE_LINE if is_one_line else ''}")
+
+
+def hint_of(code: str, told: str) -> str:
+    """Return the hint that fits a code and the words that are told of it."""
+    closer = (hint for of, pattern, hint in _CLOSER_HINTS if of == code and re.search(pattern, told))
     return next(closer, HINTS.get(code, ""))
 
 
@@ -107,14 +139,19 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
     if isinstance(error, CompileError):
         return "failed", _of_diagnostics(error.diagnostics)
     if isinstance(error, KernelFault):
-        evidence = (f"first by {error.lane}",) if error.lane else ()
-        return "failed", finding(error.code, _sentence(error.what), str(error.where or ""), evidence)
+        return "failed", finding(error.code, _sentence(error.what), str(error.where or ""), evidence_of(error))
     if isinstance(error, LaunchError):
         return "failed", finding("launch-error", _sentence(f"the launch was refused: {error}"))
     if isinstance(error, CannotSimulate):
         what = f"the simulated GPU does not know {error.what}"
         return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
     return "not gradable", finding(_NO_DEVICE, f"The device failed: {error}", hint=HINTS["not-timed"])
+
+
+def evidence_of(seen: KernelFault | Hazard) -> tuple[str, ...]:
+    """Return which thread was seen first, and in which of several launches."""
+    first = (f"first by {seen.lane}",) if seen.lane else ()
+    return (*first, f"in {seen.launch}") if seen.launch else first
 
 
 def lacks_device(result: CheckResult) -> bool:

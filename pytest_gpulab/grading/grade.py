@@ -19,6 +19,8 @@ from pytest_gpulab.grading.listing import Listing as Listing
 from pytest_gpulab.grading.thresholds import OWN
 
 SCHEMA_VERSION = 1
+COMPILER_WARNING = "compiler-warning"
+"""The code of a finding that holds what the compiler said, beside the reason why a check failed."""
 LEAST_TOLD_PCT = 0.05  # of an error: less would read 0.0 %
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
@@ -39,6 +41,7 @@ class Finding:
             is then about that one.
         by_luck: of a wrong result, whether another order of warps or other leftovers in memory change it.
         hidden: whether only an instructor's hidden case shows it: the texts may tell of that case.
+        line: the source line at `where`, trimmed; empty where it is not the submission's own.
     """
 
     code: str
@@ -49,6 +52,12 @@ class Finding:
     because: str = ""
     by_luck: bool = False
     hidden: bool = False
+    line: str = ""
+
+    @property
+    def quote(self) -> str:
+        """The source line with its number, as `12 | tile[t] = in[i];`; empty where there is none."""
+        return f"{self.where.rpartition(':')[2]} | {self.line}" if self.line else ""
 
 
 @dataclass(frozen=True)

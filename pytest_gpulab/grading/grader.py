@@ -19,6 +19,7 @@ from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible
 from pytest_gpulab.grading.findings import because_of, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
+from pytest_gpulab.grading.quoting import Quotes
 from pytest_gpulab.grading.safety import harmless, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.timed import TimedCosts
@@ -56,6 +57,7 @@ class Grader:
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
         self._builds = Builds(path, exercise, device)
+        self._quotes = Quotes(path.name, self._builds.source)
         self._cases = CaseRuns(exercise, device, self._builds, seed, limits)
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
@@ -100,6 +102,9 @@ class Grader:
             self._builds.block(found)
 
     def _guarded(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
+        return self._quotes.added_to(self._judged(check, judge), self._builds.logs)
+
+    def _judged(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
         try:
             return judge(check)
         except InstructorsMistake as mistake:

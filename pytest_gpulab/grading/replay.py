@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from pytest_gpulab.devices.protocol import (
     Module,
 )
 from pytest_gpulab.exercise import Buffer, Plan
+from pytest_gpulab.grading.parameters import Names
+from pytest_gpulab.grading.scene import Scene
 
 Array = npt.NDArray[Any]
 
@@ -89,10 +92,8 @@ _OTHER_POISON = Poison({2: 0xFCBA, 4: 0xFFBADBAD, 8: 0xFFF3ADBADBADBADB}, byte=0
 FIRST = Repetition("in the first run", LaunchOptions("lockstep", fill=0xFF, check=True), _POISON)
 DECOY = Repetition("before", replace(FIRST.options, check=False), _POISON)
 AGAIN = Repetition("in the second", LaunchOptions("lockstep", fill=0xA5), _OTHER_POISON)
-LAST_WARP_FIRST = Repetition(
-    "where the last warp goes first", LaunchOptions("warps-reversed", fill=0xA5), _OTHER_POISON
-)
-FIRST_WARP_FIRST = Repetition("where the first warp goes first", LaunchOptions("warps", fill=0xA5), _OTHER_POISON)
+LAST_WARP_FIRST = Repetition("when the last warp runs first", LaunchOptions("warps-reversed", fill=0xA5), _OTHER_POISON)
+FIRST_WARP_FIRST = Repetition("when the first warp runs first", LaunchOptions("warps", fill=0xA5), _OTHER_POISON)
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,18 @@ def replay(
     repetition: Repetition,
     read_back: bool = True,
     arrays: Arrays | None = None,
+    names: Names = MappingProxyType({}),
 ) -> Run:
-    """Run a plan once, in fresh memory that is freed or in the arrays given; a device's error is part of the result."""
+    """Run a plan once, in fresh memory that is freed or in the arrays given; a device's error is part of the result.
+
+    What goes wrong is told with the names of the kernels' parameters, as far as `names` has them.
+    """
     used = arrays or Arrays(device, plan)
     profiles: list[LaunchProfile] = []
+    scene = Scene(plan, {}, names)
     try:
         memories = used.filled(inputs, repetition.poison)
+        scene = Scene(plan, memories, names)
         for symbol, name in plan.constants.items():
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:
@@ -173,8 +180,11 @@ def replay(
             profile = module.launch(
                 launch.kernel, launch.grid, launch.block, args, launch.shared_bytes, repetition.options
             )
-            profiles.append(profile)
-        return _finished(plan, inputs, memories, tuple(profiles)) if read_back else Run(profiles=tuple(profiles))
+            hazards = tuple(scene.hazard(len(profiles), hazard) for hazard in profile.hazards)
+            profiles.append(replace(profile, hazards=hazards) if hazards else profile)
+        return _finished(scene, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))
+    except KernelFault as fault:
+        return Run(profiles=tuple(profiles), error=scene.fault(len(profiles), fault))
     except DeviceError as error:
         return Run(profiles=tuple(profiles), error=error)
     finally:
@@ -203,7 +213,11 @@ def is_poisoned(buffer: Buffer) -> bool:
 
 
 def _finished(
-    plan: Plan, inputs: Mapping[str, Array], memories: Mapping[str, Memory], profiles: tuple[LaunchProfile, ...]
+    scene: Scene,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    memories: Mapping[str, Memory],
+    profiles: Sequence[LaunchProfile],
 ) -> Run:
     outputs: dict[str, Array] = {}
     changed: dict[str, int] = {}
@@ -213,6 +227,6 @@ def _finished(
             outputs[name] = memory.get()
         elif buffer.role == "input" and not buffer.may_change:
             changed[name] = changed_elements(inputs[name], memory.get())
-    reports = ((name, memory.damage()) for name, memory in memories.items())
-    damage = tuple(Hazard("memory", f"{report} (buffer `{name}`)") for name, report in reports if report)
-    return Run(outputs, {name: count for name, count in changed.items() if count}, profiles, damage)
+    reports = (memory.damage(scene.damaged(name)) for name, memory in memories.items())
+    damage = tuple(Hazard("memory", report) for report in reports if report)
+    return Run(outputs, {name: count for name, count in changed.items() if count}, tuple(profiles), damage)

@@ -9,7 +9,7 @@ from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.cases import CaseOutcome
 from pytest_gpulab.grading.checks import correct_name
-from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.findings import evidence_of, finding, hint_for
 from pytest_gpulab.grading.grade import Finding
 
 MAX_FINDINGS = 5
@@ -24,11 +24,12 @@ _CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a cod
 
 @dataclass
 class _Sighting:
-    """The same kind of thing at the same line: what was seen first, who did it, and in which cases."""
+    """The same kind of thing at the same line: what was seen first, by which thread and launch, and in which cases."""
 
     what: str
     where: str
-    first: str
+    evidence: tuple[str, ...]
+    hint: str | None = None
     cases: list[Case] = field(default_factory=list)
 
     def add(self, case: Case) -> None:
@@ -38,8 +39,7 @@ class _Sighting:
 
     def found(self, code: str, what: str, hint: str | None = None) -> Finding:
         """Return it as a finding, hidden if only hidden cases show it."""
-        first = (f"first by {self.first}",) if self.first else ()
-        found = finding(code, what, self.where, (*first, _seen_in(self.cases)), hint)
+        found = finding(code, what, self.where, (*self.evidence, _seen_in(self.cases)), hint)
         return replace(found, hidden=all(case.hidden for case in self.cases))
 
 
@@ -47,10 +47,11 @@ def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
     """Return the findings of a kind, one for each place in the source, out of cases with their outcomes."""
     sightings: dict[tuple[str, str], _Sighting] = {}
     for case, outcome in outcomes:
-        for code, what, where, lane in _sighted(kind, outcome):
-            sightings.setdefault((code, where or what), _Sighting(what, where, lane)).add(case)
+        for code, sighting in _sighted(kind, outcome):
+            sightings.setdefault((code, sighting.where or sighting.what), sighting).add(case)
     found = (
-        sighting.found(code, sighting.what[:1].upper() + sighting.what[1:]) for (code, _), sighting in sightings.items()
+        sighting.found(code, sighting.what[:1].upper() + sighting.what[1:], sighting.hint)
+        for (code, _), sighting in sightings.items()
     )
     return tuple(found)[:MAX_FINDINGS]
 
@@ -62,31 +63,31 @@ def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
         for hazard in outcome.hazards:
             if hazard.kind == kind and hazard.harmless:
                 where = str(hazard.where or "")
-                places.setdefault((hazard.what, where), _Sighting(hazard.what, where, _party(hazard))).add(case)
+                places.setdefault((hazard.what, where), _Sighting(hazard.what, where, _evidence(hazard))).add(case)
     found = (sighting.found(kind, f"Harmless: {sighting.what}", hint="") for sighting in places.values())
     return tuple(found)[:MAX_FINDINGS]
 
 
-def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, str, str, str]]:
-    """Return code, what, where and lane of everything of the kind."""
+def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, _Sighting]]:
+    """Return everything of the kind, each with its code."""
     code = _CODE_OF_KIND.get(kind, kind)
     hazards = [
-        (code, hazard.what, str(hazard.where or ""), _party(hazard))
+        (code, _Sighting(hazard.what, str(hazard.where or ""), _evidence(hazard), hint_for(hazard)))
         for hazard in outcome.hazards
         if hazard.kind == kind and not hazard.harmless
     ]
     faults = [
-        (fault.code, fault.what, str(fault.where or ""), str(fault.lane or ""))
+        (fault.code, _Sighting(fault.what, str(fault.where or ""), evidence_of(fault)))
         for fault in outcome.faults
         if _KIND_OF_FAULT.get(fault.code) == kind
     ]
     return hazards + faults
 
 
-def _party(hazard: Hazard) -> str:
-    """Return who did it; of a race also the access that it met."""
-    met = f", against the {hazard.other}" if hazard.other else ""
-    return f"{hazard.lane or ''}{met}"
+def _evidence(hazard: Hazard) -> tuple[str, ...]:
+    """Return the thread and the launch; of a race also the access that it met."""
+    lines = evidence_of(hazard)
+    return (f"{lines[0]}, against the {hazard.other}", *lines[1:]) if hazard.other and hazard.lane else lines
 
 
 def _seen_in(cases: Iterable[Case]) -> str:

@@ -28,7 +28,7 @@ from pytest_gpulab.exercise import Case, Exercise, SpeedTier, UsesCheck
 from pytest_gpulab.grading.build import cases_of
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.findings import because_of, finding
-from pytest_gpulab.grading.grade import CheckResult, Finding
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, WorkerError
 
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
@@ -230,7 +230,11 @@ def _safe(result: CheckResult, opinion: CheckResult | None, silent: str) -> Chec
         why = opinion.findings[0].what if opinion is not None else silent or "it does not compile for the simulated GPU"
         note = finding("cannot-simulate", f"Seen by the GPU alone: {why}", hint="")
         return replace(result, findings=(note,)) if result.verdict == "passed" else result
-    seen = tuple(replace(found, evidence=(*found.evidence, SEEN)) for found in opinion.findings if not found.because)
+    seen = tuple(
+        found if found.code == COMPILER_WARNING else replace(found, evidence=(*found.evidence, SEEN))
+        for found in opinion.findings
+        if not found.because
+    )
     if opinion.verdict == "passed":  # with notes on what is harmless
         return replace(result, findings=(*result.findings, *seen))
     return replace(result, verdict="failed", points=0.0, findings=(*seen, *own)) if seen else result

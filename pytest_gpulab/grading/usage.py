@@ -60,13 +60,14 @@ class Usages:
         return self._usages[key]
 
     def _run(self, problem: Problem) -> Run:
-        exercise, module = self._loaded.exercise, self._builds.of(problem.variant).module
+        exercise, build = self._loaded.exercise, self._builds.of(problem.variant)
+        module, names = build.module, build.parameters
         plan = make_plan(exercise, problem)
         rng = rng_for(self._seed, self._loaded.name, "uses", size_text(problem.size), problem.variant.name)
         inputs = make_inputs(exercise, problem, plan, pattern_of(exercise, problem.variant), rng)
-        run = replay(self._device, module, plan, inputs, SAMPLED, read_back=False)
+        run = replay(self._device, module, plan, inputs, SAMPLED, read_back=False, names=names)
         if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
-            run = replay(self._device, module, plan, inputs, COUNTED, read_back=False)
+            run = replay(self._device, module, plan, inputs, COUNTED, read_back=False, names=names)
         if run.error is not None:
             raise Blocked(*of_error(run.error))
         return run

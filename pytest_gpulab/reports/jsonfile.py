@@ -14,7 +14,7 @@ The file holds one JSON object:
             verdict             passed | failed | missed | inconclusive | not gradable | not started
             points, max_points, required (false: a bonus, "missed" rather than "failed"), duration_s
             expected            true if the check did not pass and the instructor's configuration says so
-            findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck,
+            findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck, line,
                                 hidden (only hidden cases show it)}
             measurement         null, or {size, elapsed_ms, baseline_ms, speedup, threshold, estimated,
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
 
 MAX_NAMED = 3
 """Checks of one verdict and reason that are named; `-v` names all."""
@@ -39,7 +39,7 @@ class Reason:
     @property
     def is_minor(self) -> bool:
         """Whether nothing went wrong: missed bonuses, expected failures and notes only."""
-        return self.checks.keys() <= {"missed", "expected", "note on"}
+        return self.checks.keys() <= {"missed", "expected", "note on"} and self.finding.code != COMPILER_WARNING
 
     def take_in(self, other: Reason) -> None:
         """Count another reason's checks among this one's."""
@@ -80,7 +80,9 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
         verdict = "expected" if is_expected else "note on" if check.verdict == "passed" else check.verdict
         for finding in check.findings:
             cause = _cause(finding, verdict, found.values())
-            if cause is None:
+            if finding.code == COMPILER_WARNING:  # of the file, whichever checks failed
+                found.setdefault(finding, Reason(finding, {"note on": ["compile"]}))
+            elif cause is None:
                 reason = found.setdefault(finding, Reason(finding, printed=check.printed))
                 reason.checks.setdefault(verdict, []).append(_label(check))
             else:

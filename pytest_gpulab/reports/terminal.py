@@ -182,6 +182,8 @@ def _headline(heading: str, finding: Finding) -> Iterator[str]:
 
 
 def _details(finding: Finding, indent: str) -> Iterator[str]:
+    if finding.line:
+        yield f"{indent}{finding.quote}"
     for line in finding.evidence:
         parts = line.splitlines()  # more than one: a tool's own layout
         yield from [_wrapped(line, indent)] if len(parts) == 1 else (indent + part for part in parts)

@@ -52,9 +52,9 @@ def _told(finding: Finding, check: CheckResult, names: Mapping[str, str]) -> Fin
     if finding.because in names or (finding.because and finding.hidden):  # the case need not have been selected
         name = names.get(finding.because, HIDDEN)
         what = f"Not graded, because `{name}` did not pass."
-        return replace(finding, what=what, where="", evidence=(), because=name)
+        return replace(finding, what=what, where="", line="", evidence=(), because=name)
     if finding.hidden or (check.hidden and not finding.because):
-        return replace(finding, what=SEEN_HIDDEN, where="", evidence=(), hidden=True)
+        return replace(finding, what=SEEN_HIDDEN, where="", line="", evidence=(), hidden=True)
     return replace(finding, evidence=()) if finding.code in _GRADERS_MISTAKES else finding
 
 

@@ -32,12 +32,12 @@ def test_untouched_guard_zones_are_no_damage():
 
 def test_a_write_one_past_the_end_is_named_by_its_index():
     damage = describe_damage(zone(), zone(0, 1, 2, 3), itemsize=4, nbytes=400)
-    assert damage == "wrote past the end of an array of 100 elements, first at index 100"
+    assert damage == "invalid __global__ write: `array[100]` written, `array` has 100 elements"
 
 
 def test_a_write_before_the_start_has_a_negative_index():
-    damage = describe_damage(zone(GUARD_BYTES - 4), zone(), itemsize=4, nbytes=400)
-    assert damage == "wrote before the start of an array of 100 elements, last at index -1"
+    damage = describe_damage(zone(GUARD_BYTES - 4), zone(), itemsize=4, nbytes=400, name="out")
+    assert damage == "invalid __global__ write: `out[-1]` written, `out` has 100 elements"
 
 
 @pytest.mark.parametrize("value", [0, -1, 0x7FC00000, 123456])
@@ -87,7 +87,8 @@ def test_an_array_comes_back_with_its_guard_zones_in_one_copy_after_each_launch(
     assert all(zone.base is None for zone in memory._read[1:])  # or they would keep the contents in memory, too
     driver.contents[GUARD_BYTES + values.nbytes] ^= 0xFF
     context.launches = 2
-    assert memory.damage() == f"wrote past the end of an array of {elements} elements, first at index {elements}"
+    has = f"`array` has {elements} element" + "s" * (elements != 1)
+    assert memory.damage() == f"invalid __global__ write: `array[{elements}]` written, {has}"
     assert np.array_equal(memory.get(), values) and memory.damage() is not None
     assert driver.reads == 1 + 2 + 1
 

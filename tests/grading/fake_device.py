@@ -65,8 +65,8 @@ class FakeMemory:
     def mark_unwritten(self) -> None:
         self.unwritten = True
 
-    def damage(self) -> str | None:
-        return self.report
+    def damage(self, name: str = "array") -> str | None:
+        return f"{self.report} of {name}" if self.report else None
 
     def free(self) -> None:
         self.device.held.remove(self)

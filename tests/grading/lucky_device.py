@@ -35,7 +35,7 @@ class LuckyMemory:
         contents[: self.nbytes] = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8)
         self.whole.set(contents)
 
-    def damage(self) -> None:
+    def damage(self, name: str) -> None:
         return None
 
     def mark_unwritten(self) -> None:

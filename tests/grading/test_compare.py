@@ -67,7 +67,7 @@ def test_wrong_elements_are_counted_and_the_first_ones_shown() -> None:
     assert (finding.code, finding.what) == ("wrong-result", "`out`: 7 of 10 elements are wrong.")
     assert len(finding.evidence) == 5
     assert finding.evidence[0] == "out[0] is 0, expected 9 (allowed error 0.25)"
-    assert "by hand" in finding.hint
+    assert finding.hint == HINTS["wrong-result"]
 
 
 @pytest.mark.parametrize(

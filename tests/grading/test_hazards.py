@@ -73,7 +73,7 @@ def test_a_race_that_no_schedule_loses_is_one_all_the_same(gpu: Device, tmp_path
 def test_an_uninitialised_read_fails_its_check_and_explains_wrong_results(gpu: Device, tmp_path: Path) -> None:
     results = graded(tmp_path, gpu, NOT_ALL_WRITTEN, WATCHED)
     (found,) = results["safe[uninitialised]"].findings
-    assert found.what == "Uninitialized __shared__ memory read of size 4 bytes"
+    assert found.what == "Uninitialized __shared__ memory read of size 4 bytes: `tile[1]` was never written"
     assert found.where == line_of(NOT_ALL_WRITTEN, "tile[threadIdx.x + s]")
     (wrong,) = results["correct[n=300]"].findings
     assert any("in the same run: " in line and "uninitialized __shared__" in line for line in wrong.evidence)
@@ -82,8 +82,8 @@ def test_an_uninitialised_read_fails_its_check_and_explains_wrong_results(gpu: D
 def test_poisoned_outputs_count_as_uninitialised(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "out[blockIdx.x] = weight", "out[blockIdx.x] += weight")
     (found,) = graded(tmp_path, gpu, source, WATCHED)["safe[uninitialised]"].findings
-    assert found.what == "Uninitialized __global__ memory read of size 4 bytes"
-    assert found.where == line_of(source, "out[blockIdx.x] +=") and "nobody has zeroed it" in found.hint
+    assert found.what == "Uninitialized __global__ memory read of size 4 bytes: `out[0]` was never written"
+    assert found.where == line_of(source, "out[blockIdx.x] +=") and "holds garbage before the launch" in found.hint
 
 
 def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_path: Path) -> None:
@@ -106,7 +106,13 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
         ("race", "potential hazard in one warp", "__syncwarp()"),
         ("race", "potential hazard in one block", "one of them must wait"),
         ("uninitialised", "uninitialized __shared__ memory read", "shared memory"),
-        ("uninitialised", "uninitialized __local__ memory read", "own array"),
+        ("uninitialised", "uninitialized __local__ memory read", "without `__shared__` is each thread's own"),
+        ("uninitialised", "uninitialized __global__ memory read", "holds garbage before the launch"),
+        ("uninitialised", "uninitialized __global__ memory read, its `a` is `b` of launch 1", "The earlier launch"),
+        ("out-of-bounds", "Invalid __global__ read: `a[-1]` read", "0 - 1 wraps around"),
+        ("out-of-bounds", "Invalid __shared__ read: `a[9]` read", "last thread of a block"),
+        ("out-of-bounds", "Invalid __local__ read of size 4", "Compare the index"),
+        ("out-of-bounds", "Invalid __global__ read: `a[9]` read", "no block size divides"),
         ("endless-loop", "the kernel does not end: still looping after 9 steps", "never drops below 0."),
         ("endless-loop", "the kernel had not ended after 9 s", "or a slow machine"),
         ("endless-loop", "the driver stopped the kernel because it ran too long", "or a slow machine"),

@@ -42,7 +42,7 @@ def test_a_write_into_a_guard_zone_is_out_of_bounds(bench: Bench) -> None:
     results = bench.results(program(twice), speed=(), compile_points=40)
     assert codes(results) == {"safe[memory]": "out-of-bounds"}
     (finding,) = results["safe[memory]"].findings
-    assert finding.what == "4 bytes written after the end (buffer `out`)"
+    assert finding.what == "4 bytes written after the end of out"
     assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
 
 

@@ -129,7 +129,14 @@ def test_out_of_bounds_names_the_students_line(course: Course) -> None:
     course.write("twice.cu", BEYOND)
     result = course.grade("twice.cu::safe[memory]")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["  FAILED safe[[]memory[]]:", "      out-of-bounds: *", "        bytes (twice.cu:4)"])
+    result.stdout.fnmatch_lines(
+        [
+            "  FAILED safe[[]memory[]]:",
+            "      out-of-bounds: *`in[[]1[]]` read, `in` has 1 element",
+            "        (twice.cu:4)",
+            "      4 | *",
+        ]
+    )
     no_traceback(result)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from places import Run, marked
@@ -108,27 +110,91 @@ def test_access_outside_an_object_of_40_elements(run: Run, body: str) -> None:
 
 
 OVERRUNS = {
-    "threads of a block": ("__shared__ int tile[256]; tile[t + 255] = t;", 1, "just past the end"),
-    "the first skips some": ("__shared__ int tile[256]; if (t > 9) tile[t + 255] = t;", 10, "36 bytes past the end"),
-    "the lowest thread is farthest": ("__shared__ int tile[256]; tile[511 - t] = t;", 0, "1020 bytes past the end"),
-    "blocks": ("__shared__ int tile[256]; if (t == 9) tile[256 + blockIdx.x] = t;", 9, "just past the end"),
-    "one behind, others before": ("__shared__ int tile[256]; tile[t ? 2 - t : 300] = t;", 0, "176 bytes past the end"),
-    "one before, others behind": ("__shared__ int tile[256]; tile[t ? 300 + t : -1] = t;", 0, "before the start"),
-    "a thread's own": (
-        "int tile[256]; for (int k = 0; k < 256; ++k) tile[k] = k * out[k]; tile[t + 255] = 3;",
-        1,
-        "just past the end",
-    ),
+    "threads of a block": ("__shared__ int tile[256]; tile[t + 255] = t;", 1, 256),
+    "the first skips some": ("__shared__ int tile[256]; if (t > 9) tile[t + 255] = t;", 10, 265),
+    "the lowest thread is farthest": ("__shared__ int tile[256]; tile[511 - t] = t;", 0, 511),
+    "blocks": ("__shared__ int tile[256]; if (t == 9) tile[256 + blockIdx.x] = t;", 9, 256),
+    "one behind, others before": ("__shared__ int tile[256]; tile[t ? 2 - t : 300] = t;", 0, 300),
+    "one before, others behind": ("__shared__ int tile[256]; tile[t ? 300 + t : -1] = t;", 0, -1),
 }
 
 
-@pytest.mark.parametrize(("body", "thread", "far"), OVERRUNS.values(), ids=OVERRUNS.keys())
-def test_the_distance_is_that_of_the_thread_that_is_named(run: Run, body: str, thread: int, far: str) -> None:
+@pytest.mark.parametrize(("body", "thread", "index"), OVERRUNS.values(), ids=OVERRUNS.keys())
+def test_the_element_is_that_of_the_thread_that_is_named(run: Run, body: str, thread: int, index: int) -> None:
     source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n out[t] = tile[(t * 7) & 255];\n}}\n"
     with pytest.raises(KernelFault) as caught:
         run(source, np.zeros(256, np.int32), grid=(2,), block=(256,))
     assert caught.value.lane == Lane((0, 0, 0), (thread, 0, 0))
-    assert f": {far} of the " in caught.value.what and caught.value.what.endswith("'s 1024 bytes")
+    assert caught.value.what.endswith(f": `tile[{index}]` written, `tile` has 256 elements")
+
+
+def fault_of(run: Run, body: str, *arguments: Any, **launch: Any) -> str:
+    """Return the sentence after the kind of access, of a kernel that must end with a memory fault."""
+    head = "__device__ int table[40];\n__constant__ float2 vectors[8];\n"
+    parameters = "int *out, const float *in, unsigned n"
+    source = f"{head}__global__ void f({parameters}) {{\n unsigned t = threadIdx.x;\n {body}\n}}\n"
+    arguments = arguments or (np.zeros(64, np.int32), np.zeros(32, np.float32), np.uint32(7))
+    with pytest.raises(KernelFault) as caught:
+        run(source, *arguments, **{"block": (64,), **launch})
+    assert caught.value.location is not None
+    return caught.value.what.partition(": ")[2]
+
+
+NAMED = {
+    "static variable": ("out[0] = table[t];", "`table[40]` read, `table` has 40 elements"),
+    "constant": ("out[0] = vectors[t].y;", "`vectors[17]` read, `vectors` has 16 elements"),
+    "second of two": (
+        "__shared__ int a[32], b[32]; b[n + 30] = 1; a[t & 31] = n; __syncthreads(); out[t] = a[5] + b[3];",
+        "`b[37]` written, `b` has 32 elements",
+    ),
+    "far before": ("__shared__ short s[96]; s[t - 9 * n] = 1; __syncthreads(); out[t] = s[5];",
+                   "`s[-63]` written, `s` has 96 elements"),
+    "wider than the element": (
+        "__shared__ float4 s[16]; s[t] = make_float4(t, t, t, t); __syncthreads(); out[t] = s[5].x;",
+        "`s[64]` to `s[67]` written, `s` has 64 elements",
+    ),
+    "atomic": ("__shared__ int s[8]; atomicAdd(&s[t], 1); __syncthreads(); out[t] = s[2];",
+               "`s[8]` changed by an atomic, `s` has 8 elements"),
+    "no dynamic": (
+        "extern __shared__ int some[]; some[t] = 1; __syncthreads(); out[t] = some[5];",
+        "`some[0]` written, but the kernel is launched without dynamic shared memory",
+    ),
+    "a thread's own": (
+        "int own[64]; for (int k = 0; k < 64; ++k) own[k] = k * out[k]; own[t + 60] = 3; out[t] = own[(t * 7) & 63];",
+        "just past the end of a thread's own 256 bytes",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "said"), NAMED.values(), ids=NAMED.keys())
+def test_a_variable_is_told_by_its_name_with_index_and_length(run: Run, body: str, said: str) -> None:
+    assert fault_of(run, body) == said
+
+
+ARRAYS = {
+    "below zero": ("out[t] = in[t - 1];", 1, -4),
+    "unsigned below zero": ("out[t] = in[blockIdx.x - 1];", 1, -4),
+    "far behind": ("out[(1 << 22) + t] = 1;", 0, 1 << 24),
+    "where another array lies": ("out[t + (1 << 20)] = in[t & 31];", 0, 1 << 22),
+    "through a device function's pointer": ("const float *p = in; for (int k = 0; k < 40; ++k) out[t] = *p++;", 1, 128),
+}
+
+
+@pytest.mark.parametrize(("body", "parameter", "offset"), ARRAYS.values(), ids=ARRAYS.keys())
+def test_an_array_is_the_one_that_the_pointer_was_made_of(run: Run, body: str, parameter: int, offset: int) -> None:
+    source = f"__global__ void f(int *out, const float *in, unsigned n) {{ unsigned t = threadIdx.x; {body} }}"
+    with pytest.raises(KernelFault) as caught:
+        run(source, np.zeros(64, np.int32), np.zeros(32, np.float32), np.uint32(7), block=(64,))
+    place = caught.value.location
+    assert place is not None
+    assert (place.parameter, place.offset, place.nbytes) == (parameter, offset, (256, 128)[parameter])
+
+
+def test_a_null_pointer_is_none_of_the_arrays(run: Run) -> None:
+    source = "__global__ void f(int **table) { table[0][threadIdx.x] = 1; }"
+    with pytest.raises(KernelFault) as caught:
+        run(source, np.zeros(4, np.uint64), block=(32,))
+    assert caught.value.what.endswith(": the address is a null pointer or close to one")
 
 
 MISALIGNED = {

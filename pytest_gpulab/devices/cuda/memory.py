@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import Array
+from ..protocol import Array, Location
 from ..stopwatch import Copies, Copy
 from .context import PrimaryContext
 from .driver import room_for
@@ -143,8 +143,8 @@ class CudaMemory:
                 self._context.driver.memcpy_dtod(zone, self._blocks.guard, GUARD_BYTES)
             self._is_guarded = True
 
-    def damage(self) -> str | None:
-        """Say in a sentence what launches wrote into the guard zones, or None."""
+    def damage(self, name: str = "array") -> str | None:
+        """Say in a sentence what launches wrote into the guard zones of an array called `name`, or None."""
         self._refuse_freed()
         if not self._is_guarded:
             return None
@@ -152,7 +152,7 @@ class CudaMemory:
             before, after = (self._copied(address, GUARD_BYTES) for address in self._zones())
         else:
             _, before, after = self._read
-        return describe_damage(before, after, self._dtype.itemsize, self.nbytes)
+        return describe_damage(before, after, self._dtype.itemsize, self.nbytes, name)
 
     def free(self) -> None:
         """Give the memory back; in a broken context only the end of the process can."""
@@ -207,7 +207,7 @@ class CudaPart(CudaMemory):
     def guard(self) -> None:
         """Do nothing: it has no zones."""
 
-    def damage(self) -> str | None:
+    def damage(self, name: str = "array") -> str | None:
         """Say nothing: what surrounds it may change."""
 
     def free(self) -> None:
@@ -237,13 +237,14 @@ def _stretch(copy: Copy) -> tuple[int, int]:
     return first * copy.source.dtype.itemsize, (end - first) * copy.source.dtype.itemsize
 
 
-def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int) -> str | None:
+def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int, name: str = "array") -> str | None:
     """Say what was written outside an array, given its two guard zones as they are now (uint8), or None."""
     before_bytes, after_bytes = np.flatnonzero(before != _GUARD), np.flatnonzero(after != _GUARD)
     if after_bytes.size:
-        index = (nbytes + int(after_bytes[0])) // itemsize
-        return f"wrote past the end of an array of {nbytes // itemsize} elements, first at index {index}"
-    if before_bytes.size:
-        index = (int(before_bytes[-1]) - GUARD_BYTES) // itemsize
-        return f"wrote before the start of an array of {nbytes // itemsize} elements, last at index {index}"
-    return None
+        offset = nbytes + int(after_bytes[0])
+    elif before_bytes.size:
+        offset = int(before_bytes[-1]) - GUARD_BYTES
+    else:
+        return None
+    place = Location("global", offset, nbytes, 1, 1, "write")
+    return f"invalid __global__ write: {place.named(name, itemsize)}"

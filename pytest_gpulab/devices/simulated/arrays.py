@@ -73,7 +73,7 @@ class SimulatedMemory:
             raise LaunchError("this array was freed")
         self.allocation.mark_unwritten()
 
-    def damage(self) -> str | None:
+    def damage(self, name: str = "array") -> str | None:
         """Return None: the simulated GPU stops at a write outside an array."""
         return None
 

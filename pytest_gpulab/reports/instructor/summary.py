@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding, Grade
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, share_of
 
 BINS = 10
@@ -168,4 +168,8 @@ def commonest(grades: Iterable[Grade], most: int) -> list[FindingCount]:
 def _own_findings(grade: Grade) -> Iterator[tuple[str, tuple[str, str]]]:
     for check in grade.checks:
         if check.verdict in ("failed", "not gradable", "not started"):
-            yield from ((each.code, (each.what, each.hint)) for each in check.findings if not each.because)
+            yield from ((each.code, (each.what, each.hint)) for each in check.findings if _is_own(each))
+
+
+def _is_own(finding: Finding) -> bool:
+    return not finding.because and finding.code != COMPILER_WARNING

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchError
+from pytest_gpulab.devices.simulated.execution.locating import located
 from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 
@@ -120,7 +121,7 @@ def run_blocks(launch: Launch, sms: int) -> int:
             if launch.watch is not None:
                 launch.watch.end()
     except KernelFault as fault:
-        raise KernelFault(fault.code, fault.what, fault.where, fault.lane, launch.printer.text) from None
+        raise located(launch, fault) from None
     return ran
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _ARENA_BASE = 0x0010_0000_0000
 _GAP = 1 << 20  # between allocations, so that an overrun never lands in a neighbour
+NULL_BYTES = 4096  # that no array has, so that a null pointer is known
 U64 = np.dtype(np.uint64)
 
 
@@ -43,19 +44,15 @@ def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int
 
 def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
     """Return the lane of lowest block, then lowest thread, at which a mask holds."""
-    return lane_at(lanes, _first_index(lanes, bad))
+    return lane_at(lanes, first_index(lanes, bad))
 
 
-def _first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
+def first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
     """Return the index in the flattened group shape of the first lane at which a mask holds."""
     index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
     row, column = np.divmod(index, lanes.shape[1])
     blocks = lanes.columns[row if lanes.flat else column]
     return int(index[np.lexsort((lanes.threads[row], blocks))[0]])
-
-
-def _past_the_end(distance: int) -> str:
-    return f"{distance} bytes past the end" if distance else "just past the end"
 
 
 def invalid(site: Site, space: str) -> str:
@@ -68,6 +65,20 @@ def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn
     bad = address & address.dtype.type(site.nbytes - 1) != 0
     what = f"{invalid(site, space)}: the address is misaligned"
     raise KernelFault("misaligned", what, site.where, first_lane(lanes, bad))
+
+
+class OutOfBounds(KernelFault):
+    """An access outside of all arrays.
+
+    Attributes:
+        site: the instruction.
+        space, address: where it went.
+        nowhere: what to say of an address that is near no array.
+    """
+
+    def __init__(self, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
+        super().__init__("out-of-bounds", invalid(site, space), site.where, lane)
+        self.site, self.space, self.address, self.nowhere = site, space, address, nowhere
 
 
 class Watcher(Protocol):
@@ -144,6 +155,11 @@ class Arena:
         while self._retired:
             self.free(self._retired.popleft())
 
+    @property
+    def allocations(self) -> Sequence[Allocation]:
+        """What is allocated, by address."""
+        return self._allocations
+
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield the bytes of every allocation."""
         self._free_retired()
@@ -193,27 +209,10 @@ class Arena:
             yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
-        first = _first_index(lanes, bad)
-        what = f"{invalid(site, _space(site))}: {self._distance(int(address.flat[first]))}"
-        raise KernelFault("out-of-bounds", what, site.where, lane_at(lanes, first))
-
-    def _distance(self, address: int) -> str:
-        """Say where an address lies relative to the nearest allocation."""
-        if address < 4096:
-            return "the address is a null pointer or close to one"
-        nearest = []
-        index = bisect_right(self._bases, address) - 1
-        if index >= 0:
-            before = self._allocations[index]
-            past = address - before.base - before.nbytes
-            if past < 0:
-                return f"the access runs past the end of an array of {before.nbytes} bytes"
-            nearest.append((past, f"{_past_the_end(past)} of an array of {before.nbytes} bytes"))
-        if index + 1 < len(self._bases):
-            gap = self._bases[index + 1] - address
-            size = self._allocations[index + 1].nbytes
-            nearest.append((gap, f"{gap} bytes before the start of an array of {size} bytes"))
-        return min(nearest)[1] if nearest else "no memory is allocated"
+        first = first_index(lanes, bad)
+        at = int(address.flat[first])
+        nowhere = "the address is a null pointer or close to one" if at < NULL_BYTES else "no memory is allocated"
+        raise OutOfBounds(site, _space(site), at, lane_at(lanes, first), nowhere)
 
     def load(
         self,
@@ -287,14 +286,12 @@ class Banked:
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value) -> NoReturn:
         signed = address.astype(np.int64)
-        first = _first_index(lanes, (signed > self.nbytes - site.nbytes) | (signed < 0))
+        first = first_index(lanes, (signed > self.nbytes - site.nbytes) | (signed < 0))
         at = int(np.broadcast_to(address, lanes.shape).flat[first])
-        # addresses below zero wrapped around: say so instead of a huge number
-        wrapped = at >= 1 << (8 * address.dtype.itemsize - 1)
-        far = "before the start" if wrapped else _past_the_end(max(at - self.nbytes, 0))
+        bits = 8 * address.dtype.itemsize
+        at -= (at >> (bits - 1)) << bits  # a sum below zero wrapped around
         whose = "block" if self.space == "shared" else "thread"
-        what = f"{invalid(site, self.space)}: {far} of the {whose}'s {self.nbytes} bytes"
-        raise KernelFault("out-of-bounds", what, site.where, lane_at(lanes, first))
+        raise OutOfBounds(site, self.space, at, lane_at(lanes, first), f"the {whose} has no such memory")
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
         """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""

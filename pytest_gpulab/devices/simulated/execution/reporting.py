@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Access as Party
-from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.devices.protocol import Hazard, Location
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, Part
 from pytest_gpulab.devices.simulated.execution.fences import Fences, Question
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.execution.memory import first_lane, lane_of
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import first_index, first_lane, lane_of
 from pytest_gpulab.devices.simulated.execution.sweep import Race
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -27,6 +27,7 @@ _HAZARDS = {
 }
 
 
+Locate = Callable[[Site, str, int], Location | None]
 IN_ONE_WARP = "in one warp, no __syncwarp() between"
 
 
@@ -36,10 +37,11 @@ class Reporter:
     Args:
         hazards: where they go, by kind, sentence and place.
         fences: the launch's record, None if its program has no fences.
+        locate: finds the array of an instruction's access from its memory space and address.
     """
 
-    def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None) -> None:
-        self.hazards, self.fences = hazards, fences
+    def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate) -> None:
+        self.hazards, self.fences, self.locate = hazards, fences, locate
         self.has_gaps = False
         """Whether something was forgotten that might have raced with what came later."""
         self._open: list[tuple[Question, tuple[Any, Hazard]]] = []  # races unless fences put them in order
@@ -106,11 +108,15 @@ class Reporter:
         key = ("race", kind, site.where, other.site.where, harmless)
         return key, Hazard("race", what, site.where, lane, count, met, harmless)
 
-    def uninitialised(self, site: Site, space: str, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
-        """Report that lanes of an access (mask of their shape) read what nobody wrote."""
+    def uninitialised(self, site: Site, space: str, lanes: Lanes, address: Value, bad: npt.NDArray[np.bool_]) -> None:
+        """Report that lanes of an access (mask of their shape) read memory that was never written."""
         what = f"uninitialized __{space}__ memory read of size {bytes_of(site)}"
-        self.add(("uninitialised", space, site.where),
-                 Hazard("uninitialised", what, site.where, first_lane(lanes, bad), int(bad.sum())))  # fmt: skip
+        key, location = ("uninitialised", space, site.where), None
+        if key not in self.hazards:  # the first one is told of
+            first = np.broadcast_to(address, lanes.shape).flat[first_index(lanes, bad)]
+            location = self.locate(site, space, int(first))
+        lane = first_lane(lanes, bad)
+        self.add(key, Hazard("uninitialised", what, site.where, lane, int(bad.sum()), location=location))
 
     def add(self, key: Any, hazard: Hazard) -> None:
         """Note a hazard, or count further threads of one that is known; parties of two warps tell more than of one."""

@@ -16,7 +16,7 @@ from pytest_gpulab.devices.simulated.execution.initcheck import Written
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.racecheck import Racecheck
-from pytest_gpulab.devices.simulated.execution.reporting import Reporter
+from pytest_gpulab.devices.simulated.execution.reporting import Locate, Reporter
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -29,11 +29,11 @@ class LaunchWatch:
         orders: counts what may put threads in order: barriers, fences, writes that are not weak.
     """
 
-    def __init__(self, program: Program, hazards: dict[Any, Hazard]) -> None:
+    def __init__(self, program: Program, hazards: dict[Any, Hazard], locate: Locate) -> None:
         self.time = self.orders = 0
         self.program = program
         self.fences = Fences() if program.fences else None
-        self.reporter = Reporter(hazards, self.fences)
+        self.reporter = Reporter(hazards, self.fences, locate)
         self.crossing = Crossing(self.reporter)
 
     def tick(self) -> int:
@@ -73,7 +73,7 @@ class Watch:
         if site.access != "write":
             bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
             if bad is not None:
-                self.launch.reporter.uninitialised(site, "shared", lanes, bad)
+                self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
         if site.modifies:
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
@@ -82,7 +82,7 @@ class Watch:
         if site.access != "write":
             bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
             if bad is not None:
-                self.launch.reporter.uninitialised(site, "local", lanes, bad)
+                self.launch.reporter.uninitialised(site, "local", lanes, address, bad)
         if site.modifies:
             alike = lanes.full and address.ndim == 0
             self.local.write(lanes, lanes.position, address, site.nbytes, alike)
@@ -105,7 +105,7 @@ class Watch:
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
             if bad is not None:
-                self.launch.reporter.uninitialised(site, "global", lanes, bad)
+                self.launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
 

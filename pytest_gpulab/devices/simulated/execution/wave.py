@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,6 +18,7 @@ from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution import atomics
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.union import Union
@@ -55,7 +57,7 @@ class Launch:
     watch: LaunchWatch | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = LaunchWatch(self.program, self.hazards) if self.options.check else None
+        self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self)) if self.options.check else None
 
     @property
     def is_clean(self) -> bool:

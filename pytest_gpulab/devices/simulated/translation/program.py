@@ -22,6 +22,7 @@ from pytest_gpulab.devices.simulated.translation.control import Block, Graph, bu
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.origins import Origins
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
@@ -64,6 +65,9 @@ class Program:
         parameters: (byte offset, size) of each kernel parameter.
         static_shared, local: bytes a block and a thread.
         sites: memory instructions by index.
+        kernel: its statements, inlined.
+        banked: space, offset and bytes of each variable in shared or local memory.
+        addresses: of the module's global and constant variables.
         fences: whether it has fences or accesses that release.
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
@@ -78,6 +82,9 @@ class Program:
     local: int
     sites: list[Site]
     source: str
+    kernel: Function
+    banked: Mapping[str, tuple[str, int, int]]
+    addresses: Mapping[str, int]
     fences: bool = False
     sees_order: bool = False
     clean: set[object] = field(default_factory=set)
@@ -89,6 +96,16 @@ class Program:
         Then the order of warps decides nothing unless something races.
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
+
+    @cached_property
+    def origins(self) -> Origins:
+        """What the addresses of its memory instructions are computed from."""
+        return Origins(self.kernel)
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """What the compiler calls the kernel's parameters."""
+        return [parameter.name for parameter in self.kernel.parameters]
 
     @cached_property
     def places(self) -> Places:
@@ -129,8 +146,8 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = list(names.codes.values())
     return Program(
-        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, names.fences,
-        names.sees_order,
+        kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
+        layout.banked, addresses, names.fences, names.sees_order,
     )  # fmt: skip
 
 
@@ -152,7 +169,9 @@ class _Layout:
         self.shared = self._place([v for v in shared if v.nbytes])
         dynamic = -(-self.shared // 16) * 16
         self.addresses.update({v.name: dynamic for v in shared if not v.nbytes})
-        self.local = self._place([v for v in kernel.variables.values() if v.space == "local"])
+        local = [v for v in kernel.variables.values() if v.space == "local"]
+        self.local = self._place(local)
+        self.banked = {v.name: (v.space, self.addresses[v.name], v.nbytes) for v in (*shared, *local)}
         self.parameters = self._parameters(kernel.parameters)
 
     def _place(self, variables: list[Variable]) -> int:

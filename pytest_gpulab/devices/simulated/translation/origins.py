@@ -1,0 +1,75 @@
+"""Arrays that an access may be meant for: the parameters and variables that its address was computed from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    TYPE_BYTES,
+    Address,
+    Function,
+    Instruction,
+    Operand,
+    Reg,
+    Sym,
+    Vector,
+)
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+_MEMORY = ("ld", "ldu", "st", "atom", "red")
+
+
+class Origins:
+    """Where the addresses of an inlined kernel's memory instructions come from; only faults ask."""
+
+    def __init__(self, kernel: Function) -> None:
+        self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
+
+    def of(self, site: Site) -> frozenset[str]:
+        """Return the names of all parameters and symbols that an access's address may be computed from."""
+        writers: dict[str, list[Instruction]] = defaultdict(list)
+        for instruction in self._instructions:
+            for register in _registers(instruction.operands[:1]):
+                writers[register].append(instruction)
+        names: set[str] = set()
+        seen: set[str] = set()
+        waiting: list[Operand] = [part for i in self._at(site) for part in i.operands if isinstance(part, Address)]
+        while waiting:
+            operand = waiting.pop()
+            names.update(symbol for symbol in _symbols(operand))
+            for register in {*_registers([operand])} - seen:
+                seen.add(register)
+                for writer in writers[register]:
+                    waiting += _sources(writer)
+        return frozenset(names)
+
+    def element(self, site: Site) -> int:
+        """Return the bytes of one value of an access: a vector access has several."""
+        return next((TYPE_BYTES.get(i.op[-1], site.nbytes) for i in self._at(site)), site.nbytes)
+
+    def _at(self, site: Site) -> Iterator[Instruction]:
+        return (i for i in self._instructions if i.number == site.number and i.op[0] in _MEMORY)
+
+
+def _sources(instruction: Instruction) -> list[Operand]:
+    """Return what an instruction computes its result from; what is read from memory counts for no address."""
+    if instruction.op[0] not in _MEMORY:
+        return list(instruction.operands[1:])
+    return list(instruction.operands[1:2]) if instruction.op[:2] == ("ld", "param") else []
+
+
+def _registers(operands: Iterable[Operand]) -> Iterator[str]:
+    for operand in operands:
+        if isinstance(operand, Reg):
+            yield operand.name
+        elif isinstance(operand, Address):
+            yield from _registers([operand.base])
+        elif isinstance(operand, Vector):
+            yield from _registers(operand.items)
+
+
+def _symbols(operand: Operand) -> Iterator[str]:
+    base = operand.base if isinstance(operand, Address) else operand
+    if isinstance(base, Sym):
+        yield base.name

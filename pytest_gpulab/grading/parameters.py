@@ -1,0 +1,45 @@
+"""The names that a submission gives its kernels' parameters: read from the text, because no compiler keeps them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+_IGNORED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.S)
+_BOUNDS = r"(?:__launch_bounds__\s*\([^;{}]*?\)\s*)?"
+_KERNEL = re.compile(rf"\b__global__\b\s*{_BOUNDS}[^;{{}}()]*?{_BOUNDS}\b([A-Za-z_]\w*)\s*\(")
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
+
+Names = Mapping[str, tuple[str, ...]]
+
+
+def parameter_names(source: str) -> Names:
+    """Return the names of each kernel's parameters; kernels whose text is not plain are left out."""
+    text = _IGNORED.sub(" ", source)
+    found: dict[str, tuple[str, ...]] = {}
+    for match in _KERNEL.finditer(text):
+        names = tuple(map(_name, _arguments(text, match.end())))
+        if all(names) and found.get(match[1], names) == names:
+            found[match[1]] = names
+    return found
+
+
+def _arguments(text: str, start: int) -> Iterator[str]:
+    """Yield the texts between the commas of a list of parameters that begins at `start`."""
+    depth, begin = 0, start
+    for at in range(start, len(text)):
+        sign = text[at]
+        if depth == 0 and sign in ",)":
+            if text[begin:at].strip():
+                yield text[begin:at]
+            begin = at + 1
+            if sign == ")":
+                return
+        depth += (sign in "([{<") - (sign in ")]}>")
+
+
+def _name(parameter: str) -> str:
+    """Return the last word of `const float *in`; empty where a parameter has a type only."""
+    words = parameter.partition("=")[0]
+    match = _NAME.search(words)
+    return match[1] if match and words[: match.start()].strip() else ""

@@ -1,0 +1,60 @@
+"""What a submission's own lines add to its findings: their text, and what the compiler warned of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pytest_gpulab.grading.findings import finding, plain
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
+
+MAX_LINE = 90  # characters of a line that are quoted
+MAX_WARNINGS = 4
+_WARNING = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): warning #(?P<number>\d+)-D: (?P<text>.*)$", re.M)
+_MINOR = ("177", "550")  # a variable that is never used, or never read, explains little
+
+
+class Quotes:
+    """Adds to a submission's findings what its text and its compiler say."""
+
+    def __init__(self, filename: str, source: str) -> None:
+        """Take a source; empty where there is none."""
+        self._filename, self._lines = filename, source.splitlines()
+
+    def added_to(self, result: CheckResult, logs: Iterable[str]) -> CheckResult:
+        """Return a check's result with the lines that its findings name and, if it failed, the compiler's warnings.
+
+        Args:
+            result: a check's.
+            logs: what the compiler said of each variant.
+        """
+        findings = tuple(map(self._with_line, result.findings))
+        has_failed = result.verdict == "failed" and not any(found.because for found in findings)
+        if has_failed and result.kind != "compile" and not result.hidden:
+            findings += self.warnings(logs)
+        return replace(result, findings=findings)
+
+    def warnings(self, logs: Iterable[str]) -> tuple[Finding, ...]:
+        """Return the compiler's warnings of the submission's own lines, each once, the most important ones."""
+        found = {match.group("line", "number", "text"): match for log in logs for match in _WARNING.finditer(log)}
+        mine = [match for match in found.values() if match["file"] == self._filename]
+        mine.sort(key=lambda match: (match["number"] in _MINOR, int(match["line"])))
+        return tuple(map(self._warning, mine[:MAX_WARNINGS]))
+
+    def _warning(self, match: re.Match[str]) -> Finding:
+        what = f"{match['text'][:1].upper()}{match['text'][1:]} (#{match['number']}-D)."
+        return self._with_line(finding(COMPILER_WARNING, what, f"{self._filename}:{match['line']}"))
+
+    def _with_line(self, found: Finding) -> Finding:
+        file, _, line = found.where.rpartition(":")
+        if found.because or found.code == "compile-error" or file != self._filename or not line.isdecimal():
+            return found
+        return replace(found, line=self._line(int(line)))
+
+    def _line(self, number: int) -> str:
+        """Return a line of the source without its indentation, with spaces for other white space."""
+        if not 0 < number <= len(self._lines):
+            return ""
+        text = " ".join(plain(self._lines[number - 1]).split())
+        return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} ..."

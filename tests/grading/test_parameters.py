@@ -1,0 +1,29 @@
+"""The names of kernels' parameters, read from a submission's text."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_gpulab.grading.parameters import parameter_names
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("__global__ void f(const float *in, float* out, unsigned n) {}", {"f": ("in", "out", "n")}),
+        ("__global__\nvoid\nf(const float *__restrict__ in,\n  int n /* elements, all */) {}", {"f": ("in", "n")}),
+        ("__global__ void __launch_bounds__(256, 2) f(int *x) {}", {"f": ("x",)}),
+        ("__global__ __launch_bounds__(32 * (2 + 1)) void f(int *x) {}", {"f": ("x",)}),
+        ('extern "C" __global__ void f(T x[], int n) { g(1, 2); }', {"f": ("x", "n")}),
+        ("template <int A, int B> __global__ void f(Pair<int, A> p, int (&x)[3]) {}", {}),
+        ("static __global__ void f() {}", {"f": ()}),
+        ("__global__ void f(int *, int) {}", {}),
+        ("__global__ void f(int *a); __global__ void f(int *a) {}", {"f": ("a",)}),
+        ("__global__ void f(int *a); __global__ void f(int *b) {}", {"f": ("a",)}),
+        ("// __global__ void f(int *a)\n/* __global__ void g(int b) */ void h(int c) {}", {}),
+        ("__global__ void f(int *a, int", {"f": ("a",)}),
+        ("__global__ void f(int *a) {} __global__ void g(float *b, int n) {}", {"f": ("a",), "g": ("b", "n")}),
+    ],
+)
+def test_names_are_those_of_the_declaration(source: str, names: dict[str, tuple[str, ...]]) -> None:
+    assert parameter_names(source) == names

@@ -1,0 +1,112 @@
+"""Findings show the student's line, and failed checks what the compiler warned of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from block_sums import TREE, changed, graded, line_of
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
+from pytest_gpulab.grading.quoting import MAX_LINE, MAX_WARNINGS, Quotes
+from pytest_gpulab.reports.gradebook import Gradebook, result_properties
+from pytest_gpulab.reports.reasons import reasons
+from pytest_gpulab.reports.terminal import failure_text, sections
+
+SOURCE = "int a;\n\tif (x = 1)   y[2] = 3; // \x1b[31mred\nint c;\n"
+LOG = """x.cu(2): warning #187-D: use of "=" where "==" may have been intended
+      if (x = 1) y[2] = 3;
+          ^
+
+Remark: The warnings can be suppressed with "-diag-suppress <warning-number>"
+
+x.cu(1): warning #177-D: variable "a" was declared but never referenced
+gpulab.cuh(9): warning #550-D: variable "b" was set but never used
+"""
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+def failed(where: str = "x.cu:2", code: str = "race", **rest: str) -> CheckResult:
+    return CheckResult("correct[n=1]", "correct", "failed", 0, 1, (replace(finding(code, "It.", where), **rest),))
+
+
+def test_the_line_at_a_findings_place_is_quoted_without_what_a_terminal_obeys() -> None:
+    (found, *_) = Quotes("x.cu", SOURCE).added_to(failed(), ()).findings
+    assert found.quote == "2 | if (x = 1) y[2] = 3; // ?[31mred"
+    assert failure_text([found], set()).splitlines()[1:3] == ["  at x.cu:2", f"  {found.quote}"]
+
+
+@pytest.mark.parametrize("where", ["", "paths.cuh:2", "x.cu:9", "x.cu:0", "x.cu:two"])
+def test_what_is_no_line_of_the_file_is_not_quoted(where: str) -> None:
+    assert Quotes("x.cu", SOURCE).added_to(failed(where), ()).findings[0].quote == ""
+
+
+def test_a_long_line_is_cut_and_the_compilers_own_quotation_is_enough() -> None:
+    quotes = Quotes("x.cu", "\n" + "+ 1 " * 100)
+    assert len(quotes.added_to(failed(), ()).findings[0].line) == MAX_LINE + 4
+    assert quotes.added_to(failed(code="compile-error"), ()).findings[0].line == ""
+    assert quotes.added_to(failed(because="compile"), ()).findings[0].line == ""
+
+
+def test_warnings_of_the_files_own_lines_stand_beside_a_failure_the_telling_ones_first() -> None:
+    _, *warnings = Quotes("x.cu", SOURCE).added_to(failed(), (LOG, LOG)).findings
+    assert [(warning.code, warning.where) for warning in warnings] == [
+        (COMPILER_WARNING, "x.cu:2"),
+        (COMPILER_WARNING, "x.cu:1"),
+    ]
+    assert warnings[0].what == 'Use of "=" where "==" may have been intended (#187-D).'
+    assert warnings[1].quote == "1 | int a;"
+
+
+def test_many_warnings_are_capped() -> None:
+    log = "\n".join(f"x.cu({line}): warning #186-D: pointless comparison" for line in range(1, 99))
+    assert len(Quotes("x.cu", SOURCE).warnings([log])) == MAX_WARNINGS
+
+
+@pytest.mark.parametrize(
+    "change", [{"verdict": "passed"}, {"verdict": "missed"}, {"hidden": True}, {"kind": "compile"}]
+)
+def test_no_other_check_tells_of_warnings(change: dict[str, object]) -> None:
+    result = replace(failed(), **change)  # type: ignore[arg-type]
+    assert len(Quotes("x.cu", SOURCE).added_to(result, (LOG,)).findings) == 1
+    assert len(Quotes("x.cu", SOURCE).added_to(failed(because="compile"), (LOG,)).findings) == 1
+
+
+def test_a_report_gives_a_warning_once_with_its_line_and_names_no_checks_for_it() -> None:
+    quotes = Quotes("x.cu", SOURCE)
+    checks = tuple(quotes.added_to(replace(failed(), name=f"correct[n={n}]"), (LOG,)) for n in (1, 2))
+    grade = Grade("x.cu", "sums", checks, Provenance("", "simulated", "", "", 0, "", "", ""))
+    book = Gradebook()
+    for position in (0, 1):
+        book.add(result_properties(replace(grade, checks=(checks[position],)), position, 2))
+    assert [reason.heading() for reason in reasons(grade, set())] == [
+        "FAILED correct[n=1], [n=2]",
+        "note on compile",
+        "note on compile",
+    ]
+    lines = dict(sections(book, 0))["gpulab: findings"]
+    at = lines.index(
+        '  note on compile: compiler-warning: Use of "=" where "==" may have been intended (#187-D). (x.cu:2)'
+    )
+    assert lines[at + 1] == "      2 | if (x = 1) y[2] = 3; // ?[31mred"
+
+
+def test_a_failing_kernel_shows_the_compilers_warning_and_a_passing_one_does_not(gpu: Device, tmp_path: Path) -> None:
+    mistaken = changed(TREE, "if (threadIdx.x == 0) out", "if (i = 0) out")
+    results = graded(tmp_path, gpu, mistaken)
+    _, warning = results["correct[n=1]"].findings
+    assert "(#187-D)" in warning.what and warning.where == line_of(mistaken, "i = 0")
+    harmless = changed(TREE, "__shared__", "int never; __shared__")
+    assert not any(result.findings for name, result in graded(tmp_path, gpu, harmless).items() if "speedup" not in name)
