@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +61,7 @@ def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mappin
     """
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
-        _check_expected(plan, expected)
+        check_expected(exercise.reference, {b.name: b.shape for b in plan.buffers if b.role == "output"}, expected)
     return expected
 
 
@@ -121,16 +121,53 @@ def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape:
     return values
 
 
-def _check_expected(plan: Plan, expected: Expected) -> None:
-    outputs = {buffer.name: buffer for buffer in plan.buffers if buffer.role == "output"}
-    if set(outputs) != set(expected.values):
-        raise ExerciseError(
-            f"`reference` gives {sorted(expected.values)}, but the output buffers are {sorted(outputs)}"
-        )
-    for name, buffer in outputs.items():
-        if np.shape(expected.values[name]) != buffer.shape:
-            shape = np.shape(expected.values[name])
-            raise ExerciseError(f"the reference of {name!r} has shape {shape}, but its buffer has {buffer.shape}")
+def check_expected(
+    function: Callable[..., Expected], shapes: Mapping[str, tuple[int, ...]], expected: Expected
+) -> None:
+    """Refuse values and tolerances that nothing can be compared with, or that would compare with something else.
+
+    Args:
+        function: that made them, such as the exercise's `reference`.
+        shapes: output buffer to the shape that its values must have.
+        expected: what it made.
+
+    Raises:
+        ExerciseError: where the function stands, what is wrong, and what to write instead.
+    """
+    problem = _wrong_values(shapes, expected.values) or _wrong_tolerance(shapes, expected.tolerance)
+    if problem:
+        raise ExerciseError(f"{_place(function)}: {problem}")
+
+
+def _wrong_values(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> str:
+    if set(shapes) != set(values):
+        return f"`values` has {sorted(values)}, but the output buffers are {sorted(shapes)}"
+    for name, shape in shapes.items():
+        if np.shape(values[name]) != shape:
+            return f"the values of {name!r} have shape {np.shape(values[name])}, not {shape}"
+        if np.asarray(values[name]).dtype.kind == "f" and np.isnan(np.min(values[name], initial=0)):
+            return f"the values of {name!r} contain NaN, which no result equals: keep it out by other inputs"
+    return ""
+
+
+def _wrong_tolerance(shapes: Mapping[str, tuple[int, ...]], tolerance: Mapping[str, float | Array]) -> str:
+    for name, allowed in tolerance.items():
+        if name not in shapes:
+            return f"`tolerance` has {name!r}, but the output buffers are {sorted(shapes)}: write one of these names"
+        if np.asarray(allowed).dtype.kind not in "iuf":
+            return f"the tolerance of {name!r} is no number but {np.asarray(allowed).dtype}: write the allowed error"
+        if np.shape(allowed) not in ((), shapes[name]):
+            shape = np.shape(allowed)
+            return f"the tolerance of {name!r} has shape {shape}: write one number, or an array of shape {shapes[name]}"
+        low, high = np.min(allowed, initial=0), np.max(allowed, initial=0)
+        if not (low >= 0 and high < np.inf):
+            return f"the tolerance of {name!r} contains {low if not low >= 0 else high}: write finite numbers from 0 on"
+    return ""
+
+
+def _place(function: Callable[..., object]) -> str:
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}, line {code.co_firstlineno}" if code else repr(function)
 
 
 def rng_for(seed: int, *key: str) -> np.random.Generator:

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.exercise import Exercise, ExerciseError, Plan, Problem
+from pytest_gpulab.exercise import Exercise, Plan, Problem
 from pytest_gpulab.grading.compare import mismatches
 from pytest_gpulab.grading.contents import Array, Inputs
 from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.prepare import instructors_code
+from pytest_gpulab.grading.prepare import check_expected, instructors_code
 from pytest_gpulab.grading.replay import FIRST, is_poisoned
 
 SAMPLED_ABOVE = 2**20  # elements of the largest output
@@ -48,9 +48,7 @@ def right_at_places(
     places = {name: drawn_places(size, mix, rng) for name, size in sizes.items()}
     with instructors_code("reference_at"):
         expected = exercise.reference_at(problem, inputs, places)
-        for name, wanted in places.items():
-            if name not in expected.values or np.shape(expected.values[name]) != wanted.shape:
-                raise ExerciseError(f"`reference_at` must give one value of {name!r} for each of its places")
+        check_expected(exercise.reference_at, {name: chosen.shape for name, chosen in places.items()}, expected)
     right = all(
         not mismatches(values.reshape(-1)[places[name]], expected.values[name], expected.tolerance.get(name, 0)).any()
         for run in outputs

@@ -351,10 +351,10 @@ def overwriting(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
     [
         ({"reference": broken_reference}, "The exercise's own `reference` is wrong: list index out of range"),
         ({"reference": overwriting}, "assignment destination is read-only"),
-        ({"reference": expecting({})}, "`reference` gives [], but the output buffers are ['out']"),
+        ({"reference": expecting({})}, "`values` has [], but the output buffers are ['out']"),
         (
             {"reference": expecting({"out": np.zeros(3)})},
-            "the reference of 'out' has shape (3,), but its buffer has (4,)",
+            "the values of 'out' have shape (3,), not (4,)",
         ),
         ({"inputs": making({})}, "`inputs` makes nothing for the input buffer 'in'"),
         ({"inputs": making({"in": np.zeros(4)})}, "input 'in' is float64 (4,), but its buffer is float32 (4,)"),
@@ -374,6 +374,47 @@ def test_an_instructors_mistake_is_not_gradable_and_shows_its_place(bench: Bench
     assert result.findings[0].evidence[0].startswith("Traceback")
     assert "instructor" in result.findings[0].hint
     assert {results["safe[memory]"].verdict, results["speedup[3x]"].verdict} == {"not gradable"}
+
+
+TOLERANCES = [
+    ({"uot": 1e-6}, "`tolerance` has 'uot', but the output buffers are ['out']: write one of these names"),
+    ({"out": np.zeros(3)}, "has shape (3,): write one number, or an array of shape (4,)"),
+    ({"out": np.zeros((4, 1))}, "has shape (4, 1): write one number"),
+    ({"out": float("nan")}, "contains nan: write finite numbers from 0 on"),
+    ({"out": np.array([0, 1, float("nan"), 0])}, "contains nan"),
+    ({"out": float("inf")}, "contains inf"),
+    ({"out": np.array([1, 1, 1, -1e-6])}, "contains -1e-06"),
+    ({"out": "1e-6"}, "is no number but <U4: write the allowed error"),
+    ({"out": None}, "is no number but object"),
+]
+
+
+@pytest.mark.parametrize(("tolerance", "what"), TOLERANCES, ids=[what for _, what in TOLERANCES])
+def test_a_wrong_tolerance_is_the_instructors_mistake_and_names_the_file(
+    bench: Bench, tolerance: Any, what: str
+) -> None:
+    def mistaken(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+        return Expected({"out": 2 * inputs["in"].astype(np.float64)}, tolerance)
+
+    result = bench.results(right(), reference=mistaken)["correct[n=4]"]
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert what in result.findings[0].what
+    line = mistaken.__code__.co_firstlineno
+    assert f"The exercise's own `reference` is wrong: {__file__}, line {line}: " in result.findings[0].what
+
+
+@pytest.mark.parametrize("tolerance", [{}, {"out": 0}, {"out": np.float32(1e-5)}, {"out": np.full(4, 1e-5)}], ids=str)
+def test_a_tolerance_may_be_left_out_or_one_number_or_one_an_element(bench: Bench, tolerance: Any) -> None:
+    def good(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
+        return Expected({"out": 2 * inputs["in"]}, tolerance if problem.size == 4 else {})
+
+    assert bench.results(right(), reference=good)["correct[n=4]"].verdict == "passed"
+
+
+def test_a_reference_that_no_result_can_equal_is_the_instructors_mistake(bench: Bench) -> None:
+    result = bench.results(right(), reference=expecting({"out": np.array([0, 1, np.nan, 3])}))["correct[n=4]"]
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert "the values of 'out' contain NaN, which no result equals" in result.findings[0].what
 
 
 def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:
