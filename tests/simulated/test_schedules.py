@@ -148,3 +148,56 @@ def test_what_was_forgotten_may_have_raced(run: Run, monkeypatch: pytest.MonkeyP
     profile = run(source, *arrays, block=(128,), options=LaunchOptions(check=True))
     assert not profile.hazards, "if it is found, it is for another test to show what is not"
     assert not profile.order_free
+
+
+LOOK_BACK = """
+__global__ void f(unsigned *ticket, volatile unsigned *status, unsigned *out) {{
+    __shared__ unsigned tile, before;
+    if (threadIdx.x == 0) tile = atomicAdd(ticket, 1);
+    __syncthreads();
+    {more}
+    if (threadIdx.x == 0) {{
+        status[tile] = tile == 0 ? {all} : 1;   // how many tiles a word stands for, over 1000: all up to this one
+        unsigned sum = 0;
+        for (int seen = (int)tile - 1; seen >= 0; --seen) {{
+            unsigned word;
+            do word = status[seen]; while ({wait});
+            sum += word % 1000;
+            if (word >= 1000) break;
+        }}
+        before = sum;
+        status[tile] = {all} + sum;
+    }}
+    __syncthreads();
+    out[tile * blockDim.x + threadIdx.x] = before;
+}}
+"""
+
+
+def looks_back(run: Run, schedule: str, wait: str = "word == 0", every: str = "1001", more: str = "") -> bool:
+    """Say whether each block counts the blocks before it; 40 blocks of two warps."""
+    out = np.zeros(40 * 64, np.uint32)
+    source = LOOK_BACK.format(wait=wait, all=every, more=more)
+    options = LaunchOptions(schedule=schedule)
+    run(source, np.zeros(1, np.uint32), np.zeros(40, np.uint32), out, grid=(40,), block=(64,), options=options)
+    return bool((out == np.repeat(np.arange(40), 64)).all())
+
+
+ORDERS = ("warps", "warps-reversed")
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", *ORDERS])
+@pytest.mark.parametrize("more", ["", "__syncthreads();", "__syncthreads(); __syncthreads();"])
+def test_a_look_back_is_right_whichever_blocks_go_first(run: Run, schedule: str, more: str) -> None:
+    assert looks_back(run, schedule, more=more)
+
+
+@pytest.mark.parametrize("more", ["", "__syncthreads();", "__syncthreads(); __syncthreads();"])
+def test_a_look_back_that_does_not_wait_is_right_in_lockstep_only(run: Run, more: str) -> None:
+    assert looks_back(run, "lockstep", wait="false", more=more)
+    assert not all(looks_back(run, schedule, wait="false", more=more) for schedule in ORDERS)
+
+
+@pytest.mark.parametrize("more", ["", "__syncthreads();", "__syncthreads(); __syncthreads();"])
+def test_a_look_back_that_takes_whole_prefixes_for_parts_is_wrong_in_some_order(run: Run, more: str) -> None:
+    assert not all(looks_back(run, schedule, every="1", more=more) for schedule in ORDERS)

@@ -200,6 +200,13 @@ class Lanes:
         lanes = Lanes(self.wave, self.threads[rows], self.columns[chosen], True)
         return Subset(self.shape, lanes, flat=index)
 
+    def crossing(self, of_threads: npt.NDArray[np.bool_], of_columns: npt.NDArray[np.bool_]) -> Subset:
+        """Return the lanes of some threads in some blocks; both masks have one entry per row, or per column."""
+        if self.flat:
+            return self.subset((of_threads & of_columns).reshape(-1, 1))
+        rows, columns = np.flatnonzero(of_threads), np.flatnonzero(of_columns)
+        return Subset(self.shape, Lanes(self.wave, self.threads[rows], self.columns[columns], False), rows, columns)
+
 
 def _changes(values: IndexArray) -> IndexArray:
     """Return where values differ from the one before, the first of them included."""

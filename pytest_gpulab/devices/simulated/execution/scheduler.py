@@ -24,6 +24,7 @@ from pytest_gpulab.devices.simulated.execution.wave import Launch, Wave
 from pytest_gpulab.devices.simulated.translation.program import Step
 
 LANES_A_STEP = 8192  # a basic block over so many lanes counts as one more step: it takes longer
+MAX_WARPS = 32  # of a block
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
 Key = tuple[int, int]  # (tag, block): what runs first
 
@@ -67,19 +68,34 @@ class Scheduler:
     # --- the ready groups -------------------------------------------------------------------------------
 
     def _admit(self, group: Group, block: int) -> None:
-        """Let a group that stands for whole blocks go on, cut into warps if the schedule says so."""
-        schedule = self.launch.options.schedule
-        warps = np.unique(group.lanes.threads // WARP)
-        if schedule == "lockstep" or len(warps) == 1:
-            group.tag = 0
-            self._push(group, block)
-            return
-        sign = -1 if schedule == "warps-reversed" else 1
-        subsets = [group.lanes.subset((group.lanes.threads // WARP == warp).reshape(-1, 1)) for warp in warps]
-        live = [self.steps[block].live_in] * len(subsets)
-        for child, warp in zip(group.part(subsets, live), warps, strict=True):
-            child.tag = sign * int(warp)
+        """Let a group that stands for whole blocks go on, cut into what goes one after the other by the schedule."""
+        turns = self._turns(group.lanes, block)
+        tags = [tag for tag, _ in turns] or [0]
+        live = [self.steps[block].live_in] * len(turns)
+        children = group.part([subset for _, subset in turns], live) if len(turns) > 1 else [group]
+        for child, tag in zip(children, tags, strict=True):
+            child.tag = tag
             self._push(child, block)
+
+    def _turns(self, lanes: Lanes, block: int) -> list[tuple[int, Subset]]:
+        """Return which lanes go together, with a tag that says which go first: warps, of every other block.
+
+        Which half of the blocks goes first changes at barriers, in one order of warps at each of them, in the other one
+        at the first. So a block that looks at what another one publishes may find nothing yet, a part of it, or all.
+        """
+        schedule, warp = self.launch.options.schedule, lanes.threads // WARP
+        if schedule == "lockstep":
+            return []
+        sign = -1 if schedule == "warps-reversed" else 1
+        late = np.zeros(len(lanes.columns), np.intp)
+        if self.launch.program.sees_order:
+            barriers = sum(step.end == "barrier" for step in self.steps[:block])
+            late = (lanes.columns + (barriers if sign == 1 else min(barriers, 1))) % 2
+        return [
+            (sign * number + turn * MAX_WARPS, lanes.crossing(warp == number, late == turn))
+            for number in np.unique(warp).tolist()
+            for turn in np.unique(late).tolist()
+        ]
 
     def _push(self, group: Group, block: int) -> None:
         key = (group.tag, block)
