@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from pytest_gpulab.exercise import Exercise
 from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
@@ -65,8 +68,11 @@ class Catalogue:
         return loaded
 
     def exercise_of(self, path: Path) -> str | None:
-        """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name."""
-        names = (path.stem, path.resolve().parent.name)
+        """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name.
+
+        Where the file is a link, its own name and folder count; where the folder is one, so does what it leads to.
+        """
+        names = (path.stem, path.absolute().parent.name, path.parent.resolve().name)
         return next((name for name in names if name in self.names), None)
 
     def is_submission(self, path: Path) -> bool:
@@ -103,28 +109,80 @@ def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
 
 
 def _import(module_name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(module_name, path)
+    neighbours = _Neighbours(path.parent)
+    spec = importlib.util.spec_from_file_location(module_name, path, loader=neighbours.loader(module_name, str(path)))
     assert spec is not None and spec.loader is not None  # a .py file always has both
     module = importlib.util.module_from_spec(spec)
-    with importing, _own_imports(path.parent):
+    with neighbours.importable():
         sys.modules[module_name] = module  # dataclasses look their module up by name while it is executed
         spec.loader.exec_module(module)
     return module
 
 
-@contextmanager
-def _own_imports(folder: Path) -> Iterator[None]:
-    """Let an exercise import modules beside it, then forget them: two exercises may each have a helpers.py."""
-    path_before, modules_before = sys.path[:], set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path[:] = path_before
-        for name in set(sys.modules) - modules_before:
-            file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder):
+class _Neighbours:
+    """The modules beside one exercise: only its own code can import them, at any time.
+
+    Two exercises may each have a helpers.py, so neither may stay in `sys.modules`. But a function that imports it must
+    find it, when it is called long after the exercise was loaded. So code in the folder has an `import` of its own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._modules: dict[str, ModuleType] = {}
+        self._finder = FileFinder(str(folder), (self.loader, SOURCE_SUFFIXES))  # type: ignore[arg-type]  # it calls it
+
+    def loader(self, name: str, path: str) -> SourceFileLoader:
+        """Return a loader for a file in the folder."""
+        return _Loader(name, path, {**vars(builtins), "__import__": self._imported})
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """Find a module beside the exercise: what `sys.meta_path` asks for."""
+        return self._finder.find_spec(name) if path is None else None
+
+    @contextmanager
+    def importable(self) -> Iterator[None]:
+        """Let the folder's modules be imported, and hide them afterwards."""
+        with importing:
+            path_before, modules_before = sys.path[:], dict(sys.modules)
+            sys.path.insert(0, str(self._folder))
+            sys.meta_path.insert(0, self)
+            sys.modules.update(self._modules)
+            try:
+                yield
+            finally:
+                sys.meta_path.remove(self)
+                sys.path[:] = path_before
+                self._hide(modules_before)
+
+    def _hide(self, modules_before: Mapping[str, ModuleType]) -> None:
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if module is not modules_before.get(name) and file and Path(file).is_relative_to(self._folder):
+                self._modules[name] = module
                 del sys.modules[name]
+        sys.modules.update({name: modules_before[name] for name in modules_before.keys() - sys.modules.keys()})
+
+    def _imported(self, name: str, *rest: Any) -> ModuleType:
+        top = name.partition(".")[0]
+        if top and (top in self._modules or self._finder.find_spec(top) is not None):
+            with self.importable():
+                if top not in self._modules:
+                    sys.modules.pop(top, None)  # of the same name, but from elsewhere
+                return builtins.__import__(name, *rest)
+        return builtins.__import__(name, *rest)
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module's code with other built-in names than the usual ones."""
+
+    def __init__(self, name: str, path: str, names: dict[str, object]) -> None:
+        super().__init__(name, path)
+        self._names = names
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute the module; its functions keep the names."""
+        vars(module)["__builtins__"] = self._names
+        super().exec_module(module)
 
 
 def _instructors_view(error: BaseException, folder: Path) -> str:

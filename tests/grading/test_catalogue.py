@@ -1,6 +1,7 @@
 import dataclasses
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from doubling import EXERCISE
@@ -99,6 +100,74 @@ def test_a_file_belongs_to_the_exercise_of_its_stem_else_of_its_folder(tmp_path:
     assert catalogue.exercise_of(tmp_path / "reduction" / "scan.cu") == "scan"
     assert catalogue.exercise_of(tmp_path / "reduction" / "01_first.cu") == "reduction"
     assert catalogue.exercise_of(tmp_path / "student42" / "sort.cu") is None
+
+
+def test_of_a_link_its_own_folder_counts_and_of_a_linked_folder_both_names(tmp_path: Path) -> None:
+    for name in ("exercises", "handed_in/scan", "store/reduction", "store/a1"):
+        (tmp_path / name).mkdir(parents=True)
+    catalogue = Catalogue(folder(tmp_path / "exercises", scan=GOOD, reduction=GOOD))
+    (tmp_path / "store" / "reduction" / "x.cu").write_text("mine")
+    (tmp_path / "handed_in" / "scan" / "mine.cu").symlink_to(tmp_path / "store" / "reduction" / "x.cu")
+    assert catalogue.exercise_of(tmp_path / "handed_in" / "scan" / "mine.cu") == "scan"
+    (tmp_path / "linked").symlink_to(tmp_path / "store" / "reduction")
+    assert catalogue.exercise_of(tmp_path / "linked" / "x.cu") == "reduction"
+    (tmp_path / "handed_in" / "reduction").symlink_to(tmp_path / "store" / "a1")
+    assert catalogue.exercise_of(tmp_path / "handed_in" / "reduction" / "x.cu") == "reduction"
+    (tmp_path / "exercises" / "scan" / "more.cu").symlink_to(tmp_path / "store" / "reduction" / "x.cu")
+    assert not catalogue.is_submission(tmp_path / "exercises" / "scan" / "more.cu")
+    assert catalogue.exercise_of(tmp_path / "exercises" / "scan" / "more.cu") == "scan"
+
+
+LAZY = """
+from doubling import EXERCISE
+import dataclasses
+
+def reference(problem, inputs):
+    import gpulab_test_helper
+    from gpulab_test_package.inner import inside
+    return gpulab_test_helper.answer(), inside
+
+exercise = dataclasses.replace(EXERCISE, reference=reference)
+"""
+
+
+def test_a_function_of_an_exercise_imports_its_neighbours_when_it_is_called(tmp_path: Path) -> None:
+    folder(tmp_path, one=LAZY, two=LAZY)
+    for number, name in ((1, "one"), (22, "two")):
+        (tmp_path / name / "gpulab_test_helper.py").write_text(
+            "def answer():\n    import gpulab_test_number\n    return gpulab_test_number.n\n"
+        )
+        (tmp_path / name / "gpulab_test_number.py").write_text(f"import math\nn = {number} * math.ceil(0.5)\n")
+        (tmp_path / name / "gpulab_test_package").mkdir()
+        (tmp_path / name / "gpulab_test_package" / "__init__.py").write_text("")
+        (tmp_path / name / "gpulab_test_package" / "inner.py").write_text(f"inside = {number + 1}\n")
+    path_before, modules_before, finders = sys.path[:], set(sys.modules), sys.meta_path[:]
+    catalogue = Catalogue(tmp_path)
+    one, two = (catalogue.load(name).exercise.reference for name in ("one", "two"))
+    for _ in range(2):
+        assert one(None, None) == (1, 2)  # type: ignore[arg-type, comparison-overlap]
+        assert two(None, None) == (22, 23)  # type: ignore[arg-type, comparison-overlap]
+    assert (sys.path, sys.meta_path) == (path_before, finders)
+    assert {name for name in set(sys.modules) - modules_before if "gpulab_test" in name} == set()
+
+
+def test_a_neighbour_is_executed_once_and_another_module_of_its_name_comes_back(tmp_path: Path) -> None:
+    source = "import gpulab_test_state\n" + LAZY.replace("from gpulab_test_package.inner import inside", "inside = 0")
+    folder(tmp_path, one=source)
+    (tmp_path / "one" / "gpulab_test_state.py").write_text("asked = []\n")
+    (tmp_path / "one" / "gpulab_test_helper.py").write_text(
+        "def answer():\n    import gpulab_test_state\n    gpulab_test_state.asked.append(1)\n"
+        "    return len(gpulab_test_state.asked)\n"
+    )
+    usual = ModuleType("gpulab_test_state")
+    sys.modules["gpulab_test_state"] = usual
+    try:
+        reference = Catalogue(tmp_path).load("one").exercise.reference
+        if [reference(None, None)[0] for _ in range(2)] != [1, 2]:  # type: ignore[arg-type, index]
+            pytest.fail("the neighbour was executed again, or the other module was taken for it")
+        assert sys.modules["gpulab_test_state"] is usual
+    finally:
+        del sys.modules["gpulab_test_state"]
 
 
 def test_only_the_students_copy_in_an_exercises_folder_is_a_submission(tmp_path: Path) -> None:
