@@ -9,6 +9,7 @@ gamma_d * sum |x_i|, whatever the order). So an honest kernel passes for certain
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,21 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_FIRST_FEW = 1024  # terms that mostly tell whether all are integers
+_FIRST_FEW = 1024  # terms that mostly tell whether all are multiples of a power of two
 _PIECE = 2**18  # terms at a time, which the CPU's cache holds in float64
-PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers")
+PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers", "fractions")
+_MANY = 256  # `fractions` that have many digits; the others share what is left of 1/u
 
 
-def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator) -> Array:
+def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, repeats: int = 1) -> Array:
     """Return n input values, shape (n,), float or signed integer `dtype`.
+
+    Args:
+        pattern: see below.
+        n: how many.
+        dtype: their type.
+        rng: where the random ones come from.
+        repeats: how often the values will stand in the input; `fractions` then leave room for sums of them all.
 
     Patterns:
         random: floats in [0.5, 1.5), so that their sum is well conditioned; integers in [-1000, 1000].
@@ -31,12 +40,18 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator) -
         needle: zeros and, at a random place, one odd integer over 2048, which half precision cannot hold.
         cancellation: large magnitudes whose sum is small, in random order.
         integers: integers in [-8, 8]; their float sums are exact in any order (see `sums_exactly`).
+        fractions: odd multiples of 2**-10 with random signs, none of them a whole number, whose float sums are exact in
+            any order: a kernel that rounds, cuts off, drops or doubles anything gives another sum. Some have too many
+            digits for half precision. Above 1/(2u) values in all, the rest are zeros. Odd integers in integer types.
 
     Raises:
         ValueError: no such pattern.
     """
     kind = np.dtype(dtype)
     is_float = np.issubdtype(kind, np.floating)
+    if pattern == "fractions":
+        values = _fractions(n, repeats, kind, rng)
+        return (values / 1024 if is_float else values).astype(kind)
     if pattern == "random":
         values = rng.uniform(0.5, 1.5, n) if is_float else rng.integers(-1000, 1001, n)
     elif pattern == "equal":
@@ -47,7 +62,7 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator) -
         values = np.zeros(n, kind)
         values[rng.integers(n)] = 2049 + 2 * rng.integers(1000)
     elif pattern == "cancellation":
-        values = _cancelling(n, is_float, rng)
+        values = _cancelling(n, kind, rng)
     elif pattern == "integers":
         values = rng.integers(-8, 9, n)
     else:
@@ -55,8 +70,25 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator) -
     return values.astype(kind)
 
 
-def _cancelling(n: int, is_float: bool, rng: np.random.Generator) -> Array:
-    half = rng.uniform(1e5, 1e6, n // 2) if is_float else rng.integers(2**29, 2**30, n // 2)
+def _fractions(n: int, repeats: int, kind: np.dtype[Any], rng: np.random.Generator) -> Array:
+    """Return odd numerators whose magnitudes add up to at most 1/u, also `repeats` times over.
+
+    Half of 1/u goes to _MANY of them at random places, which have more digits than half precision where u allows it.
+    The others share the other half.
+    """
+    half = (0.5 / unit_roundoff(kind) if np.issubdtype(kind, np.floating) else 2.0**23) / repeats
+    room, largest = int(half // max(n, 1)), int(half // _MANY)
+    values = 2 * rng.integers(0, (room + 1) // 2, n) + 1 if room else (rng.permutation(n) < half).astype(np.int64)
+    some = rng.choice(n, min(n, _MANY), replace=False)
+    values[some] = np.maximum(values[some], largest - 1 - 2 * rng.integers(0, max(largest // 4, 1), some.size))
+    signed: Array = values * rng.choice([-1, 1], n)
+    return signed
+
+
+def _cancelling(n: int, kind: np.dtype[Any], rng: np.random.Generator) -> Array:
+    is_float = np.issubdtype(kind, np.floating)
+    top = min(1e6, float(np.finfo(kind).max) / max(n, 1)) if is_float else 0.0  # no sum of some of them overflows
+    half = rng.uniform(top / 10, top, n // 2) if is_float else rng.integers(2**29, 2**30, n // 2)
     rest = rng.uniform(0.5, 1.5, n % 2) if is_float else rng.integers(1, 1000, n % 2)
     return rng.permutation(np.concatenate([half, -half, rest]))
 
@@ -88,19 +120,34 @@ def pairwise_depth(n: int) -> int:
 def sums_exactly(terms: Array, dtype: npt.DTypeLike) -> bool:
     """Return whether every sum of some of the terms is exact in `dtype`, in any order.
 
-    True if all are integers and the sum of their magnitudes is at most 1/u, as all integers up to there are
-    representable; always true of integer types, which wrap around.
+    True if all are multiples of a power of two q and their magnitudes add up to at most q/u, as all multiples of q up
+    to there are representable: whole numbers (q = 1) or fractions such as 3/8. Always true of integer types, which wrap
+    around.
     """
     if not np.issubdtype(np.dtype(dtype), np.floating):
         return True
-    if not _are_integers(terms.reshape(-1)[:_FIRST_FEW]):
+    flat = terms.reshape(-1)
+    if not _are_multiples(flat[:_FIRST_FEW], _quantum(flat[:_FIRST_FEW], dtype)):
         return False
-    magnitude = np.sum(np.abs(terms), dtype=np.float64)
-    return bool(magnitude <= 1 / unit_roundoff(dtype)) and _are_integers(terms)
+    return _are_multiples(flat, _quantum(flat, dtype))
 
 
-def _are_integers(values: Array) -> bool:
-    return bool(np.all(values == np.rint(values)))
+def _quantum(terms: Array, dtype: npt.DTypeLike) -> float:
+    """Return the smallest power of two q with sum |x_i| <= q/u."""
+    magnitude = sum(float(np.sum(np.abs(piece), dtype=np.float64)) for piece in _pieces(terms))
+    if not 0 < magnitude < math.inf:
+        return 1.0 if magnitude == 0 else math.nan  # of which nothing is a multiple
+    fraction, exponent = math.frexp(magnitude * unit_roundoff(dtype))
+    return math.ldexp(1.0, exponent - (fraction == 0.5))
+
+
+def _are_multiples(values: Array, quantum: float) -> bool:
+    scaled = (piece.astype(np.float64) / quantum for piece in _pieces(values))  # a power of two: exact
+    return all(bool(np.all(piece == np.rint(piece))) for piece in scaled)
+
+
+def _pieces(values: Array) -> Iterator[Array]:
+    return (values[begin : begin + _PIECE] for begin in range(0, values.size, _PIECE))
 
 
 def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) -> float:
@@ -111,12 +158,25 @@ def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) 
         dtype: the type in which the kernel adds.
         depth: the additions that a term passes through at most; None allows any order (`recursive_depth`).
 
+    Raises:
+        ValueError: so many additions in this type may lose everything, so no bound: float16 from depth 1024 on.
+
     Source: Higham, section 4.2: gamma_depth * sum |x_i|; 0 where no addition rounds (`sums_exactly`).
     """
     if sums_exactly(terms, dtype):
         return 0.0
-    steps = recursive_depth(terms.size) if depth is None else depth
-    return gamma(steps, dtype) * float(np.sum(np.abs(terms), dtype=np.float64))
+    return _relative_bound(terms.size, dtype, depth) * float(np.sum(np.abs(terms), dtype=np.float64))
+
+
+def _relative_bound(n: int, dtype: npt.DTypeLike, depth: int | None = None) -> float:
+    """Return gamma of the depth, or of any order of n terms; from 1 on it would allow zeros."""
+    steps = recursive_depth(n) if depth is None else depth
+    if (bound := gamma(steps, dtype)) >= 1:
+        raise ValueError(
+            f"{steps} {np.dtype(dtype)} operations in a row may lose every digit, so no tolerance tells right from "
+            "wrong: give the `depth` of the kernel's tree, use a wider type, or values whose sums are exact"
+        )
+    return bound
 
 
 def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) -> Array:
@@ -126,11 +186,11 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
     """
     if sums_exactly(terms, dtype):
         return np.zeros(terms.size)
-    steps = recursive_depth(terms.size) if depth is None else depth
+    relative = _relative_bound(terms.size, dtype, depth)
     bound: Array = terms.reshape(-1).astype(np.float64)  # far faster than to let cumsum convert them itself
     np.abs(bound, out=bound)  # all in one array, because large new ones cost more than the sums
     np.cumsum(bound, out=bound)
-    bound *= gamma(steps, dtype)
+    bound *= relative
     return bound
 
 
@@ -151,8 +211,7 @@ def scan_tolerance_at(terms: Array, counts: Array, dtype: npt.DTypeLike, depth: 
     """Return what `scan_tolerance` does at some places only, for sums of the first `counts` terms, shape (m,)."""
     if sums_exactly(terms, dtype):
         return np.zeros(counts.shape)
-    steps = recursive_depth(terms.size) if depth is None else depth
-    return gamma(steps, dtype) * _sums_at(terms, counts, of_magnitudes=True)
+    return _relative_bound(terms.size, dtype, depth) * _sums_at(terms, counts, of_magnitudes=True)
 
 
 def _sums_at(terms: Array, counts: Array, of_magnitudes: bool = False) -> Array:
@@ -170,13 +229,31 @@ def _sums_at(terms: Array, counts: Array, of_magnitudes: bool = False) -> Array:
     return sums[which]
 
 
+def multiplies_exactly(factors: Array, dtype: npt.DTypeLike) -> bool:
+    """Return whether every product of some of the factors is exact in `dtype`, in any order.
+
+    True if all but one are powers of two or their negatives, and no product can over- or underflow. Always true of
+    integer types, which wrap around.
+    """
+    if not np.issubdtype(np.dtype(dtype), np.floating):
+        return True
+    fractions, exponents = np.frexp(factors.reshape(-1))
+    limits = np.finfo(np.dtype(dtype))
+    over, under = np.maximum(exponents - 1, 0).sum() + 1, np.maximum(1 - exponents, 0).sum()
+    in_range = over <= limits.maxexp and under <= -limits.minexp
+    return bool(in_range and np.sum(np.abs(fractions) != 0.5) <= 1)
+
+
 def product_tolerance(factors: Array, dtype: npt.DTypeLike) -> float:
     """Return the largest absolute error of the product of all `factors` in `dtype`, in any order.
 
-    Holds while no partial product overflows or underflows. 0 for integer types, which wrap around.
+    Holds while no partial product overflows or underflows. 0 where no multiplication rounds (`multiplies_exactly`).
+
+    Raises:
+        ValueError: as for `sum_tolerance`.
 
     Source: Higham, section 3.1: gamma_(n-1) * |product|.
     """
-    if not np.issubdtype(np.dtype(dtype), np.floating):
+    if multiplies_exactly(factors, dtype):
         return 0.0
-    return gamma(recursive_depth(factors.size), dtype) * abs(float(np.prod(factors, dtype=np.float64)))
+    return _relative_bound(factors.size, dtype) * abs(float(np.prod(factors, dtype=np.float64)))

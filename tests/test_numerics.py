@@ -55,6 +55,69 @@ def test_each_pattern_has_the_property_it_is_named_for(n, seed):
     assert np.float16(made["needle"].sum()) != made["needle"].sum()
     assert abs(made["cancellation"].sum()) <= 2e-5 * np.abs(made["cancellation"]).sum()
     assert np.all(made["integers"] == np.rint(made["integers"]))
+    assert np.all(made["fractions"] != np.rint(made["fractions"]))
+    assert np.any(made["fractions"] != made["fractions"].astype(np.float16))
+
+
+@given(st.integers(1, 3000), st.sampled_from([1, 2, 33, 100]), st.sampled_from([np.float32, np.float64]), seeds)
+def test_fractions_add_up_exactly_in_any_order_however_often_they_are_repeated(n, repeats, dtype, seed):
+    rng = np.random.default_rng(seed)
+    values = np.tile(numerics.fill("fractions", n, dtype, rng, repeats), repeats)
+    assert numerics.sums_exactly(values, dtype)
+    shuffled = rng.permutation(values)
+    assert float(one_by_one(shuffled, dtype)) == math.fsum(values.tolist()) == float(in_pairs(values))
+    assert float(np.cumsum(np.sort(values), dtype=dtype)[-1]) == math.fsum(values.tolist())
+
+
+def test_fractions_of_more_terms_than_fit_are_zeros_in_part():
+    values = numerics.fill("fractions", 2**20, F4, np.random.default_rng(1), repeats=16)
+    assert 2**18 < np.count_nonzero(values) < 2**20
+    assert numerics.sums_exactly(np.tile(values, 16), F4)
+
+
+def test_fractions_of_an_integer_type_are_odd():
+    values = numerics.fill("fractions", 1000, np.int32, np.random.default_rng(1))
+    assert np.all(values % 2 == 1)
+    assert values.min() < -(2**14) and values.max() > 2**14
+
+
+@given(st.lists(st.integers(-40, 40), min_size=1, max_size=3), st.booleans(), seeds)
+def test_products_of_powers_of_two_and_one_other_number_are_exact(exponents, is_negative, seed):
+    other = np.random.default_rng(seed).uniform(1, 2, 1).astype(F4)
+    factors = np.append(other, (-1 if is_negative else 1) * 2.0 ** np.array(exponents)).astype(F4)
+    assert numerics.product_tolerance(factors, F4) == 0
+    for order in (factors, factors[::-1], np.sort(factors)):
+        assert float(np.multiply.accumulate(order)[-1]) == np.prod(factors, dtype=np.float64)
+
+
+@pytest.mark.parametrize(
+    "factors", [[1.5, 1.25], [2.0**100, 2.0**100, 2.0**-100], [2.0**-100, 2.0**-100, 2.0**100], [1.5, 2.0**-126, 0.5]]
+)
+def test_other_products_are_not_taken_for_exact(factors):
+    assert not numerics.multiplies_exactly(np.array(factors, F4), F4)
+
+
+def test_a_sum_that_may_lose_every_digit_has_no_tolerance():
+    values = numerics.fill("random", 3000, np.float16, np.random.default_rng(1))
+    asked = "2999 float16 operations in a row may lose every digit.*give the `depth`.*wider type"
+    for refused in (
+        lambda: numerics.sum_tolerance(values, np.float16),
+        lambda: numerics.scan_tolerance(values, np.float16),
+        lambda: numerics.scan_tolerance_at(values, np.array([1]), np.float16),
+        lambda: numerics.product_tolerance(values, np.float16),
+    ):
+        with pytest.raises(ValueError, match=asked):
+            refused()
+    depth = numerics.pairwise_depth(3000)
+    tolerance = numerics.sum_tolerance(values, np.float16, depth)
+    assert abs(float(in_pairs(values)) - math.fsum(values.tolist())) <= tolerance < 0.01 * 3000
+
+
+@pytest.mark.parametrize("n", [2, 100, 5000])
+def test_numbers_that_cancel_stay_in_the_range_of_a_narrow_type(n):
+    values = numerics.fill("cancellation", n, np.float16, np.random.default_rng(n))
+    assert np.all(np.isfinite(values))
+    assert np.isfinite(np.cumsum(np.sort(values), dtype=np.float16)).all()
 
 
 @given(patterns, sizes, seeds)
@@ -118,9 +181,14 @@ def test_dishonest_scans_and_products_fail_on_the_random_pattern(n):
 
 def test_integers_that_fit_must_be_exact_and_others_need_not():
     assert numerics.sum_tolerance(np.full(10, 3, F4), F4) == 0
-    assert numerics.sum_tolerance(np.full(10, 3.5, F4), F4) > 0
-    assert numerics.sum_tolerance(np.append(np.full(5000, 3, F4), F4(3.5)), F4) > 0
-    assert numerics.sum_tolerance(np.full(3, 2.0**23, F4), F4) > 0
+    assert numerics.sum_tolerance(np.full(10, 3.5, F4), F4) == 0
+    assert numerics.sum_tolerance(np.full(10, 0.1, F4), F4) > 0
+    assert numerics.sum_tolerance(np.append(np.full(5000, 3, F4), F4(0.1)), F4) > 0
+    assert numerics.sum_tolerance(np.full(2, 2.0**23, F4), F4) == 0
+    assert numerics.sum_tolerance(np.array([2.0**23] * 2 + [1]), F4) > 0
+    assert numerics.sum_tolerance(np.zeros(3, F4), F4) == 0
+    assert not numerics.sums_exactly(np.array([1, math.inf]), F4)
+    assert not numerics.sums_exactly(np.array([1, math.nan]), F4)
     assert numerics.sum_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
     assert numerics.product_tolerance(np.full(3, 2**30, np.int32), np.int32) == 0
 

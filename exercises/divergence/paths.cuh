@@ -1,6 +1,7 @@
 // paths.cuh: the eight paths that elements take. Include it next to gpulab.cuh:
 //     #include "paths.cuh"
-// Each path is 64 rounds of arithmetic that the compiler cannot replace by a select. Use them as they are.
+// Each path is 64 rounds of arithmetic that the compiler cannot replace by a select. Use them as they are: results are
+// compared bit for bit. (Every factor of a sum is a power of two, so a fused multiply-add gives the same bits.)
 #ifndef PATHS_CUH
 #define PATHS_CUH
 
@@ -15,14 +16,14 @@ constexpr int ROUNDS = 64;
         return x;                      \
     }
 
-PATH(path0, x + 0.25f / (1.0f + x))
-PATH(path1, sqrtf(x * x + 0.25f))
-PATH(path2, x - 0.0078125f * x * x)
-PATH(path3, x * rsqrtf(1.0f + 0.015625f * x * x))
-PATH(path4, x + 0.125f * expf(-x))
-PATH(path5, x - 0.015625f * x * sqrtf(x))
-PATH(path6, x + 0.125f / (1.0f + logf(1.0f + x)))
-PATH(path7, x + 0.125f * rsqrtf(x))
+PATH(path0, (x + 0.03125f) / (1.0f + 0.0009765625f * x))
+PATH(path1, sqrtf(x * (x + 0.25f)))
+PATH(path2, x * (64.0f + x) / (65.0f + x))
+PATH(path3, x / (1.0f + 0.015625f * x))
+PATH(path4, sqrtf(x * (x + 1.0f)))
+PATH(path5, sqrtf(x * (x - 0.00390625f)))
+PATH(path6, x * (65.0f + x) / (64.0f + x))
+PATH(path7, x * (8.0f + x) / (8.125f + x))
 
 #undef PATH
 

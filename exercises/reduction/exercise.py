@@ -116,9 +116,22 @@ def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> 
     """
     if dtype is np.int32:
         return 2 * numerics.fill(pattern, count, dtype, rng) + dtype(1)
+    if pattern == "fractions":
+        return exact_factors(count, rng).astype(dtype)
     exponents = numerics.fill(pattern, count, np.float64, rng)
     exponents *= PRODUCT_LOG2 / max(np.abs(exponents).sum(), 1)
     return (np.exp2(exponents) * rng.choice([-1, 1], count)).astype(dtype)
+
+
+def exact_factors(count: int, rng: np.random.Generator) -> Array:
+    """Return factors whose float32 products are exact in any order: -1, a few -2 and -1/2, one with all 24 digits.
+
+    All are negative, so that each of them turns the sign.
+    """
+    values = -np.ones(count)
+    values[rng.integers(0, count, PRODUCT_LOG2)] *= np.exp2(rng.choice([-1, 1], PRODUCT_LOG2))
+    values[rng.integers(count)] = -(1 + (2 * rng.integers(2**22) + 1) / 2**23)
+    return values
 
 
 def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:
@@ -181,6 +194,10 @@ def two_levels(tunables: Mapping[str, int]) -> int:
     return tile(tunables) + 33
 
 
+def beyond_two_tiles(tunables: Mapping[str, int]) -> int:
+    return max(2 * tile(tunables) + 33, 4099)
+
+
 def int_sum(name: str, size: int | SizeOf) -> Case:
     return Case(name, size, 2.5, numerics.PATTERNS if name in ALL_PATTERNS_AT else FEW_PATTERNS)
 
@@ -207,10 +224,10 @@ exercise = Exercise(
         other("int32", "max", two_levels, ("random", "needle")),
         other("int32", "min", two_levels, ("random", "needle")),
         other("int32", "product", two_levels, ("random", "alternating")),
-        other("float32", "sum", 4099, numerics.PATTERNS),
+        other("float32", "sum", beyond_two_tiles, numerics.PATTERNS),
         other("float32", "max", two_levels, ("random", "equal", "cancellation")),
         other("float32", "min", two_levels, ("random", "equal", "cancellation")),
-        other("float32", "product", two_levels, ("random", "equal", "alternating")),
+        other("float32", "product", two_levels, ("random", "equal", "fractions")),
     ),
     safe=(SafeCheck("memory", 1), SafeCheck("barrier", 1), SafeCheck("race", 1), SafeCheck("uninitialised", 1)),
     uses=(

@@ -106,7 +106,17 @@ def test_a_stored_answer_is_wrong_where_the_contents_are_new(clocked: ClockedBen
 def test_an_instructor_who_gives_another_number_of_values_is_told(clocked: ClockedBench) -> None:
     result = tier(clocked, kernel(), reference_at=lambda problem, inputs, places: reference(problem, inputs))
     assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
-    assert "`reference_at` must give one value of 'out' for each of its places" in result.findings[0].what
+    assert "The exercise's own `reference_at` is wrong: " in result.findings[0].what
+    assert "the values of 'out' have shape " in result.findings[0].what
+
+
+def test_an_instructor_whose_tolerance_at_places_is_no_number_is_told(clocked: ClockedBench) -> None:
+    def at(problem: Problem, inputs: Mapping[str, Array], places: Mapping[str, Array]) -> Expected:
+        return Expected({"out": 2 * inputs["in"][places["out"]]}, {"out": np.nan})
+
+    result = tier(clocked, kernel(), reference_at=at)
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
+    assert "the tolerance of 'out' contains nan" in result.findings[0].what
 
 
 def test_places_are_spread_evenly_and_differ_each_time() -> None:
@@ -146,5 +156,6 @@ def test_an_exercises_reference_at_some_places_is_its_reference_there(name: str,
         there = exercise.reference_at(problem, contents, {"out": places})
         wanted = everywhere.values["out"].reshape(-1)[places]
         assert np.allclose(there.values["out"], wanted, rtol=1e-12, atol=1e-12 * np.abs(wanted).max())
-        tolerance = np.asarray(everywhere.tolerance["out"]).reshape(-1)[places]
+        shape = everywhere.values["out"].shape
+        tolerance = np.broadcast_to(everywhere.tolerance["out"], shape).reshape(-1)[places]
         assert np.allclose(there.tolerance["out"], tolerance, rtol=1e-9)
