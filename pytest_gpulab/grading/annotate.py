@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -18,7 +19,7 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import of_error, plain
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
-from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.replay import FIRST, Repetition, Run, replay
 from pytest_gpulab.grading.speed import SAMPLED, pattern_of, size_text
 from pytest_gpulab.grading.usage import counting_device
@@ -43,18 +44,20 @@ class Annotator:
         self._has_unlaunched = False
 
     def added_to(self, result: CheckResult, check: Check) -> CheckResult:
-        """Return a check's result, with a listing if it is the first check of a size and variant.
+        """Return a check's result, with a listing if it is the first speed check of a size and variant.
 
+        A check that fails before that takes the listing, because the run may stop there and never get to the speed.
         Variants that cannot be launched are listed once, without figures; what nobody has written, or can read, is not.
         """
         subject = self._todo.pop(check.name, None)
-        if subject is None:
-            return result
-        if any(found.because == "compile" for found in result.findings):
-            if self._has_unlaunched or result.findings[0].code in UNLISTED:
+        if any("compile" in (found.because, check.kind) for found in result.findings):
+            if self._has_unlaunched or check.hidden or result.findings[0].code in UNLISTED:
                 return result
             self._has_unlaunched = True
             return replace(result, listing=self._unlaunched())
+        subject = subject or self._early(result, check)
+        if subject is None:
+            return result
         simulated = self._device.info.kind == "simulated"
         try:
             device = self._device if simulated else counting_device()
@@ -62,6 +65,14 @@ class Annotator:
         except (Blocked, InstructorsMistake):  # a check says so, too
             return result
         return replace(result, listing=listing)
+
+    def _early(self, result: CheckResult, check: Check) -> tuple[Size, Variant] | None:
+        """Return what to list beside a check that failed: of its own variant, if that is still to be listed."""
+        if result.verdict != "failed" or check.hidden or not self._todo:
+            return None
+        own = getattr(check.subject, "variant", None)
+        fitting = (name for name, (_, variant) in self._todo.items() if variant == own)
+        return self._todo.pop(next(fitting, next(iter(self._todo))))
 
     def _unlaunched(self) -> Listing:
         files = _files(self._path, self._loaded, {})
@@ -120,9 +131,13 @@ def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, pro
 
 
 def _largest_small(cases: Iterable[Case], build: Build) -> Problem | None:
-    problems = (case.problem(build.tunables) for case in cases)
-    small = [problem for problem in problems if np.prod(problem.size) <= MAX_CHECKED_ELEMENTS]
-    return max(small, key=lambda problem: float(np.prod(problem.size)), default=None)
+    small: list[tuple[float, Problem]] = []
+    for case in cases:
+        with suppress(InstructorsMistake), instructors_code("size"):  # the case's own check says so, too
+            problem = case.problem(build.tunables)
+            small.append((float(np.prod(problem.size)), problem))
+    fitting = [found for found in small if found[0] <= MAX_CHECKED_ELEMENTS]
+    return max(fitting, key=lambda found: found[0])[1] if fitting else None
 
 
 def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:

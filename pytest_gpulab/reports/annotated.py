@@ -49,8 +49,9 @@ class Row:
 
 
 def listings(grade: Grade) -> tuple[Listing, ...]:
-    """Return a submission's listings, one for each size and variant."""
-    return tuple(check.listing for check in grade.checks if check.listing is not None)
+    """Return a submission's listings, one for each size and variant, whichever process made it."""
+    found = (check.listing for check in grade.checks if check.listing is not None)
+    return tuple({(listing.size, listing.variant): listing for listing in reversed([*found])}.values())[::-1]
 
 
 def title(listing: Listing) -> str:

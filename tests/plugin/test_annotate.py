@@ -134,6 +134,33 @@ def test_what_nobody_has_written_is_not_listed(course: Course, source: str) -> N
     assert "gpulab: listings" not in course.grade("--gpulab-annotate", "twice.cu").stdout.str()
 
 
+@pytest.mark.parametrize("options", [("-x",), ("-k", "correct"), ("-x", "--gpulab-timeout=60"), ("-x", "-n", "2"), ()])
+def test_a_run_that_stops_at_a_failed_check_lists_the_source_once(course: Course, options: tuple[str, ...]) -> None:
+    wrong = RIGHT.replace("2 * in[i]", "3 * in[i]")
+    lines = listed(course, wrong, *options)
+    assert row(lines, "out[i] = 3 * in[i]")
+    assert sum(line.startswith("  size 2^12 on the simulated GPU") for line in lines) == 1
+
+
+def test_a_run_that_stops_at_a_source_that_does_not_compile_lists_it(course: Course) -> None:
+    lines = listed(course, BROKEN, "-x")
+    assert "  as it was handed in" in lines
+
+
+@pytest.mark.parametrize("option", ["--gpulab-annotate", "--gpulab-report=annotated:listing.html"])
+def test_a_case_whose_size_cannot_be_computed_changes_no_other_points(course: Course, option: str) -> None:
+    exercise = course.folder / "exercises" / "twice" / "exercise.py"
+    exercise.write_text(exercise.read_text().replace('Case("n=100", 100, 20)', 'Case("n=100", lambda t: t["N"], 20)'))
+    course.write("twice.cu", RIGHT)
+    points = []
+    for options in ((), (option,)):
+        course.grade("twice.cu", "--gpulab-report=json:grades.json", *options)
+        (grade,) = json.loads((course.folder / "grades.json").read_text())["grades"]
+        points.append({check["name"]: (check["verdict"], check["points"]) for check in grade["checks"]})
+    assert points[0] == points[1]
+    assert points[0]["correct[n=31]"] == ("passed", 20)
+
+
 def test_a_process_with_a_time_limit_lists_the_same(course: Course) -> None:
     here, elsewhere = listed(course, RIGHT), listed(course, RIGHT, "--gpulab-timeout=60")
     assert row(here, "out[i]") == row(elsewhere, "out[i]")
