@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from places import Run
 
-from pytest_gpulab.devices.simulated.execution.printing import MAX_CHARACTERS, hexadecimal
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated.execution.printing import MAX_CHARACTERS, MAX_WIDTH, hexadecimal
 
 CASES: dict[str, tuple[Any, ...]] = {
     "%d %i %u [%5d] [%-5d] [%05d] [%+d] [% d] [%.3d]": (1, -2, 3, 42, 42, -42, 42, 42, 7),
@@ -87,3 +89,83 @@ __global__ void f() { for (int k = 0; k < 40; ++k) printf("%100d\\n", threadIdx.
     assert len(head) == MAX_CHARACTERS
     printed = -(-MAX_CHARACTERS // 101)
     assert note == f"[... {40 * 32 - printed} more printf calls left out]"
+
+
+UNDEFINED = {
+    'printf("%f|", 3)': None,
+    'printf("%d|", 1.5)': "0|",
+    'printf("%d %d %d|", 1)': None,
+    'printf("%d|", 1, 2)': "1|",
+    'printf("%s|", 5)': None,
+    'printf("%s|", (const char *)8)': "(bad pointer)|",
+    'printf("%s|", (const char *)~0ull)': "(bad pointer)|",
+    'printf("%s|", (const char *)0)': "(null)|",
+    'printf("%n|", &d)': "%n|",
+    'printf("%y %d|", 4)': "%y 4|",
+    'printf("%ld|", 7)': None,
+    'printf("%lld|", 7)': None,
+    'printf("%p|", 7)': None,
+    'printf("%c%c|", 321, 0x42)': "AB|",
+    'printf("%|")': "%|",
+    'printf("%*d|", 1)': None,
+    'printf("%5%|")': "%|",
+    'printf("%hhd %Lf|", 1, 2.0)': "1 2.000000|",
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("call", UNDEFINED)
+def test_an_undefined_format_prints_something_and_changes_nothing(run: Run, call: str) -> None:
+    source = f"""#include <cstdio>
+__global__ void f(int *out) {{ int d = 4; {call}; printf("after"); out[threadIdx.x] = d; }}"""
+    out = np.zeros(32, np.int32)
+    profile = run(source, out, block=(32,), options=LaunchOptions(check=True))
+    assert (out == 4).all()
+    assert profile.hazards == ()
+    printed, last = profile.output[: profile.output.index("after")], profile.output[-5:]
+    assert last == "after"
+    expected = UNDEFINED[call]
+    assert printed == 32 * expected if expected is not None else printed.count("|") == 32
+
+
+@pytest.mark.parametrize(
+    ("call", "length"),
+    [
+        ('printf("%*d|", 2000000000, 1)', MAX_WIDTH),
+        ('printf("%*d|", (int)0x80000000, 1)', MAX_WIDTH),
+        ('printf("%999999999999d|", 1)', MAX_WIDTH),
+        ('printf("%.999999999d|", 1)', MAX_WIDTH),
+        ('printf("%.*f|", 2000000000, 1.0)', MAX_WIDTH + 2),
+        ('printf("%.999999999e|", 1.0)', MAX_WIDTH + 6),
+        ('printf("%.*a|", 2000000000, 1.0)', MAX_WIDTH + 7),
+        ('printf("%999999999s|", "x")', MAX_WIDTH),
+        ('printf("%.*s|", 2000000000, "abc")', 3),
+    ],
+)
+def test_widths_and_precisions_are_capped(run: Run, call: str, length: int) -> None:
+    text = run(f"#include <cstdio>\n__global__ void f() {{ {call}; }}", block=(1,)).output
+    assert text.endswith("|")
+    assert len(text) == length + 1
+
+
+def test_a_string_may_lie_in_any_memory(run: Run) -> None:
+    source = """#include <cstdio>
+__device__ char global_text[8] = "global";
+__global__ void f() {
+    __shared__ char shared_text[8];
+    volatile char local_text[8];
+    for (int k = 0; k < 8; ++k) { shared_text[k] = "shared!"[k]; local_text[k] = "local--"[k] + (k ? 0 : threadIdx.x); }
+    __syncthreads();
+    printf("%s %s %s ", global_text, shared_text, (char *)local_text);
+}"""
+    assert run(source, block=(3,)).output == "global shared! local-- global shared! mocal-- global shared! nocal-- "
+
+
+def test_printing_costs_little_once_the_output_is_full(run: Run) -> None:
+    source = """#include <cstdio>
+__global__ void f() { for (int k = 0; k < 200; ++k) printf("t=%d k=%d\\n", threadIdx.x, k); }"""
+    begin_s = time.process_time()
+    text = run(source, grid=(64,), block=(256,)).output
+    assert time.process_time() - begin_s < 10  # seconds; 3.3 million calls are made
+    assert text.endswith("more printf calls left out]")
+    assert len(text) < MAX_CHARACTERS + 100

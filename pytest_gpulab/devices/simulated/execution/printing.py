@@ -1,27 +1,73 @@
-"""`printf` from kernels: C format strings, arguments in local memory, output capped."""
+"""`printf` from kernels: C format strings, arguments in local memory, output capped.
+
+Printing never ends a launch, and what it reads is not looked at for hazards. A format that does not fit its arguments
+is undefined in C: here it prints whatever lies where the argument should be. The compiler warns of most of them.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.execution.memory import Arena
-from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked
+from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
 
 MAX_CHARACTERS = 16_384
+MAX_WIDTH = 1024  # of a conversion, and its precision
+_WINDOW = 1 << 40
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_LONG = ("l", "ll", "j", "z", "t")
 
 
-class Reader(Protocol):
-    """What printing needs of a wave: its memories."""
+class Memories(Protocol):
+    """What printing needs of a wave."""
 
     arena: Arena
+    shared: Banked
+    local: Banked
 
-    def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: np.dtype[Any], count: int) -> list[Value]:
-        """Read `count` elements a lane from wherever the addresses point."""
+
+class Place(NamedTuple):
+    """A thread's columns in local and in shared memory."""
+
+    local: int
+    shared: int
+
+
+def places(lanes: Lanes) -> list[Place]:
+    """Return the place of each lane, in the order of the group's flattened shape."""
+    position, column = (np.broadcast_to(x, lanes.shape).ravel().tolist() for x in (lanes.position, lanes.column))
+    return list(map(Place, position, column))
+
+
+def bytes_at(memories: Memories, place: Place, address: int, nbytes: int) -> bytes | None:
+    """Return at most `nbytes` bytes at a generic address, as many as there are; None where nothing is."""
+    window = address // _WINDOW * _WINDOW
+    if window in (SHARED_WINDOW, LOCAL_WINDOW):
+        memory = memories.shared if window == SHARED_WINDOW else memories.local
+        start, column = address - window, place.shared if window == SHARED_WINDOW else place.local
+        end = min(start + nbytes, memory.nbytes)
+        words = memory.words[start // 4 : -(-end // 4), column] if start < end else None
+        return None if words is None else words.tobytes()[start % 4 :][: end - start]
+    allocation = memories.arena.find(address)
+    if allocation is None:
+        return None
+    start = address - allocation.base
+    return allocation.data[start : min(start + nbytes, allocation.nbytes)].tobytes()
+
+
+def string_at(memories: Memories, place: Place, address: int) -> str:
+    """Return the zero-terminated string at a generic address, what can be printed of it."""
+    data = bytes_at(memories, place, address, MAX_CHARACTERS)
+    if data is None:
+        return "(bad pointer)" if address else "(null)"
+    return data.split(b"\0", 1)[0].decode(errors="replace")
 
 
 class Printer:
@@ -38,86 +84,133 @@ class Printer:
         note = f"\n[... {self.dropped} more printf calls left out]" if self.dropped else ""
         return "".join(self.parts) + note
 
-    def string(self, reader: Reader, address: int) -> str:
-        """Return the zero-terminated string at a device address."""
-        allocation = reader.arena.find(address)
-        if allocation is None:
-            return "(null)"
-        data = allocation.data[address - allocation.base : allocation.nbytes].tobytes()
-        return data.split(b"\0", 1)[0].decode(errors="replace")
-
-    def print(self, reader: Reader, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
+    def print(self, memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> None:
         """Format one call for every lane, block by block, thread by thread."""
-        formats, pointers = (np.broadcast_to(value, lanes.shape).ravel(order="F") for value in (text, arguments))
-        order = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F")
-        for count, (template, pointer, place) in enumerate(zip(formats, pointers, order, strict=True)):
+        if self.room <= 0:
+            self.dropped += lanes.n
+            return
+        formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
+        order, where = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), places(lanes)
+        strings: dict[int, str] = {}
+        for count, lane in enumerate(order):
             if self.room <= 0:
                 self.dropped += lanes.n - count
                 return
-            row, column = divmod(int(place), lanes.shape[1])
-            lane = _single(lanes, row, column)
-            line = _Formatter(reader, lane, site, int(pointer), self).format(self.string(reader, int(template)))
-            self.parts.append(line[: self.room])
-            self.room -= len(line)
+            address, place = int(formats[lane]), where[lane]
+            if address not in strings:
+                strings[address] = string_at(memories, place, address)
+            self._line(memories, place, strings[address], int(pointers[lane]))
+
+    def _line(self, memories: Memories, place: Place, template: str, pointer: int) -> None:
+        pieces, nbytes = _parsed(template)
+        arguments = (bytes_at(memories, place, pointer, nbytes) or b"") if nbytes else b""
+        arguments += bytes(nbytes - len(arguments))
+        line = "".join(
+            piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, place, at))
+            for piece in pieces
+        )
+        self.parts.append(line[: self.room])
+        self.room -= len(line)
 
 
-def _single(lanes: Lanes, row: int, column: int) -> Lanes:
-    columns = lanes.columns[[row if lanes.flat else column]]
-    return Lanes(lanes.wave, lanes.threads[[row]], columns, True)
+class _Argument(NamedTuple):
+    """A value among the arguments: its `struct` code and byte offset."""
+
+    code: str
+    offset: int
+
+    def read(self, arguments: bytes) -> Any:
+        return struct.unpack_from(self.code, arguments, self.offset)[0]
 
 
-class _Formatter:
-    """Walks a format string and reads an argument for each specifier."""
+class _Conversion(NamedTuple):
+    """A specifier; width and precision are arguments where they were written as `*`."""
 
-    def __init__(self, reader: Reader, lane: Lanes, site: Site, pointer: int, printer: Printer) -> None:
-        self.reader, self.lane, self.site, self.pointer, self.printer = reader, lane, site, pointer, printer
+    flags: str
+    width: str | _Argument
+    precision: str | _Argument | None
+    length: str
+    kind: str
+    value: _Argument
 
-    def _argument(self, code: str) -> Any:
-        dtype = np.dtype(code)
-        self.pointer = -(-self.pointer // dtype.itemsize) * dtype.itemsize
-        address = np.array([[self.pointer]], np.uint64)
-        self.pointer += dtype.itemsize
-        site = Site("generic", "read", dtype.itemsize, self.site.where, self.site.index)
-        return self.reader.load_generic(self.lane, site, address, dtype, 1)[0].item()
+    def text(self, arguments: bytes, string: Callable[[int], str]) -> str:
+        """Format its argument."""
+        width, precision, flags = self.width, self.precision, self.flags
+        if isinstance(width, _Argument):
+            given = width.read(arguments)
+            flags, width = flags + "-" * (given < 0), str(abs(given))
+        if isinstance(precision, _Argument):
+            given = precision.read(arguments)
+            precision = str(given) if given >= 0 else None
+        width, precision = _capped(width), None if precision is None else _capped(precision)
+        value = self.value.read(arguments)
+        return _formatted(self.kind, self.length, flags, width, precision, string(value) if self.kind == "s" else value)
 
-    def format(self, template: str) -> str:
-        return _SPECIFIER.sub(self._replace, template)
 
-    def _replace(self, match: re.Match[str]) -> str:
+def _capped(digits: str) -> str:
+    return digits if len(digits) < 4 else str(min(int(digits[:9]), MAX_WIDTH))
+
+
+@lru_cache(maxsize=256)
+def _parsed(template: str) -> tuple[tuple[str | _Conversion, ...], int]:
+    """Cut a format into literal text and conversions; return them and how many bytes of arguments they take."""
+    pieces: list[str | _Conversion] = []
+    end = offset = 0
+
+    def argument(code: str) -> _Argument:
+        nonlocal offset
+        size = struct.calcsize(code)
+        start = -(-offset // size) * size
+        offset = start + size
+        return _Argument(code, start)
+
+    for match in _SPECIFIER.finditer(template):
+        pieces.append(template[end : match.start()])
+        end = match.end()
         flags, width, precision, length, kind = match.groups()
         if kind == "%":
-            return "%"
-        width = str(self._argument("i4")) if width == "*" else width or ""
-        if precision == "*":
-            given = self._argument("i4")
-            precision = str(given) if given >= 0 else None
-        spec = f"%{flags}{width}" + (f".{precision or 0}" if precision is not None else "")
-        if kind in "diouxX":
-            return self._integer(spec, kind, length)
-        if kind == "c":
-            return _filled(f"{spec}c", chr(self._argument("i4") & 255))
-        if kind == "s":
-            return _filled(f"{spec}s", self.printer.string(self.reader, self._argument("u8")))
-        if kind == "p":
-            pointer = self._argument("u8")
-            return _filled(f"%{flags}{width}s", hex(pointer) if pointer else "(nil)")
-        value = self._argument("f8")
-        if kind in "aA":
-            sign = "+" if "+" in flags else " " if " " in flags else ""
-            text = hexadecimal(value, None if precision is None else int(precision or 0), sign)
-            return _filled(f"%{'-' if '-' in flags else ''}{width}s", text.upper() if kind == "A" else text)
-        return _filled(f"{spec}{kind}", value)
+            pieces.append("%")
+            continue
+        at_width: str | _Argument = argument("<i") if width == "*" else width or ""
+        at_precision: str | _Argument | None = argument("<i") if precision == "*" else precision
+        pieces.append(_Conversion(flags, at_width, at_precision, length or "", kind, argument(_code(kind, length))))
+    return (*pieces, template[end:]), offset
 
-    def _integer(self, spec: str, kind: str, length: str | None) -> str:
+
+def _code(kind: str, length: str | None) -> str:
+    if kind in "di":
+        return "<q" if length in _LONG else "<i"
+    if kind in "ouxX":
+        return "<Q" if length in _LONG else "<I"
+    return {"c": "<i", "s": "<Q", "p": "<Q"}.get(kind, "<d")
+
+
+def _formatted(kind: str, length: str, flags: str, width: str, precision: str | None, value: Any) -> str:
+    spec = f"%{flags}{width}" + (f".{precision or 0}" if precision is not None else "")
+    if kind in "diouxX":
+        return _integer(spec, kind, length, value)
+    if kind == "c":
+        return _filled(f"{spec}c", chr(value & 255))
+    if kind == "s":
+        return _filled(f"{spec}s", value)
+    if kind == "p":
+        return _filled(f"%{flags}{width}s", hex(value) if value else "(nil)")
+    if kind in "aA":
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        text = hexadecimal(value, None if precision is None else int(precision or 0), sign)
+        return _filled(f"%{'-' if '-' in flags else ''}{width}s", text.upper() if kind == "A" else text)
+    return _filled(f"{spec}{kind}", value)
+
+
+def _integer(spec: str, kind: str, length: str, value: int) -> str:
+    if length in ("h", "hh"):
         sign = "i" if kind in "di" else "u"
-        value = self._argument(sign + ("8" if length in ("l", "ll", "j", "z", "t") else "4"))
-        if length in ("h", "hh"):
-            value = np.array(value).astype(sign + ("1" if length == "hh" else "2")).item()
-        if "#" in spec and (kind == "o" or value == 0):  # Python writes 0o17 and 0x0 where C writes 017 and 0
-            spec = spec.replace("#", "")
-            if kind == "o" and value and "." not in spec:
-                spec += f".{len(f'{value:o}') + 1}"
-        return _filled(spec + ("d" if kind == "u" else kind), value)
+        value = np.array(value).astype(sign + ("1" if length == "hh" else "2")).item()
+    if "#" in spec and (kind == "o" or value == 0):  # Python writes 0o17 and 0x0 where C writes 017 and 0
+        spec = spec.replace("#", "")
+        if kind == "o" and value and "." not in spec:
+            spec += f".{len(f'{value:o}') + 1}"
+    return _filled(spec + ("d" if kind == "u" else kind), value)
 
 
 def _filled(spec: str, value: Any) -> str:

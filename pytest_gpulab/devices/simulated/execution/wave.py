@@ -20,7 +20,7 @@ from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
-from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -288,11 +288,11 @@ class Wave:
 
     def printf(self, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
         """`vprintf`: append every lane's line to the launch's output."""
-        self.launch.printer.print(self, lanes, site, text, arguments)
+        self.launch.printer.print(self, lanes, text, arguments)
 
     def assertion(self, lanes: Lanes, site: Site, message: Value, file: Value, line: Value) -> NoReturn:
         """`__assertfail`."""
-        text = self.launch.printer.string(self, int(np.broadcast_to(message, lanes.shape).flat[0]))
+        text = string_at(self, places(lanes)[0], int(np.broadcast_to(message, lanes.shape).flat[0]))
         raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
 
     def trap(self, lanes: Lanes, site: Site) -> NoReturn:
