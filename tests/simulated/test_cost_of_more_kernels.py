@@ -24,7 +24,6 @@ LONG = {"chase_l2", "chase_l1"}  # tens of thousands of rounds of a single threa
 KNOWN_MISSES = {
     "local_array": "local memory is not part of the model",
     "chain_fenced": "a fence costs more than an answer of the L2 cache",
-    "histogram_global_16": "atomics of two sectors, which are taken to act side by side",
     "sum_serial": "a single warp, the assembler unrolls its loop",
     "barriers_1_block": "less than 6 us",
     "nothing": "less than 2 us",

@@ -102,10 +102,12 @@ def _pipes(gpu: Gpu, counters: Mapping[str, float], asked: Demands, blocks: int)
         "integer multipliers": asked.pipes.get(MULTIPLY, 0.0) * WARP / gpu.int_multiply_lanes,
         "special function units": asked.pipes.get(SPECIAL, 0.0) * WARP / gpu.special_lanes,
         "load/store unit": shared
+        + asked.loop_cycles
         + asked.global_passes
         + asked.stored_lines * gpu.store_cycles
         + asked.pipes.get(SHUFFLE, 0.0),
-        "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles,
+        "constant memory": counters["idc__requests.sum"] * gpu.constant_cycles
+        + asked.missed_constants * gpu.constant_miss_cycles,
         "barriers": counters["gpulab__barriers.sum"] * gpu.barrier_cycles,
     }
     return {part: count * share / (gpu.clock_ghz * 1e9) for part, count in cycles.items()}
@@ -116,7 +118,6 @@ def _shared_by_all(gpu: Gpu, asked: Demands) -> dict[str, float]:
     return {
         "L2 bandwidth": asked.l2_bytes / (gpu.l2_gb_s * 1e9),
         "memory bandwidth": asked.memory_bytes / (gpu.bandwidth_gb_s * gpu.reachable * 1e9),
-        "atomics": asked.hot_atomics * gpu.atomic_gap_ns * 1e-9,
     }
 
 
@@ -135,5 +136,6 @@ def _waits(gpu: Gpu, asked: Demands, blocks: int, resident: int, block_s: float)
     return {
         "latency": max(alone * rounds, longest),
         "starting blocks": blocks * gpu.block_gap_ns * 1e-9,
+        "atomics": max(asked.hot_atomics * gpu.atomic_gap_ns, asked.atomic_passes / gpu.atomics_per_ns) * 1e-9,
         "waiting for other blocks": asked.hops * asked.hop_answers * gpu.l2_latency * cycle_s,
     }

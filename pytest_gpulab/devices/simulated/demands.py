@@ -19,7 +19,9 @@ from pytest_gpulab.devices.simulated.translation.waits import places_that_wait_f
 
 L1_SHARE = 0.5  # of L1 and shared memory together, for data that all blocks read
 FETCH_BYTES = 64  # that L2 asks of memory at once
-HOT_BYTES = 1024  # of global memory whose atomics meet in one place
+FLOAT_PASSES = 2.4  # passes of integers that one of floats takes in its sector
+TOGETHER = ((256, 0.8), (1024, 0.5))
+"""Bytes of global memory whose atomics meet in one place, and the share of their passes that do not overlap."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,10 @@ class Demands:
         stored_lines: 128-byte lines of which a warp's store or atomic writes something.
         l2_bytes: between L1 and L2; every store goes there.
         memory_bytes: between L2 and memory.
-        hot_atomics: passes of the atomics in one sector, or half of those within `HOT_BYTES`.
+        hot_atomics: passes of the atomics where most meet: in one sector, or their share of `TOGETHER`.
+        atomic_passes: of all atomics on global memory.
+        loop_cycles: of SMs, for atomics on shared memory that are loops around compare-and-swap.
+        missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
         hops: how often one block has to wait for another in a row.
         hop_answers: of the L2 cache that each hop takes.
         block_cycles, longest_block_cycles: the average and the longest way of a block.
@@ -59,6 +64,9 @@ class Demands:
     l2_bytes: float
     memory_bytes: float
     hot_atomics: float
+    atomic_passes: float
+    loop_cycles: float
+    missed_constants: float
     hops: float
     hop_answers: int
     block_cycles: float
@@ -80,13 +88,17 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
     alone = np.tensordot(cycles, workload.ways(), axes=(0, 0)) + waits * _wait_cycles(gpu, fetched, waits.sum() * scale)
     longest = alone.max(axis=0)  # of each block's warps
     hops, answers = _waits(workload, scale)
+    hot, passes = _atomics(workload, scale)
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=workload.passes * scale,
         stored_lines=workload.stored_lines * scale,
         l2_bytes=(l1_missed + workload.written_sectors * scale) * SECTOR_BYTES,
         memory_bytes=memory_bytes,
-        hot_atomics=_hot(workload, scale),
+        hot_atomics=hot,
+        atomic_passes=passes,
+        loop_cycles=workload.contention.loop_cycles * scale,
+        missed_constants=workload.contention.missed_constants * scale,
         hops=hops,
         hop_answers=answers,
         block_cycles=float(longest.mean()),
@@ -133,17 +145,20 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     return result
 
 
-def _hot(workload: Workload, scale: float) -> float:
-    """Passes of atomics where most meet."""
-    sectors, passes = workload.footprint.met()
+def _atomics(workload: Workload, scale: float) -> tuple[float, float]:
+    """Return the passes of atomics where most meet, and those of all."""
+    sectors, passes, of_floats = workload.footprint.met()
     if not len(sectors):
-        return 0.0
-    pieces = sectors // np.uint64(HOT_BYTES // SECTOR_BYTES)
-    starts = np.flatnonzero(np.concatenate(([True], pieces[1:] != pieces[:-1])))
-    together = np.add.reduceat(passes, starts)
+        return 0.0, 0.0
+    hot = float((passes + (FLOAT_PASSES - 1) * of_floats).max())
+    for nbytes, share in TOGETHER:
+        pieces = sectors // np.uint64(nbytes // SECTOR_BYTES)
+        starts = np.flatnonzero(np.concatenate(([True], pieces[1:] != pieces[:-1])))
+        together = np.add.reduceat(passes, starts)
+        hot = max(hot, share * float(together.max()))
     # where a block's own atomics meet no others, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
-    return float(max(passes.max(), together.max() / 2)) * (scale if of_many else 1.0)
+    return hot * (scale if of_many else 1.0), float(passes.sum()) * scale
 
 
 def _waits(workload: Workload, scale: float) -> tuple[float, int]:

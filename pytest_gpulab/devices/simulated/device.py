@@ -36,7 +36,7 @@ from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
-from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.group import unwritten
 from pytest_gpulab.devices.simulated.execution.launching import check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
@@ -70,7 +70,7 @@ class SimulatedModule:
         if "begin inline asm" in ptx:  # only the assembler knows what is an instruction of the described GPU
             self._binary(device.gpu.architecture)
         self._machine_kernels: dict[str, MachineKernel | None] = {}
-        self._joined_widths: dict[str, Mapping[int, int]] = {}
+        self._joined: dict[str, Joined] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
@@ -234,16 +234,19 @@ class SimulatedModule:
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
         program = self.program(kernel)
-        if kernel not in self._joined_widths:
-            self._joined_widths[kernel] = self._widths(kernel)
-        return Counters(program, Workload(program) if estimated else None, self._joined_widths[kernel])
+        if kernel not in self._joined:
+            self._joined[kernel] = self._joined_accesses(kernel)
+        return Counters(program, Workload(program) if estimated else None, self._joined[kernel])
 
-    def _widths(self, kernel: str) -> Mapping[int, int]:
-        """Say which shared accesses the assembler may have joined; see `machine.joins`."""
-        machine = self._machine_kernel(kernel)
-        shared = [site for site in self.program(kernel).sites if site.space == "shared" and site.op in ("ld", "st")]
+    def _joined_accesses(self, kernel: str) -> Joined:
+        """Say which accesses the assembler may have joined; see `machine.joins`."""
+        machine, sites = self._machine_kernel(kernel), self.program(kernel).sites
+        atomics = frozenset(site.number for site in sites if site.kind in ("count", "integer"))
+        if machine is None:
+            return Joined({}, atomics)
+        shared = [site for site in sites if site.space == "shared" and site.op in ("ld", "st")]
         accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
-        return {} if machine is None else machine.joined_widths(accesses)
+        return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]

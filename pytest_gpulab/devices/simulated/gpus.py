@@ -35,10 +35,12 @@ class Gpu:
         shared_store_cycles: of the SM for each wavefront of a store to shared memory.
         store_cycles: of the SM for each 128-byte line that a warp writes to.
         constant_cycles: of the constant cache for each distinct address that a warp reads.
+        constant_miss_cycles: more, where the SM's cache does not hold the address.
         barrier_cycles: of the SM for each warp that comes to a barrier.
         block_gap_ns: between the starts of two blocks, wherever on the GPU.
         block_start: cycles of a block before its first instruction and after its last.
         atomic_gap_ns: between two atomics on the same address.
+        atomics_per_ns: passes of atomics on the whole GPU, in as many sectors.
         launch_us: shortest time of a launch.
     """
 
@@ -58,6 +60,7 @@ class Gpu:
     shared_store_cycles: float
     store_cycles: float
     constant_cycles: float
+    constant_miss_cycles: float
     barrier_cycles: float
     alu_latency: float
     special_latency: float
@@ -70,6 +73,7 @@ class Gpu:
     block_start: float
     block_gap_ns: float
     atomic_gap_ns: float
+    atomics_per_ns: float
     launch_us: float
 
     @property

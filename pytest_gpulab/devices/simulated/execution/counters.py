@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,19 @@ _WIDE_AT_ONCE = 64  # accesses, and warps of one of them
 Rows = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Accesses that the assembler may have joined.
+
+    Attributes:
+        widths: bytes of the widest machine access by `Site.index`, see `machine.joins.joined_widths`.
+        atomics: statements in which one lane acts for its warp, provided that all its lanes have one address.
+    """
+
+    widths: Mapping[int, int] = field(default_factory=dict)
+    atomics: frozenset[int] = frozenset()
+
+
 class Counters:
     """Counts of the blocks that ran.
 
@@ -36,14 +50,14 @@ class Counters:
         traffic: by memory instruction (`Site.index`) and the space that it reached.
     """
 
-    def __init__(self, program: Program, workload: Workload | None, joined_widths: Mapping[int, int]) -> None:
-        self.program, self.workload = program, workload
+    def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
+        self.program, self.workload, self._joined_atomics = program, workload, joined.atomics
         self._sectors = Seen()
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
         self.parted = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
-        self.joiner = Joiner(joined_widths)
+        self.joiner = Joiner(joined.widths)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
         self._waiting_constant = Waiting(_words_of)
         self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
@@ -88,20 +102,28 @@ class Counters:
         if self.workload is None and site.access != "atomic":
             self._global(lanes, site, address)
             return
-        rows, repeat = _rows(lanes, address)
+        rows, repeat = self._requests(lanes, site, address)
         sectors = _in_order(rows >> _SECTOR)
         new, traffic = fresh(sectors), self.traffic[site.index, "global"]
         traffic.add(len(rows) * repeat, int(np.count_nonzero(new)) * repeat)
         if site.access == "atomic":
             again = _met_again(rows)
             traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
-            uniform = address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat)  # one lane acts for all
-            if site.op == "atom" and not uniform and again.any():
+            if again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
         if self.workload is not None:
             self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
         else:
             self._sectors.add(sectors[new].astype(np.uint64))
+
+    def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
+        """Return `_rows` of an access; of an atomic that one lane carries out for its warp, that lane's address."""
+        rows, repeat = _rows(lanes, address)
+        if site.number not in self._joined_atomics:
+            return rows, repeat
+        alone = np.full_like(rows, -1)
+        alone[:, 0] = rows.max(axis=1)
+        return (alone if ((rows == alone[:, :1]) | (rows < 0)).all() else rows), repeat
 
     def _constant(self, lanes: Lanes, site: Site, address: Value) -> None:
         traffic = self.traffic[site.index, "const"]
@@ -109,6 +131,8 @@ class Counters:
             traffic.add(lanes.warp_count, lanes.warp_count)
             traffic.addresses += lanes.warp_count
             return
+        if self.workload is not None:
+            self.workload.contention.scattered_constants(site, *_rows(lanes, address))
         if site.nbytes >= 4:
             self._waiting_constant.add(traffic, lanes, address)
             return
@@ -142,7 +166,7 @@ class Counters:
     def _passes(self, access: SharedAccess) -> None:
         """Elements of more than a word, and atomics."""
         site = access.site
-        rows, repeat = _rows(access.lanes, access.address)
+        rows, repeat = self._requests(access.lanes, site, access.address)
         traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes]
         wide.append((traffic, rows, repeat))
         if max(len(wide), len(rows)) > _WIDE_AT_ONCE:
@@ -150,7 +174,9 @@ class Counters:
         if site.access == "atomic":
             again = int(_met_again(rows).max(axis=1).sum())
             traffic.passes += (len(rows) + again) * repeat
-            if site.serial:
+            if site.loops and self.workload is not None:
+                self.workload.contention.shared_loops(access.lanes, site, access.address, rows, repeat)
+            elif site.takes_turns and not site.loops:
                 traffic.units += again * repeat
 
     def _count_wide(self, nbytes: int) -> None:

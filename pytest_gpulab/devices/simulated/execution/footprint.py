@@ -123,7 +123,7 @@ class Footprint:
     def __init__(self) -> None:
         self._reads, self._writes = FirstReads(), Seen()
         self._written_bytes: dict[int, int] = {}  # by piece of the address space
-        self._met: list[tuple[Keys, Counts]] = []
+        self._met: list[tuple[Keys, Counts, Counts]] = []
 
     def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
         """A group accessed global memory; what it does in one go has the same time."""
@@ -139,7 +139,7 @@ class Footprint:
             piece = int(address.min()) >> _PIECE
             self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
 
-    def atomics(self, rows: npt.NDArray[np.int64], repeat: int) -> None:
+    def atomics(self, rows: npt.NDArray[np.int64], repeat: int, floats: bool) -> None:
         """Warps update memory atomically: each row is the addresses of one of them, and stands for `repeat` warps.
 
         In each sector the lanes that meet at one address act one after the other, those at different ones together.
@@ -152,15 +152,17 @@ class Footprint:
         met, sector = np.diff(np.append(starts, len(row))), (address >> 5)[starts]
         of_sector = np.concatenate(([True], (row[starts][1:] != row[starts][:-1]) | (sector[1:] != sector[:-1])))
         passes = np.maximum.reduceat(met, np.flatnonzero(of_sector))
-        self._met.append((sector[of_sector].astype(np.uint64), passes * repeat))
+        counts = passes * repeat
+        self._met.append((sector[of_sector].astype(np.uint64), counts, counts if floats else np.zeros_like(counts)))
 
-    def met(self) -> tuple[Keys, Counts]:
-        """Return the sectors that atomics reached, in order, and how many passes each took."""
+    def met(self) -> tuple[Keys, Counts, Counts]:
+        """Return the sectors that atomics reached, in order, how many passes each took, and those on floats."""
         if not self._met:
-            return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        sectors, where = np.unique(np.concatenate([keys for keys, _ in self._met]), return_inverse=True)
-        passes = np.bincount(where, np.concatenate([counts for _, counts in self._met]))
-        return sectors, passes.astype(np.int64)
+            return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        keys, all_passes, float_passes = (np.concatenate(parts) for parts in zip(*self._met, strict=True))
+        sectors, where = np.unique(keys, return_inverse=True)
+        passes, of_floats = (np.bincount(where, counts).astype(np.int64) for counts in (all_passes, float_passes))
+        return sectors, passes, of_floats
 
     def waits(self) -> Iterator[tuple[int, int]]:
         """Yield (block, warp) for each time that a warp waits for something that its block has not read before."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.contention import Contention
 from pytest_gpulab.devices.simulated.execution.footprint import Footprint, Seen
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -53,6 +54,7 @@ class Workload:
         blocks: that ran.
         passes: of global loads through L1.
         written_sectors, stored_lines: of global stores and atomics.
+        contention: what lanes cost that get in each other's way within an SM.
         by_site: requests, sectors and bytes of each memory instruction on global memory.
         polled: addresses of other blocks' words that were looked at in loops that wait; at most `polled_together` by
             a warp at once.
@@ -64,6 +66,7 @@ class Workload:
         self.written_sectors = self.stored_lines = self.passes = 0
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
+        self.contention = Contention()
         self.polled, self.polled_together = Seen(), 0
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
@@ -148,7 +151,7 @@ class Workload:
         else:
             self.passes += asked.total(asked.passes)
         if site.access == "atomic":
-            self.footprint.atomics(asked.rows, asked.repeat)
+            self.footprint.atomics(asked.rows, asked.repeat, site.kind == "float")
         if site.index in self._polling:
             self._poll(asked.rows)
         time = self._time * MAX_DEPTH + min(self._depths.get(site.number, 0), MAX_DEPTH - 1)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.machine import sass
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock
 from pytest_gpulab.devices.simulated.machine.flow import OUT, Flow, FlowModel
-from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_widths
+from pytest_gpulab.devices.simulated.machine.joins import PtxAccess, joined_atomics, joined_widths
 from pytest_gpulab.devices.simulated.machine.sass import MachineInstruction
 
 _SAME = 0.02  # counts closer than this are one, as a difference of logarithms
@@ -100,6 +100,10 @@ class MachineKernel:
     def joined_widths(self, accesses: Iterable[PtxAccess]) -> dict[int, int]:
         """See `joins.joined_widths`."""
         return joined_widths(self.blocks, self._homes, accesses)
+
+    def joined_atomics(self, atomics: frozenset[int]) -> frozenset[int]:
+        """See `joins.joined_atomics`."""
+        return joined_atomics(self.blocks, atomics)
 
     def executions(self, executed: Executed, launched: int) -> Executions:
         """Return what a launch did; `launched` are its threads, or those of the blocks that ran."""

@@ -1,4 +1,4 @@
-"""Which accesses to shared memory the assembler has joined to wider ones."""
+"""Accesses that the assembler has joined: shared-memory accesses to wider ones, a warp's atomics to one lane's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.machine.code import MachineBlock
-from pytest_gpulab.devices.simulated.machine.sass import LDS, STS
+from pytest_gpulab.devices.simulated.machine.sass import ATOMG, ATOMS, LDS, RED, REDUX, STS, VOTE, VOTEU
+
+_ATOMICS = (ATOMS, ATOMG, RED)
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,17 @@ def joined_widths(
         if width > nbytes:
             found |= {access.index: width for access in group}
     return found
+
+
+def joined_atomics(blocks: Sequence[MachineBlock], atomics: frozenset[int]) -> frozenset[int]:
+    """Return the statements, of those given, in which one lane may act for its warp.
+
+    Where all lanes have one address, the assembler joins their integers by votes and warp reductions. Statements with
+    the same operands share these, so a vote anywhere makes every guarded atomic a candidate.
+    """
+    code = [n for block in blocks for n in block.instructions if n.number in atomics]
+    if not any(instruction.operation in (VOTE, VOTEU, REDUX) for instruction in code):
+        return frozenset()
+    return frozenset(
+        instruction.number for instruction in code if instruction.operation in _ATOMICS and instruction.guarded
+    )

@@ -118,7 +118,7 @@ class Names:
         return name
 
     def site(
-        self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False, serial: bool = False
+        self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False, kind: str = ""
     ) -> str:
         """Return a name for a memory instruction."""
         order, releases = ordering(access, getattr(instruction, "op", ()))
@@ -126,7 +126,7 @@ class Names:
         self.sees_order |= order != "weak"
         site = Site(
             space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns,
-            serial,
+            kind,
         )  # fmt: skip
         self.sites.append(site)
         name = f"s{site.index}"

@@ -9,6 +9,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Sym, Vector
 from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
 from pytest_gpulab.devices.simulated.translation.inline import REFUSED
+from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -91,8 +92,8 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
     if wanted and isinstance(i.operands[0], Sym):
         wanted = False  # the result goes to `_`
-    serial = operation != "add" or (i.operands[-1] != Imm(1) and kind[0] != "f")
-    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted, serial)
+    treated = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted, treated)
     call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
     if wanted:
         b.write(i.operands[0], call, code)

@@ -22,6 +22,22 @@ def ordering(access: str, words: Iterable[str]) -> tuple[str, bool]:
     return order, bool(words & {"release", "acq_rel"})
 
 
+def atomic_kind(operation: str, nbytes: int, floating: bool, adds_one: bool) -> str:
+    """Say how hardware and compiler treat an atomic whose lanes meet at one address.
+
+    Returns:
+        `swap` for operations whose order shows (exch, cas, inc, dec), `float` for floats, `long` for
+        integers of 8 bytes, `count` for adding the constant 1 to 4 bytes, `integer` for other operations on 4 bytes.
+    """
+    if operation in ("exch", "cas", "inc", "dec"):
+        return "swap"
+    if floating:
+        return "float"
+    if nbytes == 8:
+        return "long"
+    return "count" if operation == "add" and adds_one else "integer"
+
+
 @dataclass(frozen=True)
 class Site:
     """A memory instruction of the program.
@@ -35,8 +51,7 @@ class Site:
         releases: it makes known what its thread did before.
         number: of the PTX statement, see `Instruction.number`.
         returns: whether an atomic's old value is wanted.
-        serial: lanes that meet take turns in an atomic: not where it adds the constant 1, whose lanes hardware joins,
-            nor where floats are added in shared memory, which is a loop of the machine code.
+        kind: of an atomic, see `atomic_kind`; empty for loads and stores.
     """
 
     space: str
@@ -48,7 +63,17 @@ class Site:
     releases: bool = False
     number: int = -1
     returns: bool = False
-    serial: bool = False
+    kind: str = ""
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether lanes that meet in an atomic are served one after the other; hardware joins those that count."""
+        return self.kind != "count" or self.returns
+
+    @property
+    def loops(self) -> bool:
+        """Whether the machine code of an atomic on shared memory is a loop around compare-and-swap."""
+        return self.kind in ("float", "long")
 
     @property
     def op(self) -> str:
