@@ -220,8 +220,11 @@ class CheckItem(GradingItem):
 
     def is_expected(self, result: CheckResult) -> bool:
         """Say whether this is the failure that the instructor expects."""
+        from pytest_gpulab.grading.expected import is_met
+
         has_failed = result.verdict in ("failed", "missed")
-        return has_failed and self.expected_code in {finding.code for finding in result.findings}
+        codes = [finding.code for finding in result.findings]
+        return has_failed and self.expected_code is not None and is_met(self.expected_code, codes)
 
     def _raise_unless_passed(self, result: CheckResult) -> None:
         from pytest_gpulab.reports.terminal import result_reason, threshold_note

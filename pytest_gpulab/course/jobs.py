@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.grading.cases import Limits
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import because_of, lacks_device
@@ -31,6 +32,7 @@ from pytest_gpulab.grading.ncu import Profiler
 from pytest_gpulab.grading.process import Custody
 from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
+from pytest_gpulab.grading.time_limits import TimeLimits
 
 MAX_STOPPED = 3
 """Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""
@@ -155,7 +157,8 @@ def graded(job: Job) -> Grade:
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         device = _device(settings.device, settings.architecture, settings.gpu)
         path = _written(job, Path(folder))
-        grade = Grader(_loaded(job), path, device, settings.seed, job.label, annotate=settings.annotate).grade()
+        limits = Limits(TimeLimits.within(settings.timeout_s))
+        grade = Grader(_loaded(job), path, device, settings.seed, job.label, limits, settings.annotate).grade()
         return replace(grade, student=job.student)
 
 

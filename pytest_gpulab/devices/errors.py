@@ -25,8 +25,8 @@ class KernelFault(DeviceError):
     """The kernel did something that ended the launch.
 
     Attributes:
-        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `deadlock`, `assert`, `trap` or
-            `device-fault`.
+        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `assert`,
+            `trap` or `device-fault`.
         what: one sentence.
         where, lane: the place, where known.
         output: what the kernel had printed until then.

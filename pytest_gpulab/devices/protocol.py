@@ -121,7 +121,8 @@ class LaunchOptions:
         count: count also where all blocks run; sampled launches always count.
         estimate: count and estimate the time also where all blocks run; sampled launches always do both.
         check: look for races and for uninitialised reads.
-        step_budget: the basic blocks that warps may run before a loop counts as endless; None: the device's own.
+        time_limit_s: the longest that the launch may take, by the clock; None is no limit. A loop that changes nothing
+            is endless and is stopped at once.
     """
 
     schedule: Schedule = "lockstep"
@@ -130,7 +131,7 @@ class LaunchOptions:
     count: bool = False
     estimate: bool = False
     check: bool = False
-    step_budget: int | None = None
+    time_limit_s: float | None = None
 
 
 DEFAULT_OPTIONS = LaunchOptions()

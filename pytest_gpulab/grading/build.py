@@ -17,6 +17,7 @@ from pytest_gpulab.grading.includes import unaccepted_include
 from pytest_gpulab.grading.parameters import Names, parameter_names
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
 TODO_PREFIX = "gpulab_todo_"
 TUNABLE_PREFIX = "gpulab_tunable_"
@@ -55,8 +56,9 @@ class Builds:
         sha256: of the file's bytes; empty where it cannot be read.
     """
 
-    def __init__(self, path: Path, loaded: LoadedExercise, device: Device) -> None:
+    def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
         self._path, self._loaded, self._device = path, loaded, device
+        self._budget = budget or TimeBudget(TimeLimits())
         self._made: dict[VariantKey, Build | Blocked] = {}
         self._compiled: dict[Defines, Module] = {}
         self._source: str | Blocked
@@ -142,6 +144,8 @@ class Builds:
             raise Blocked("not gradable", mistake.finding) from mistake
         if problem is not None:
             raise Blocked("failed", problem)
+        is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
+        module = limited(module, self._budget) if is_simulated else module
         return Build(module, tunables, parameter_names(self._source))
 
     def _compile(self, source: str, variant: Variant) -> Module:

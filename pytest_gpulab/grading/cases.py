@@ -13,8 +13,9 @@ from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compare import compare, mismatches
-from pytest_gpulab.grading.findings import UNSET, finding, hint_for, of_error, plain
+from pytest_gpulab.grading.findings import UNSET, because_of, finding, hint_for, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.patterns import Circumstances
 from pytest_gpulab.grading.prepare import (
@@ -39,30 +40,33 @@ from pytest_gpulab.grading.replay import (
     Run,
     replay,
 )
+from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
 
 MAX_PRINTED_CHARS = 4000
 MAX_HAZARDS = 3  # that are told of beside a wrong result
 _WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
-IMPATIENT_STEPS = 20_000  # a case of a few blocks takes some hundreds
+MAX_STOPPED = 3  # cases that may use up their time before the rest is taken to do so as well
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be run; None is no limit.
+    """How much may be run.
 
     Attributes:
-        step_budget: as in `LaunchOptions`.
-        max_elements: the extents' product above which a case is not run.
+        time: how long kernels may run on the simulated GPU.
+        max_elements: the extents' product above which a case is not run; None is no limit.
         again: whether to run every pattern twice, or only one, and that where the order of warps may matter.
+        beside_a_gpu: whether a real GPU runs everything again, so a case that takes too long here says nothing.
     """
 
-    step_budget: int | None = None
+    time: TimeLimits = DEFAULT_LIMITS
     max_elements: int | None = None
     again: bool = True
+    beside_a_gpu: bool = False
 
 
-UNLIMITED = Limits()
-BESIDE_A_GPU = Limits(IMPATIENT_STEPS, 1 << 21, again=False)
+USUAL = Limits()
+BESIDE_A_GPU = Limits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
 """What the simulated GPU runs within a second or two; the GPU runs everything again."""
 
 
@@ -112,11 +116,19 @@ class CaseRuns:
     """The outcomes of one submission's cases, each made when first asked for."""
 
     def __init__(
-        self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int, limits: Limits = UNLIMITED
+        self,
+        loaded: LoadedExercise,
+        device: Device,
+        builds: Builds,
+        seed: int,
+        budget: TimeBudget,
+        limits: Limits = USUAL,
     ) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}
-        self._max_elements, self._step_budget, self._again = limits.max_elements, limits.step_budget, limits.again
+        self._limits, self._budget = limits, budget
+        self._stopped: list[tuple[Case, Finding]] = []
+        self._has_hung = False
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case, in as many repetitions of each pattern as may differ, up to the first thing that is wrong.
@@ -126,8 +138,34 @@ class CaseRuns:
         """
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
-            self._outcomes[case.name] = self._run(case, build)
+            self._budget.begin()
+            outcome = self._given_up() or self._run(case, build)
+            self._budget.begin()
+            self._outcomes[case.name] = self._noted(case, outcome)
         return self._outcomes[case.name]
+
+    def _given_up(self) -> CaseOutcome | None:
+        """Return the outcome of a case that is not run, because others have used up the time."""
+        if not self._stopped or (len(self._stopped) < MAX_STOPPED and not self._budget.is_used_up):
+            return None
+        case, found = self._stopped[0]
+        return CaseOutcome("failed", (because_of(correct_name(case), found, case.hidden),))
+
+    def _noted(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
+        """Return an outcome, where time ran out with what follows from that for this case and the next ones."""
+        if not any(fault.code == TIME_LIMIT for fault in outcome.faults):
+            return outcome
+        if self._limits.beside_a_gpu:
+            what = "The case takes too long on the simulated GPU beside a real one."
+            return CaseOutcome("not gradable", (finding("cannot-simulate", what),), outcome.runs)
+        if self._stopped:
+            less = f"less time than usual, because `{correct_name(self._stopped[0][0])}` used up its own"
+            first, *others = outcome.findings
+            first = replace(first, evidence=(*first.evidence, less))
+            outcome = replace(outcome, findings=(first, *others))
+        self._stopped.append((case, outcome.findings[0]))
+        self._budget.be_short()
+        return outcome
 
     def assume(self, case: Case, found: Finding) -> None:
         """Take a case for failed without running it, because it brought down another process."""
@@ -165,7 +203,8 @@ class CaseRuns:
             return case.problem(build.tunables)
 
     def _is_too_large(self, problem: Problem) -> bool:
-        return self._max_elements is not None and bool(np.prod(problem.size, dtype=float) > self._max_elements)
+        most = self._limits.max_elements
+        return most is not None and bool(np.prod(problem.size, dtype=float) > most)
 
     def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
         """Return inputs to launch on first: whoever kept that result and takes these for the same is wrong."""
@@ -193,13 +232,13 @@ class CaseRuns:
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay once; if that is right replay differently, and compare."""
         vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
-        first = self._replay(build, prepared.plan, prepared.inputs, FIRST, arrays)
+        first = self._first(build, prepared, arrays)
         runs.append(first)
         verdict, findings = _judged(first, prepared, FIRST)
         if verdict != "passed":
             return verdict, self._on_luck(build, prepared, arrays, runs, findings)
         orders = _orders(first) if vary_order else ()
-        for repetition in orders or (AGAIN,) * self._again:
+        for repetition in orders or (AGAIN,) * self._limits.again:
             run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
             runs.append(run)
             verdict, findings = _judged(run, prepared, repetition)
@@ -208,6 +247,16 @@ class CaseRuns:
             if verdict != "passed":
                 break
         return verdict, findings
+
+    def _first(self, build: Build, prepared: Prepared, arrays: Arrays) -> Run:
+        """Replay once; where another case did not end, first without the costly look for hazards."""
+        if self._has_hung:
+            run = self._replay(build, prepared.plan, prepared.inputs, DECOY, arrays)
+            if _hung(run):
+                return run
+        run = self._replay(build, prepared.plan, prepared.inputs, FIRST, arrays)
+        self._has_hung = self._is_simulated and (self._has_hung or _hung(run))
+        return run
 
     def _on_luck(
         self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], findings: tuple[Finding, ...]
@@ -236,13 +285,11 @@ class CaseRuns:
         arrays: Arrays,
         read_back: bool = True,
     ) -> Run:
-        """Replay; a submission that hung once is given less time to hang in each of its other cases."""
-        options = replace(repetition.options, step_budget=self._step_budget)
-        repetition = replace(repetition, options=options)
-        run = replay(self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters)
-        if isinstance(run.error, KernelFault) and run.error.code == "endless-loop":
-            self._step_budget = IMPATIENT_STEPS
-        return run
+        return replay(self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters)
+
+
+def _hung(run: Run) -> bool:
+    return isinstance(run.error, KernelFault) and run.error.code in ("endless-loop", TIME_LIMIT)
 
 
 def _orders(first: Run) -> tuple[Repetition, ...]:

@@ -32,6 +32,8 @@ HINTS: Mapping[str, str] = {
     "and for a loop that waits for a value nobody writes.",
     "endless-loop": "Does the loop's variable change in every pass, and towards the end? An unsigned number never "
     "drops below 0.",
+    "time-limit": "The loop may be finite but very long. How many rounds does a thread "
+    "need, and how many does it make?",
     "assert": "An assert() in the kernel was false.",
     "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
     "null pointer: look at that line.",

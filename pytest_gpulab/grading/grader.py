@@ -13,7 +13,7 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.annotate import Annotator
 from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
-from pytest_gpulab.grading.cases import UNLIMITED, CaseOutcome, CaseRuns, Limits
+from pytest_gpulab.grading.cases import USUAL, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
 from pytest_gpulab.grading.findings import because_of, of_error
@@ -22,6 +22,7 @@ from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.quoting import Quotes
 from pytest_gpulab.grading.safety import harmless, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
+from pytest_gpulab.grading.time_limits import TimeBudget
 from pytest_gpulab.grading.timed import TimedCosts
 from pytest_gpulab.grading.usage import Usages, counting_device
 
@@ -40,7 +41,7 @@ class Grader:
         device: Device,
         seed: int,
         label: str | None = None,
-        limits: Limits = UNLIMITED,
+        limits: Limits = USUAL,
         annotate: bool = False,
     ) -> None:
         """Read the file; nothing is compiled before the first check that needs it.
@@ -51,14 +52,15 @@ class Grader:
             device: where to compile and run it.
             seed: of all input data; the same seed gives the same grade.
             label: what the grade calls the submission; its path if None.
-            limits: which cases to run, and how far.
+            limits: which cases to run, and for how long.
             annotate: whether to list what each source line does and costs.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
-        self._builds = Builds(path, exercise, device)
+        self._budget = TimeBudget(limits.time)
+        self._builds = Builds(path, exercise, device, self._budget)
         self._quotes = Quotes(path.name, self._builds.source)
-        self._cases = CaseRuns(exercise, device, self._builds, seed, limits)
+        self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
         self._annotator = Annotator(exercise, path, device, seed) if annotate else None
@@ -105,6 +107,7 @@ class Grader:
         return self._quotes.added_to(self._judged(check, judge), self._builds.logs)
 
     def _judged(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
+        self._budget.begin()
         try:
             return judge(check)
         except InstructorsMistake as mistake:

@@ -26,8 +26,9 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
 from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.process import Crashed, Custody, Hung, NeverBegan, Worker, WorkerError, answered_under
 from pytest_gpulab.grading.second_opinion import SecondOpinion, was_stopped
+from pytest_gpulab.grading.time_limits import CHECK_S
 
-DEFAULT_TIMEOUT_S = 120.0
+DEFAULT_TIMEOUT_S = CHECK_S
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
 ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
 
@@ -81,6 +82,7 @@ class RemoteGrader:
             "occupancy_architecture": occupancy_architecture,
             "gpu": gpu,
             "seed": int(seed),
+            "timeout_s": timeout_s,
             "thresholds": asdict(exercise.thresholds),
             "annotate": annotate,
         }

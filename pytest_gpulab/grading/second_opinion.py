@@ -34,7 +34,7 @@ from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, Worker
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
-STOPPED = ("out-of-bounds", "misaligned", "assert", "trap", "device-fault", "endless-loop")
+STOPPED = ("out-of-bounds", "misaligned", "assert", "trap", "device-fault", "endless-loop", "time-limit")
 """How a kernel ends abnormally, as hardware says."""
 PRECISE = (*PROOF, "barrier", "deadlock", "assert", "trap")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")

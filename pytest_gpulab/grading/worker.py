@@ -22,13 +22,14 @@ from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceI
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading import ncu, reference_time
 from pytest_gpulab.grading.build import Blocked, Builds
-from pytest_gpulab.grading.cases import BESIDE_A_GPU, UNLIMITED, capped
+from pytest_gpulab.grading.cases import BESIDE_A_GPU, Limits, capped
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.thresholds import Thresholds
+from pytest_gpulab.grading.time_limits import TimeLimits
 
 STOP: dict[str, Any] = {"stop": True}
 # A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
@@ -91,7 +92,7 @@ class _Bench:
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
-        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else UNLIMITED
+        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else Limits(TimeLimits.within(task["timeout_s"]))
         self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():

@@ -37,6 +37,7 @@ from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
+from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
 from pytest_gpulab.devices.simulated.execution.launching import check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
@@ -57,7 +58,6 @@ from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 1 << 30  # of `__device__` and `__constant__` variables of a module
 _WORD = re.compile(r"[\w$]+")
-STEP_BUDGET = 200_000  # basic blocks that one wave may run, those over many lanes counted more than once
 
 
 class SimulatedModule:
@@ -222,7 +222,7 @@ class SimulatedModule:
         launch = Launch(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
-            options.step_budget or self._device.step_budget, unwritten(program.codes, options.fill),
+            Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
         )  # fmt: skip
         ran = run_blocks(launch, self._device.gpu.sms)
         profile = LaunchProfile(
@@ -284,7 +284,6 @@ class SimulatedDevice:
 
     Args:
         gpu: what the cost model describes; the H200 if None.
-        step_budget: see `LaunchOptions`.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
         compiler: NVRTC in a process of its own, which the device ends; in this process if None.
         foresighted: whether that may use several processor cores, for variants of one source that take long.
@@ -296,12 +295,11 @@ class SimulatedDevice:
     def __init__(
         self,
         gpu: Gpu | None = None,
-        step_budget: int = STEP_BUDGET,
         occupancy_architecture: str | None = None,
         compiler: CompilerProcess | None = None,
         foresighted: bool = False,
     ) -> None:
-        self.gpu, self.step_budget = gpu or described_gpu(), step_budget
+        self.gpu = gpu or described_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self.arena = Arena()
         self._arrays: list[SimulatedMemory] = []

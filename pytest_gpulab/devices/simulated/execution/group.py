@@ -18,7 +18,8 @@ from pytest_gpulab.devices.simulated.execution.union import Union
 Registers = list[Any]
 
 
-def _bits(mask: int) -> Iterator[int]:
+def bits(mask: int) -> Iterator[int]:
+    """Yield the positions of the bits that are set."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -70,7 +71,7 @@ class Group:
         children = []
         for subset, needed in zip(subsets, live, strict=True):
             regs: Registers = [None] * len(self.regs)
-            for register in _bits(dirty & needed):
+            for register in bits(dirty & needed):
                 regs[register] = subset.take(self.get(register))
             children.append(Group(subset.lanes, regs, frame, dirty, self.tag))
         return children
@@ -102,7 +103,7 @@ def _join(groups: list[Group], live: int, frame: Frame | None) -> Group:
         dirty |= group.dirty
     union = Union([group.lanes for group in groups])
     regs: Registers = [None] * len(groups[0].regs)
-    for register in _bits(live if frame is None else dirty & live):
+    for register in bits(live if frame is None else dirty & live):
         regs[register] = union.join([group.get(register) for group in groups])
     joined = Group(union.lanes, regs, frame, dirty if frame else 0, groups[0].tag)
     joined.loops = max(group.loops for group in groups)
@@ -124,7 +125,7 @@ def _restore(groups: list[Group], frame: Frame, live: int) -> Group:
         lanes = join.lanes
     clean = Group(lanes, [None] * len(frame.regs), frame)
     regs: Registers = list(frame.regs) if whole is not None else [None] * len(frame.regs)
-    for register in _bits(live):
+    for register in bits(live):
         if dirty >> register & 1:
             values = [group.get(register) for group in groups]
             regs[register] = values[0] if join is None else join.join(values)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchError
+from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 from pytest_gpulab.devices.simulated.execution.locating import located
 from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.execution.wave import Launch
@@ -19,7 +20,7 @@ WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of
 MAX_LOCAL_BYTES = 512 << 10  # a thread, as on hardware
 MAX_THREADS = 1024
 BATCHES = 4  # of a sample, whose differences tell how far it may be off
-PATIENCE = 40  # times that all waves only wait, no byte of memory changing, before the kernel counts as endless
+PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
 
 
 def three_extents(extents: Sequence[int]) -> tuple[int, int, int]:
@@ -120,6 +121,9 @@ def run_blocks(launch: Launch, sms: int) -> int:
                     workload.end_batch()
             if launch.watch is not None:
                 launch.watch.end()
+    except TimeIsUp:  # outside of the waves: while hazards were looked for
+        what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
+        raise KernelFault("time-limit", what, output=launch.printer.text) from None
     except KernelFault as fault:
         raise located(launch, fault) from None
     return ran
@@ -139,20 +143,20 @@ def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int)
         active = [scheduler for scheduler in active if not scheduler.run()]
         if not active or started or len(active) < count:
             idle = 0
+            if not waiting and len(active) == 1 and active[0].is_alone:
+                raise active[0].endless()
             continue
         state = _fingerprint(active)
         idle = idle + 1 if state == seen else 0
         seen = state
-        if idle >= PATIENCE:
-            active[0].endless("waiting for something that no thread does")
+        if idle >= (1 if all(scheduler.is_endless for scheduler in active) else PATIENCE):
+            raise active[0].endless()
 
 
 def _fingerprint(active: list[Scheduler]) -> int:
-    """A checksum of all that waiting threads could be waiting for."""
+    """A checksum of all that threads could be waiting for, and of how they wait."""
     check = 0
     for data in active[0].wave.arena.contents():
         check = zlib.crc32(data.data, check)
-    for scheduler in active:
-        check = zlib.crc32(scheduler.wave.shared.words.data, check)
-        check = zlib.crc32(np.packbits(scheduler.barriers.alive).tobytes(), check)
-    return check
+    own = [scheduler.fingerprint() for scheduler in active]
+    return zlib.crc32(repr(own).encode(), check)

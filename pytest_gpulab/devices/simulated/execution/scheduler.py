@@ -3,27 +3,31 @@
 The group in the lowest block always goes first, so diverged lanes meet at the end of a branch. Two things keep lanes
 that wait for each other from starving: a group that keeps looping over a block that can see other threads'
 writes is set aside for the others, and a wave that only waits gives way to other waves (`run` returns False).
+So is a group in a loop that changes nothing (`repetition`). Loops that do change something have no limit but the
+launch's deadline.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.execution.barriers import Barriers
-from pytest_gpulab.devices.simulated.execution.group import Group, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset
+from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.execution.group import Group, bits, meet
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value
 from pytest_gpulab.devices.simulated.execution.memory import lane_at
+from pytest_gpulab.devices.simulated.execution.repetition import Repetition, Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.execution.warp import activemask
 from pytest_gpulab.devices.simulated.execution.wave import Launch, Wave
 from pytest_gpulab.devices.simulated.translation.program import Step
 
-LANES_A_STEP = 8192  # a basic block over so many lanes counts as one more step: it takes longer
 MAX_WARPS = 32  # of a block
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
 Key = tuple[int, int]  # (tag, block): what runs first
@@ -40,20 +44,36 @@ class Scheduler:
         self.stalled: list[tuple[Group, int]] = []  # spinning, with their block
         self.partial: dict[Key, list[Group]] = {}  # waiting for the rest of their warps at a block
         self.barriers = Barriers(self.wave)
+        self.repetition = Repetition(len(self.steps), self._own, self._rest)
+        self.is_endless = False  # all that is left takes loops that change nothing, unless other waves do
+        self.is_alone = False  # and one group takes such a loop that no other thread of the wave can change
+        self._endless_loops: list[int] = []
+        self._at: tuple[Group, int] | None = None  # what runs, for the finding of a missed deadline
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
     def run(self) -> bool:
         """Advance until all lanes have exited (True), or all that are left are waiting in loops (False).
 
         Raises:
-            KernelFault: a lane did something that ends the launch, or the step budget is used up.
+            KernelFault: a lane did something that ends the launch, or the launch has used up its time.
+            DeviceUnavailable: the machine left it too little processor time.
         """
+        try:
+            return self._run()
+        except TimeIsUp:
+            raise self._out_of_time() from None
+
+    def _run(self) -> bool:
+        self.is_endless, self.is_alone, self._endless_loops = False, False, []
+        self.repetition.forget()
         while True:
             while self.heap:
                 self._advance(*self._pop())
+                self.launch.deadline.check()
             if self.stalled:
                 if self._release_barriers():
                     continue
+                self.is_endless = len(self._endless_loops) == len(self.stalled)
                 for group, block in self.stalled:
                     group.loops = 0
                     self._push(group, block)
@@ -116,9 +136,8 @@ class Scheduler:
         wave, steps, counters = self.wave, self.steps, self.launch.counters
         while True:
             step = steps[block]
-            wave.steps += 1 + group.lanes.n // LANES_A_STEP
-            if wave.steps > self.launch.budget:
-                self._out_of_steps(group, block)
+            wave.steps += 1
+            self._at = group, block
             if step.mask is not None:
                 whole = self._whole_warps(group, block, step)
                 if whole is None:
@@ -131,11 +150,9 @@ class Scheduler:
             following = self._follow(group, block, step, value)
             if following is None:
                 return
-            if following <= block and step.spins:
-                group.loops += 1
-                if group.loops >= SPIN_LIMIT:
-                    self.stalled.append((group, following))
-                    return
+            if following <= block and self._gives_way(group, following, step.spins):
+                self.stalled.append((group, following))
+                return
             if self.heap and self.heap[0] <= (group.tag, following):
                 self._push(group, following)
                 return
@@ -192,20 +209,85 @@ class Scheduler:
             self._push(child, target)
         return [subset.lanes for subset, _ in subsets]
 
-    def _out_of_steps(self, group: Group, block: int) -> None:
-        where = next((s.where for s in self.steps[block:] if s.where), None)
-        what = f"the kernel does not end: still looping after {self.launch.budget} steps"
-        raise KernelFault("endless-loop", what, where, lane_at(group.lanes, 0))
+    def _gives_way(self, group: Group, block: int, spins: bool) -> bool:
+        """Whether a group that goes back to a block should let others go on: they may change what it waits for."""
+        self.launch.deadline.check()
+        if self.repetition.is_seen_at(group, block):
+            self._endless_loops.append(block)
+            self.is_alone = not (self.heap or self.stalled or self.partial)
+            return True
+        group.loops += spins
+        return spins and group.loops >= SPIN_LIMIT
 
-    def endless(self, reason: str) -> None:
-        """Give up on threads that only wait.
+    def _where(self, block: int) -> SourceLine | None:
+        """Return the line that decides whether the innermost loop around a block goes on; outside of loops its own."""
+        backs = [(i - min(step.targets), i) for i, step in enumerate(self.steps) if step.targets]
+        around = [(length, i) for length, i in backs if length >= 0 and i - length <= block <= i]
+        statements = self.steps[min(around)[1]].statements if around else ()
+        line = next((statement.where for statement in reversed(statements) if statement.where), None)
+        return line or next((step.where for step in self.steps[block:] if step.where), None)
 
-        Raises:
-            KernelFault: at the first of them.
-        """
+    def _out_of_time(self) -> KernelFault | DeviceUnavailable:
+        """Return what a missed deadline means, with the line that the launch was at."""
+        limit_s = self.launch.deadline.limit_s
+        if self.launch.deadline.was_starved:
+            return DeviceUnavailable(
+                f"the machine is too busy: the kernel had less than half of a core for {limit_s:.3g} s"
+            )
+        assert self._at is not None
+        group, block = self._at
+        what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
+        return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
+
+    def endless(self) -> KernelFault:
+        """Return the fault of the first of the threads that only wait."""
         (_, block), groups = min(self.ready.items())
-        where = next((s.where for s in self.steps[block:] if s.where), None)
-        raise KernelFault("endless-loop", f"the kernel does not end: {reason}", where, lane_at(groups[0].lanes, 0))
+        waits = any(step.spins for step in self.steps if block in step.targets)
+        reason = "it waits for a change that no thread makes" if waits else "no round of this loop changes anything"
+        what = f"the kernel does not end: {reason}"
+        return KernelFault("endless-loop", what, self._where(block), lane_at(groups[0].lanes, 0))
+
+    # --- the state that decides what a wave does next ----------------------------------------------------------
+
+    def _own(self, group: Group, block: int) -> Threads:
+        return (group.tag, block), group.lanes, self._live(group, block)
+
+    def _rest(self) -> Rest:
+        return list(self._others()), self._memory()
+
+    def _others(self) -> Iterator[Threads]:
+        for key in sorted(self.ready):
+            for group in self.ready[key]:
+                yield key, group.lanes, self._live(group, key[1])
+        for group, block in self.stalled:
+            yield ("stalled", block), group.lanes, self._live(group, block)
+        for key in sorted(self.partial):
+            for group in self.partial[key]:
+                yield ("partial", key), group.lanes, self._live(group, key[1])
+        for entry in self.barriers.waiting:
+            values = self._live(entry.group, entry.step.targets[0])
+            known = values if entry.predicate is None else [*values, np.asarray(entry.predicate)]
+            yield ("waiting", entry.block, entry.number, entry.threads), entry.group.lanes, known
+
+    def _live(self, group: Group, block: int) -> list[Value]:
+        return [group.get(register) for register in bits(self.steps[block].live_in)]
+
+    def _memory(self) -> bytes:
+        """A hash of what threads have in common; a look at the clock is a change."""
+        wave, barriers = self.wave, self.barriers
+        early = barriers.arrived_early
+        arrays = [*wave.arena.contents(), wave.shared.words, wave.local.words, barriers.alive, *early.values()]
+        return hashed(arrays, [wave.looks, *early])
+
+    def fingerprint(self) -> int:
+        """Return a checksum of registers and of the memories that are the wave's own."""
+        check = zlib.crc32(np.packbits(self.barriers.alive).tobytes(), self.wave.looks)
+        for array in (self.wave.shared.words, self.wave.local.words):
+            check = zlib.crc32(array.data if array.size else b"", check)
+        for _, _, values in self._others():
+            for value in values:
+                check = zlib.crc32(value.tobytes(), check)
+        return check
 
     # --- warp-synchronising instructions -------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated.execution import atomics
 from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
@@ -38,7 +39,7 @@ class Launch:
         parameters: the kernel's arguments as bytes, laid out as the program says.
         unwritten: what registers hold at the start.
         hazards: by kind, sentence and place.
-        budget: basic blocks that a wave may still run before it counts as endless.
+        deadline: when it must have ended.
         watch: what looks for races and uninitialised reads, if anything does.
     """
 
@@ -51,7 +52,7 @@ class Launch:
     options: LaunchOptions
     printer: Printer
     counters: Counters | None
-    budget: int
+    deadline: Deadline
     unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)
@@ -73,7 +74,7 @@ class Wave:
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters
         self.steps: int = 0
-        self._looks = 0
+        self.looks = 0
         self._doubles: dict[int, tuple[Value, Value]] = {}
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
@@ -101,8 +102,12 @@ class Wave:
 
     def clock64(self) -> Value:
         """`%clock64` and `%globaltimer`; later at every look."""
-        self._looks += 1
-        return np.uint64(self.steps + self._looks)
+        self.looks += 1
+        return np.uint64(self.steps + self.looks)
+
+    def check_time(self) -> None:
+        """Raise TimeIsUp if the launch has used up its time: long basic blocks ask now and then."""
+        self.launch.deadline.check()
 
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
         """Return a kernel argument at a byte offset, which may differ from lane to lane.

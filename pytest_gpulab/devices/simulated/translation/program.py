@@ -27,6 +27,7 @@ from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
+STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
 
 
@@ -215,7 +216,9 @@ def _function(name: str, body: list[str], value: str) -> list[str]:
 
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
     writer = BlockWriter(names)
-    for statement in block.body:
+    for number, statement in enumerate(block.body, 1):
+        if number % STATEMENTS_A_LOOK == 0:
+            writer.lines.append("w.check_time()")
         if isinstance(statement, Call):
             try:
                 emit_built_in(writer, statement)

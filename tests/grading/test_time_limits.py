@@ -1,0 +1,121 @@
+"""How long kernels may run on the simulated GPU: a case, a file, and what follows for the other cases."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubling import EXERCISE, Bench, codes, kernel, program
+
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, SourceLine
+from pytest_gpulab.exercise import Case, SafeCheck
+from pytest_gpulab.grading.cases import BESIDE_A_GPU, Limits
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
+
+PLACE = SourceLine("student.cu", 7)
+SIZES = (4, 5, 6, 7, 8, 70)
+CASES = tuple(Case(f"n={n}", n, 10) for n in SIZES)
+REST = {"speed": (), "safe": (SafeCheck("memory", 40),)}
+
+
+@pytest.mark.parametrize(
+    ("check_s", "case_s", "file_s"),
+    [(120, 20, 120), (60, 20, 120), (5, 4, 120), (600, 100, 600), (121, 20 * 121 / 120, 121)],
+)
+def test_limits_follow_the_time_limit_of_checks(check_s: float, case_s: float, file_s: float) -> None:
+    limits = TimeLimits.within(check_s)
+    assert (limits.case_s, limits.file_s) == pytest.approx((case_s, file_s))
+
+
+class Slow:
+    """A module whose launches take a given part of a second, or up to their limit."""
+
+    def __init__(self, takes_s: float) -> None:
+        self.takes_s, self.limits_s = takes_s, list[float | None]()
+
+    def launch(self, options: LaunchOptions) -> LaunchProfile:
+        limit_s = options.time_limit_s
+        assert limit_s is not None
+        self.limits_s.append(limit_s)
+        time.sleep(min(self.takes_s, limit_s))
+        if limit_s < self.takes_s:
+            raise KernelFault("time-limit", f"time limit: the kernel had not ended after {limit_s} s", PLACE)
+        return LaunchProfile("k", (1, 1, 1), (1, 1, 1))
+
+
+def launched(budget: TimeBudget, module: Slow) -> str:
+    try:
+        budget.launch(module.launch, LaunchOptions())
+    except KernelFault as fault:
+        return f"{fault.where}: {fault.what}"
+    return "ended"
+
+
+def test_launches_of_a_case_share_its_time_and_cases_the_files() -> None:
+    budget, module = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9)), Slow(0.3)
+    budget.begin()
+    assert launched(budget, module) == "ended"
+    assert launched(budget, module) == "student.cu:7: time limit: the kernel had not ended after 0.5 s"
+    assert launched(budget, module) == "student.cu:7: time limit: the kernel had not ended after 0.5 s"
+    assert len(module.limits_s) == 2, "what comes after a stopped launch of a case is not launched"
+    budget.begin()
+    assert launched(budget, module) == "ended"
+    assert not budget.is_used_up
+    assert launched(budget, module) == "student.cu:7: time limit: the kernels of this file have run for 0.9 s in all"
+    assert budget.is_used_up
+
+
+def hanging(*sizes: int) -> Any:
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if int(n) in sizes:
+            raise KernelFault("time-limit", "time limit", PLACE)
+        return kernel()(options, source, out, n)
+
+    return program(twice)
+
+
+def test_after_three_stopped_cases_the_rest_is_not_run(bench: Bench) -> None:
+    results = bench.results(hanging(*SIZES), cases=CASES, **REST)
+    assert set(codes(results).values()) == {"time-limit"}
+    whats = {name: result.findings[0] for name, result in results.items() if result.kind == "correct"}
+    assert [found.because for found in whats.values()] == ["", "", "", *["correct[n=4]"] * 3]
+    assert whats["correct[n=4]"].what == "Time limit: the kernel had not ended after 20 s"
+    assert whats["correct[n=5]"].what == "Time limit: the kernel had not ended after 2 s"
+    assert "less time than usual, because `correct[n=4]` used up its own" in whats["correct[n=5]"].evidence
+    assert whats["correct[n=7]"].what.startswith("Not graded, because `correct[n=4]` did not pass: Time limit")
+    assert whats["correct[n=4]"].hint.startswith("The loop may be finite but very long.")
+
+
+def test_after_one_stopped_case_the_others_may_still_pass(bench: Bench) -> None:
+    results = bench.results(hanging(4), cases=CASES, **REST)
+    assert codes(results) == {"correct[n=4]": "time-limit"}
+    assert [result.verdict for result in results.values()].count("passed") == len(SIZES) + 1
+
+
+def test_beside_a_gpu_a_case_that_takes_too_long_says_nothing(bench: Bench) -> None:
+    bench.programs["submission"] = hanging(4)
+    path = bench.folder / "student.cu"
+    path.write_text("submission")
+    loaded = LoadedExercise("twice", bench.folder, replace(EXERCISE, cases=CASES, **REST))
+    grade = Grader(loaded, path, bench.device, 1, "student", BESIDE_A_GPU).grade()
+    verdicts = {check.name: (check.verdict, check.findings[0].code) for check in grade.checks if check.findings}
+    assert verdicts["correct[n=4]"] == ("not gradable", "cannot-simulate")
+    assert verdicts.get("correct[n=5]") is None
+
+
+def test_a_gpu_has_no_limit_of_this_kind(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, estimates=False)
+    bench.result("correct[n=4]", program(kernel()))
+    assert {options.time_limit_s for _, options in bench.device.launches} == {None}
+
+
+def test_every_launch_on_the_simulated_gpu_is_limited(bench: Bench) -> None:
+    bench.results(program(kernel()))
+    limits_s = [options.time_limit_s for _, options in bench.device.launches]
+    assert None not in limits_s
+    assert max(limit_s for limit_s in limits_s if limit_s is not None) <= Limits().time.case_s

@@ -1,0 +1,180 @@
+"""Loops that change nothing are endless at once; all others may go on until the launch has used up its time."""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+
+import numpy as np
+import pytest
+from places import Run, marked
+
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions
+
+THREAD_TIME = "pytest_gpulab.devices.simulated.execution.deadline.time.thread_time"
+ENDLESS_CPU_S = 3.0  # each takes some hundredths; a loop that is not recognised takes minutes
+
+ENDLESS = {
+    "a stride that stays 0": """
+        __shared__ float tile[64];
+        tile[threadIdx.x] = 1;
+        __syncthreads();
+        for (unsigned stride = 0; stride < 64; stride *= 2) { // HERE
+            tile[threadIdx.x] = fmaxf(tile[threadIdx.x], tile[threadIdx.x + stride]);
+            __syncthreads();
+        }
+        x[threadIdx.x] = tile[0];""",
+    "sums that run over to 0": """
+        for (unsigned stride = 0; stride < 64; stride *= 2) { // HERE
+            x[threadIdx.x] += x[threadIdx.x + stride];
+            __syncthreads();
+        }""",
+    "a sum that is infinite": """
+        float sum = x[0] + 1;
+        while (sum > 0) // HERE
+            sum *= 2;
+        x[0] = sum;""",
+    "not a number": """
+        float sum = nanf("");
+        do sum = sum * 0.5f + x[threadIdx.x];
+        while (!(sum > 1)); // HERE
+        x[0] = sum;""",
+    "a number that is too large for its last digit": """
+        for (float f = 16777000; f < 16778000; f += 1) // HERE
+            x[threadIdx.x] = f;""",
+    "some threads, others wait for them": """
+        if (threadIdx.x % 3 == 1)
+            for (int i = threadIdx.x; i > 0; i = i / 2 * 2) // HERE
+                x[i] = 1;
+        __syncthreads();
+        x[threadIdx.x] = 2;""",
+    "a cycle of many states": """
+        unsigned state = 1;
+        while (state != 2) // HERE
+            state = (state * 5 + 4) % 128;
+        x[0] = state;""",
+    "an outer loop": """
+        for (int i = 0; i < 10; ) // HERE
+            for (int k = 0; k < 50; ++k) // HERE
+                x[(i * 50 + k) % 64] = k; // HERE""",
+    "printing": """
+        while (x[0] == 0) // HERE
+            printf("still at it\\n"); // HERE""",
+}
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps-reversed"])
+@pytest.mark.parametrize("body", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_loop_that_changes_nothing_is_endless_at_once(run: Run, body: str, schedule: str) -> None:
+    source = f"__global__ void f(int *x) {{{body}\n}}\n"
+    begin_s = time.process_time()
+    options = LaunchOptions(schedule=schedule, check=True)
+    with pytest.raises(KernelFault) as caught:
+        run(source, np.zeros(128, np.int32), grid=(3,), block=(64,), options=options)
+    assert time.process_time() - begin_s < ENDLESS_CPU_S
+    assert caught.value.code == "endless-loop"
+    assert caught.value.what.startswith("the kernel does not end: ")
+    lines = [number for number, line in enumerate(source.splitlines(), 1) if "// HERE" in line]
+    assert caught.value.where is not None and caught.value.where.line in lines
+
+
+def test_an_endless_loop_says_whether_it_waits(run: Run) -> None:
+    reasons = []
+    for body in ("while (x[0] == 0);", "while (((volatile int *)x)[0] == 0);"):
+        with pytest.raises(KernelFault) as caught:
+            run(f"__global__ void f(int *x) {{ {body} x[1] = 1; }}", np.zeros(2, np.int32))
+        reasons.append(caught.value.what)
+    assert reasons == [
+        "the kernel does not end: no round of this loop changes anything",
+        "the kernel does not end: it waits for a change that no thread makes",
+    ]
+
+
+ENDING = {
+    "counts in a register": ("for (int i = 0; i < 5000; ++i) sum = sum * 3 + in[i % 64];", False),
+    "counts in shared memory": (
+        "__shared__ volatile int left; left = 3000; while (left > 0) { left = left - 1; } sum = 1;", True,
+    ),
+    "counts in its own array": (
+        "volatile int own[4]; own[n] = 3000; while (own[n] > 0) own[n] = own[n] - 1; sum = 1;", False,
+    ),
+    "waits for so many tries": (
+        "int tries = 0; while (*(volatile int *)in == 0 && tries < 20000) ++tries; sum = tries;", False,
+    ),
+    "waits for the clock": (
+        "long long begin = clock64(); while (clock64() - begin < 3000); sum = 1;", False,
+    ),
+    "waits for the clock and looks at memory": (
+        "long long begin = clock64(); while (*(volatile int *)in == 0 && clock64() - begin < 3000); sum = 1;", False,
+    ),
+    "a long cycle": ("unsigned s = 1; while (s != 3204) s = (s * 5 + 3) % 4096; sum = s;", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "shared"), ENDING.values(), ids=ENDING.keys())
+def test_a_loop_that_changes_something_ends_by_itself(run: Run, body: str, shared: bool) -> None:
+    out = np.zeros(1, np.int32)
+    source = f"__global__ void f(const int *in, int *out, int n) {{ int sum = 0; {body} out[0] = sum; }}"
+    run(source, np.zeros(64, np.int32), out, np.int32(0), block=(1,) if shared else (32,))
+    assert out[0] or "in[i % 64]" in body
+
+
+def test_a_serial_loop_over_many_elements_ends(run: Run) -> None:
+    """There is no limit of steps: half a million basic blocks were too many once."""
+    out = np.zeros(1, np.uint32)
+    source = """
+    __global__ void f(unsigned *out, unsigned n) {
+        unsigned state = 1;
+        #pragma unroll 1
+        for (unsigned i = 0; i < n; ++i) state = state * 1664525u + 1013904223u;
+        *out = state;
+    }"""
+    run(source, out, np.uint32(300_000), block=(1,))
+    state = 1
+    for _ in range(300_000):
+        state = (state * 1664525 + 1013904223) % 2**32
+    assert out[0] == state
+
+
+LONG = {
+    "registers": "unsigned s = n;\n for (unsigned k = 0; k < n; ++k)\n  s = s * 3 + k; // HERE\n x[threadIdx.x] = s;",
+    "memory": "for (unsigned k = 0; k < n; ++k)\n  x[k % 64] = x[(k + 1) % 64] * 3 + 1; // HERE",
+    "barriers": "for (unsigned k = 0; k < n; ++k) {\n  x[(threadIdx.x + k) % 64] += k; // HERE\n  __syncthreads(); }",
+}
+
+
+@pytest.mark.parametrize("body", LONG.values(), ids=LONG.keys())
+def test_a_launch_that_takes_too_long_is_stopped_at_the_line_where_it_is(
+    run: Run, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(THREAD_TIME, count().__next__)
+    source = f"__global__ void f(unsigned *x, unsigned n) {{\n {body}\n}}\n"
+    begin_s = time.perf_counter()
+    args = (np.zeros(64, np.uint32), np.uint32(4_000_000_000))
+    with pytest.raises(KernelFault) as caught:
+        run(source, *args, block=(64,), options=LaunchOptions(time_limit_s=0.3))
+    assert time.perf_counter() - begin_s < 30
+    assert (caught.value.code, caught.value.what) == (
+        "time-limit",
+        "time limit: the kernel had not ended after 0.3 s",
+    )
+    assert caught.value.where is not None and abs(caught.value.where.line - marked(source).line) <= 1
+
+
+def test_one_long_basic_block_is_stopped_within_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between basic blocks such a kernel would never be asked for the time."""
+    monkeypatch.setattr(THREAD_TIME, count().__next__)
+    statements = "\n".join(f" s = s * {k}u + (s >> {k % 30 + 1});" for k in range(3, 1203))
+    source = (
+        f"__global__ void f(unsigned *x) {{\n unsigned s = x[threadIdx.x];\n{statements}\n x[threadIdx.x] = s;\n}}\n"
+    )
+    with pytest.raises(KernelFault, match="time limit"):
+        run(source, np.zeros(32, np.uint32), options=LaunchOptions(time_limit_s=1e-6))
+
+
+def test_a_machine_that_is_too_busy_is_not_the_kernels_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(THREAD_TIME, lambda: 1.0)
+    source = "__global__ void f(unsigned *x, unsigned n) { for (unsigned k = 0; k < n; ++k) x[k % 4] = k * x[k % 3]; }"
+    args = (np.ones(4, np.uint32), np.uint32(4_000_000_000))
+    with pytest.raises(DeviceUnavailable, match="the machine is too busy: the kernel had less than half of a core"):
+        run(source, *args, options=LaunchOptions(time_limit_s=0.1))
