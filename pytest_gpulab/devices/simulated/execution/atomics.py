@@ -44,6 +44,17 @@ _NEW: dict[str, Callable[..., Any]] = {
     "dec": _dec,
     "cas": lambda old, compare, value: np.where(old == compare, value, old),
 }
+_STEPS: dict[str, Callable[..., int]] = {
+    "cas": lambda old, compare, value: value if old == compare else old,
+    "min": min,
+    "max": max,
+    "and": int.__and__,
+    "or": int.__or__,
+    "xor": int.__xor__,
+    "inc": lambda old, limit: 0 if old >= limit else old + 1,
+    "dec": lambda old, limit: limit if old == 0 or old > limit else old - 1,
+}
+"""Of whole numbers whose results are wanted; additions may overflow."""
 _UNORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
               "xor": np.bitwise_xor}  # fmt: skip
 
@@ -63,13 +74,34 @@ def apply(view: Array, index: Array, operation: str, operands: list[Array], want
     if not wanted and operation in _UNORDERED:
         _UNORDERED[operation].at(view, index, operands[0])
         return None
-    if len(np.unique(index)) == len(index):
+    if operation == "cas" and _is_one(index) and _is_one(operands[0]):
+        return _same_swaps(view, index[0], *operands)
+    order = np.argsort(index, kind="stable")
+    place = index[order]
+    if (place[1:] != place[:-1]).all():
         old = view[index]
         view[index] = _NEW[operation](old, *operands)
         return old
-    if operation == "add" and view.dtype.kind in "iu":
-        return _running_sums(view, index, operands[0])
-    return _one_by_one(view, index, operation, operands)
+    if operation == "exch":
+        return _passed_on(view, place, order, operands[0])
+    if view.dtype.kind in "iu" and operation in _STEPS:
+        return _one_by_one(view, index, _STEPS[operation], operands)
+    return _runs(view, place, order, operation, operands)
+
+
+def _is_one(values: Array) -> bool:
+    return bool(values[0] == values[-1] and (values == values[0]).all())
+
+
+def _same_swaps(view: Array, place: Any, compare: Array, values: Array) -> Array:
+    """Compare-and-swap of lanes that all expect the same at one address, as in a lock or a loop of retries.
+
+    All that act before one changes the value change nothing; all that act after it find something else.
+    """
+    old = np.full(len(values), view[place])
+    if old[0] == compare[0] and len(changing := np.flatnonzero(values != compare)):
+        view[place] = old[changing[0] + 1 :] = values[changing[0]]
+    return old
 
 
 def _near_zero(values: Array) -> bool:
@@ -78,24 +110,48 @@ def _near_zero(values: Array) -> bool:
     return bool(((size < 2.0**-102) & (size > 0)).any())
 
 
-def _running_sums(view: Array, index: Array, values: Array) -> Array:
-    """Integer additions that meet: what a lane finds is the start plus the sum of those before it."""
-    order = np.argsort(index, kind="stable")
-    place, value = index[order], values[order]
-    total = np.cumsum(value, dtype=view.dtype)
-    first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-    before = total - value
-    start = np.repeat(before[first], np.diff(np.append(first, len(place))))
-    old = np.empty_like(value)
-    old[order] = view[place] + (before - start)
-    np.add.at(view, index, values)
+def _passed_on(view: Array, place: Array, order: Array, values: Array) -> Array:
+    """Exchanges: what a lane finds is the value of the lane before it at the same address."""
+    given = values[order]
+    found = np.where(np.concatenate(([False], place[1:] == place[:-1])), np.roll(given, 1), view[place])
+    view[place] = given  # the last one stays
+    old = np.empty_like(found)
+    old[order] = found
     return old
 
 
-def _one_by_one(view: Array, index: Array, operation: str, operands: list[Array]) -> Array:
-    new = _NEW[operation]
-    old = np.empty(len(index), view.dtype)
-    for lane, place in enumerate(index):
-        old[lane] = view[place]
-        view[place] = new(view[place], *(operand[lane] for operand in operands))
+def _one_by_one(view: Array, index: Array, step: Callable[..., int], operands: list[Array]) -> Array:
+    """Integers: Python's own are several times faster here than NumPy's, and none of these operations overflows."""
+    places, values = np.unique(index), view[np.unique(index)].tolist()
+    memory = dict(zip(places.tolist(), values, strict=True))
+    old = []
+    for place, *given in zip(index.tolist(), *(operand.tolist() for operand in operands), strict=True):
+        found = memory[place]
+        old.append(found)
+        memory[place] = step(found, *given)
+    view[places] = [memory[place] for place in places.tolist()]
+    return np.array(old, view.dtype)
+
+
+def _runs(view: Array, place: Array, order: Array, operation: str, operands: list[Array]) -> Array:
+    """Additions, address by address if some are met by many lanes, else the first lane of each, the second, and so on.
+
+    Args:
+        place: the lanes' addresses, sorted.
+        order: the lanes in that order.
+    """
+    starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+    lengths = np.diff(np.append(starts, len(place)))
+    old = np.empty(len(place), view.dtype)
+    if operation == "add" and len(starts) < lengths.max():
+        for start, end in zip(starts, starts + lengths, strict=True):
+            lanes = order[start:end]
+            sums = np.add.accumulate(np.concatenate((view[place[start : start + 1]], operands[0][lanes])))
+            old[lanes], view[place[start]] = sums[:-1], sums[-1]
+        return old
+    for rank in range(lengths.max()):
+        lanes = order[starts[lengths > rank] + rank]
+        here = place[starts[lengths > rank]]
+        old[lanes] = view[here]
+        view[here] = _NEW[operation](old[lanes], *(operand[lanes] for operand in operands))
     return old
