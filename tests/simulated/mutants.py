@@ -135,18 +135,18 @@ def _argument(device: SimulatedDevice, nbytes: int) -> SimulatedMemory | np.gene
     return scalar
 
 
-def attempt(text: str, budget: int = 300) -> str:
+def attempt(text: str, limit_s: float = 2.0) -> str:
     """Read, translate and launch all of a text's kernels; return the name of the error that was declared, if any.
 
     Raises:
         Exception: what must not be raised.
     """
-    device = SimulatedDevice(step_budget=budget)
+    device, options = SimulatedDevice(), LaunchOptions(check=True, time_limit_s=limit_s)
     try:
         module = SimulatedModule(device, text, "", ("", "kernel.cu"))
         for kernel in module.kernels:
             arguments = [_argument(device, nbytes) for nbytes in module.parameter_bytes(kernel)]
-            module.launch(kernel, (1,), (64,), arguments, options=LaunchOptions(check=True))
+            module.launch(kernel, (1,), (64,), arguments, options=options)
     except DeviceError as error:
         return type(error).__name__
     finally:

@@ -135,7 +135,7 @@ def test_programmatic_launches_wait_for_nothing(run: Run) -> None:
 
 
 def test_the_originals_of_the_mutants_run() -> None:
-    assert [mutants.attempt(text, budget=3000) for text in mutants.originals()] == ["none"] * 3
+    assert [mutants.attempt(text, limit_s=60) for text in mutants.originals()] == ["none"] * 3
 
 
 def test_mutants_raise_declared_errors_alone() -> None:
