@@ -85,7 +85,7 @@ def test_an_endless_loop_says_whether_it_waits(run: Run) -> None:
             run(f"__global__ void f(int *x) {{ {body} x[1] = 1; }}", np.zeros(2, np.int32))
         reasons.append(caught.value.what)
     assert reasons == [
-        "the kernel does not end: no round of this loop changes anything",
+        "the kernel does not end: this loop changes nothing",
         "the kernel does not end: it waits for a change that no thread makes",
     ]
 

@@ -220,12 +220,23 @@ class Scheduler:
         return spins and group.loops >= SPIN_LIMIT
 
     def _where(self, block: int) -> SourceLine | None:
-        """Return the line that decides whether the innermost loop around a block goes on; outside of loops its own."""
+        """Return the line that decides whether the innermost loop around a block goes on.
+
+        That of a loop with no decision is its first one, that of no loop the block's own.
+        """
         backs = [(i - min(step.targets), i) for i, step in enumerate(self.steps) if step.targets]
         around = [(length, i) for length, i in backs if length >= 0 and i - length <= block <= i]
-        statements = self.steps[min(around)[1]].statements if around else ()
-        line = next((statement.where for statement in reversed(statements) if statement.where), None)
-        return line or next((step.where for step in self.steps[block:] if step.where), None)
+        if not around:
+            return next((step.where for step in self.steps[block:] if step.where), None)
+        length, end = min(around)
+        loop = self.steps[end - length : end + 1]
+        decisions = [
+            step.statements for step in reversed(loop) if min(step.targets, default=end) <= end < max(step.targets)
+        ]
+        chosen = (statement for statements in decisions for statement in reversed(statements))
+        every = (statement for step in loop for statement in step.statements)
+        line = next((statement.where for statement in chosen if statement.where), None)
+        return line or min((statement.where for statement in every if statement.where), default=None, key=_line)
 
     def _out_of_time(self) -> KernelFault | DeviceUnavailable:
         """Return what a missed deadline means, with the line that the launch was at."""
@@ -243,7 +254,7 @@ class Scheduler:
         """Return the fault of the first of the threads that only wait."""
         (_, block), groups = min(self.ready.items())
         waits = any(step.spins for step in self.steps if block in step.targets)
-        reason = "it waits for a change that no thread makes" if waits else "no round of this loop changes anything"
+        reason = "it waits for a change that no thread makes" if waits else "this loop changes nothing"
         what = f"the kernel does not end: {reason}"
         return KernelFault("endless-loop", what, self._where(block), lane_at(groups[0].lanes, 0))
 
@@ -348,6 +359,10 @@ class Scheduler:
     def _endless_wait(self, group: Group, block: int) -> None:
         what = f"deadlock: {self.barriers.who_waits(group)}"
         raise KernelFault("deadlock", what, self.barriers.line(self.steps[block]), lane_at(group.lanes, 0))
+
+
+def _line(where: SourceLine) -> int:
+    return where.line
 
 
 def _has_whole_warps(lanes: Lanes) -> bool:
