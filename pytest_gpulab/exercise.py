@@ -326,6 +326,21 @@ class SpeedTier:
 
 
 @dataclass(frozen=True)
+class KnownMistake:
+    """What a usual mistake leaves in the outputs: where a submission has just that, it is told so.
+
+    Attributes:
+        what: the result, to follow "is", such as `the result of path 0`.
+        values: output buffer to its contents, of the reference's shape.
+        cause: a question that leads to the mistake, never the solution.
+    """
+
+    what: str
+    values: Mapping[str, Array]
+    cause: str = ""
+
+
+@dataclass(frozen=True)
 class Exercise:
     """What to compute, on which inputs, with which baseline, which checks and points.
 
@@ -346,6 +361,7 @@ class Exercise:
         reference_at: (problem, inputs, places) to what must come out at some places: output buffer to indices into the
             flattened buffer, and to values and tolerances in their order. For outputs whose elements are computed one
             by one; a timed output of more than 2^20 elements is then checked at random places instead of everywhere.
+        mistakes: (problem, inputs) to what usual mistakes would leave in the outputs; asked where a result is wrong.
 
     Raises:
         ExerciseError: where names repeat or points do not add up.
@@ -367,6 +383,7 @@ class Exercise:
     headers: tuple[str, ...] = ()
     mixable: bool = True
     reference_at: Callable[[Problem, Mapping[str, Array], Mapping[str, Array]], Expected] | None = None
+    mistakes: Callable[[Problem, Mapping[str, Array]], Sequence[KnownMistake]] | None = None
 
     def __post_init__(self) -> None:
         if not self.cases:

@@ -18,6 +18,7 @@ from pytest_gpulab.exercise import (
     Case,
     Exercise,
     Expected,
+    KnownMistake,
     Launch,
     Plan,
     Problem,
@@ -29,6 +30,7 @@ from pytest_gpulab.exercise import (
 )
 
 ROUNDS = 64
+FRACTION = "Usual cause: an `int` on the way to the path. What type has each intermediate value?"
 SMALLEST, LARGEST = 0.25, 4.0
 
 # The steps of paths.cuh, operation by operation, on float32 arrays.
@@ -87,6 +89,17 @@ def reference_at(problem: Problem, arrays: Mapping[str, Array], places: Mapping[
     return Expected({"out": values}, {"out": 0})
 
 
+def mistakes(problem: Problem, arrays: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
+    """Return what every path makes of all elements, and what their own paths make of whole numbers."""
+    start, ways = arrays["in"], problem.variant.facts["ways"]
+    taken = "Usual cause: the condition that chooses the path. Does the element's index decide, or something else?"
+    with np.errstate(all="ignore"):  # a path may not lead far from 0
+        paths = [KnownMistake(f"the result of path {k}", {"out": follow(k, start)}, taken) for k in range(ways)]
+        whole = reference(problem, {"in": np.trunc(start)}).values
+    cut = KnownMistake("the result of its path from a whole number: the input lost its fraction", whole, FRACTION)
+    return (*paths, cut)
+
+
 def follow(which: int, start: Array) -> Array:
     """Return where a path leads to from float32 values, each operation rounded to float32."""
     x = start
@@ -125,6 +138,7 @@ exercise = Exercise(
     inputs=inputs,
     reference=reference,
     reference_at=reference_at,
+    mistakes=mistakes,
     cases=(
         *cases(TWO_WAY, 2.5, (1, 2, 31, 32, 33, 1024, 2053)),
         *cases(EIGHT_WAY, 3, (1, 7, 31, 33, 1023, 1025, 2053)),

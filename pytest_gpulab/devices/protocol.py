@@ -87,6 +87,7 @@ class LaunchProfile:
         order_free: whether it is known that no order of warps changes what the launch does: hazards were looked for
             (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
             blocks alone.
+        unset: lines that may read a variable before it has a value, of a checked launch.
     """
 
     kernel: str
@@ -103,6 +104,7 @@ class LaunchProfile:
     kernel_occupancy: KernelOccupancy | None = None
     instruction_source: InstructionSource = ""
     order_free: bool = False
+    unset: tuple[SourceLine, ...] = ()
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]

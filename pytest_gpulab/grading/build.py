@@ -33,11 +33,13 @@ class Build:
     Attributes:
         tunables: the submission's.
         parameters: kernel to the names of its parameters, as far as they are known.
+        source: the text that was compiled.
     """
 
     module: Module
     tunables: Mapping[str, int]
     parameters: Names = field(default_factory=dict)
+    source: str = ""
 
 
 class Blocked(Exception):
@@ -146,7 +148,7 @@ class Builds:
             raise Blocked("failed", problem)
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
         module = limited(module, self._budget) if is_simulated else module
-        return Build(module, tunables, parameter_names(self._source))
+        return Build(module, tunables, parameter_names(self._source), self._source)
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Variants may differ in what is launched only: then they share a module."""

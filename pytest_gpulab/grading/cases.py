@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -11,11 +12,12 @@ import numpy as np
 from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Plan, Problem
-from pytest_gpulab.grading.build import Build, Builds
+from pytest_gpulab.grading.build import Build, Builds, cases_of
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compare import compare, mismatches
-from pytest_gpulab.grading.findings import UNSET, because_of, finding, hint_for, of_error, plain
+from pytest_gpulab.grading.explain import WRONG_RESULTS, most_telling, with_hazards
+from pytest_gpulab.grading.findings import because_of, finding, of_error, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.patterns import Circumstances
 from pytest_gpulab.grading.prepare import (
@@ -43,9 +45,8 @@ from pytest_gpulab.grading.replay import (
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
 
 MAX_PRINTED_CHARS = 4000
-MAX_HAZARDS = 3  # that are told of beside a wrong result
-_WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 MAX_STOPPED = 3  # cases that may use up their time before the rest is taken to do so as well
+LOOK_S = 2.0  # for other cases that may say more of a wrong result
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,24 @@ class CaseRuns:
         self._budget.be_short()
         return outcome
 
+    def with_most_telling(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Add to a case's wrong result that tells nothing of the cause what another case of its variant tells.
+
+        Only the simulated GPU looks: it runs them within seconds, and survives what goes wrong there.
+        """
+        is_alone = self._is_simulated and not self._limits.beside_a_gpu
+        if findings[0].code not in WRONG_RESULTS or findings[0].bits or not is_alone:
+            return findings
+        others = ((correct_name(other), self.outcome(other).findings) for other in self._like(case))
+        return most_telling(findings, others)
+
+    def _like(self, case: Case) -> Iterator[Case]:
+        """Yield other visible cases of the variant, while they take little time."""
+        end_s = time.perf_counter() + LOOK_S
+        for other in cases_of(self._loaded.exercise, case.variant):
+            if other.name != case.name and not other.hidden and time.perf_counter() < end_s:
+                yield other
+
     def assume(self, case: Case, found: Finding) -> None:
         """Take a case for failed without running it, because it brought down another process."""
         file, _, line = found.where.rpartition(":")
@@ -192,7 +211,7 @@ class CaseRuns:
                     if verdict != "passed":
                         note = f"input pattern: {pattern}"
                         noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
-                        explained = _with_hazards(noted, runs, self._is_simulated)
+                        explained = with_hazards(noted, runs, build.source if self._is_simulated else None)
                         return CaseOutcome(verdict, explained, _without_outputs(runs))
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
@@ -315,35 +334,6 @@ def _judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdi
     return ("failed", findings) if findings else ("passed", ())
 
 
-def _with_hazards(findings: tuple[Finding, ...], runs: list[Run], is_watched: bool) -> tuple[Finding, ...]:
-    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, its line and a hint.
-
-    Args:
-        findings: of one input pattern.
-        runs: the replays.
-        is_watched: whether races and unwritten memory would have been seen; then luck has another source.
-    """
-    seen = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
-    hazards = list(seen.values())[:MAX_HAZARDS]
-    if not hazards:
-        is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
-        return tuple(replace(found, hint=UNSET) for found in findings) if is_luck and is_watched else findings
-    lines = tuple(f"in the same run: {hazard}" for hazard in hazards)
-    place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
-    hint = hint_for(hazards[0])
-    return tuple(
-        replace(found, evidence=(*found.evidence, *lines), where=found.where or place, hint=hint)
-        if found.code in _WRONG_RESULTS
-        else found
-        for found in findings
-    )
-
-
-def is_telling(hazard: Hazard) -> bool:
-    """Return whether a hazard can explain a wrong result that ended no launch."""
-    return hazard.kind in ("race", "uninitialised") and not hazard.harmless
-
-
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
     """Drop what can be large: outcomes are kept until the submission is graded."""
     return tuple(replace(run, outputs={}) for run in runs)
@@ -367,7 +357,8 @@ def _were(count: int) -> str:
 
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
-    expected, around = prepared.expected, Circumstances(prepared.plan, prepared.inputs, prepared.tunables)
+    expected = prepared.expected
+    around = Circumstances(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
     found = (
         compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, around=around)
         for name, actual in run.outputs.items()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.grading.coincidence import CERTAIN
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.omissions import omission
 from pytest_gpulab.grading.patterns import Circumstances, Mistake, Pattern
-from pytest_gpulab.grading.places import place_of
+from pytest_gpulab.grading.places import ALL_BUT_FIRST, FIRST_OF_BLOCK, place_of
 from pytest_gpulab.grading.replay import Poison
 from pytest_gpulab.grading.values import number, pattern_of
 
@@ -62,7 +64,20 @@ def compare(
 def _never_written(mistake: Mistake) -> Finding:
     place = place_of(mistake.wrong, mistake.tiling)
     what = f"`{mistake.name}`: {_share(mistake.wrong)} never written{_colon(place)}."
-    return finding("not-written", what, evidence=(_first_indices(mistake.wrong),), hint=(place and place.cause) or None)
+    hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
+    found = finding("not-written", what, evidence=(_first_indices(mistake.wrong),), hint=hint or None)
+    return replace(found, bits=_weight(place))
+
+
+def _weight(pattern: Pattern | None) -> int:
+    return int(min(pattern.bits, CERTAIN)) if pattern and pattern.cause else 0
+
+
+_UNWRITTEN = {
+    ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
+    FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
+}
+"""Causes of wrong values to those of unwritten elements at the same places."""
 
 
 def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
@@ -73,8 +88,9 @@ def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
     if common:
         evidence.append(common.what)
     by_weight = (common, place) if common and common.telling else (place, common)
-    hint = next((pattern.cause for pattern in by_weight if pattern and pattern.cause), None)
-    return finding("wrong-result", what, evidence=evidence, hint=hint)
+    told = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
+    found = finding("wrong-result", what, evidence=evidence, hint=told.cause if told else None)
+    return replace(found, bits=_weight(told))
 
 
 def _in_common(mistake: Mistake) -> Pattern | None:

@@ -62,6 +62,7 @@ _TOO_SLOW = (
 
 IN_ONE_LINE = "in the same line"
 
+NO_VALUE = "A variable holds garbage until it is set: give it a value where it is declared."
 UNSET = (
     "No race and no read of unwritten memory was seen. Does every variable get a value before it is read? Does the "
     "order of atomics decide anything?"

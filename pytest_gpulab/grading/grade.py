@@ -42,6 +42,7 @@ class Finding:
         by_luck: of a wrong result, whether another order of warps or other leftovers in memory change it.
         hidden: whether only an instructor's hidden case shows it: the texts may tell of that case.
         line: the source line at `where`, trimmed; empty where it is not the submission's own.
+        bits: of a wrong result, how much its pattern says of the cause, at most 64: it holds by chance once in 2**bits.
     """
 
     code: str
@@ -53,6 +54,7 @@ class Finding:
     by_luck: bool = False
     hidden: bool = False
     line: str = ""
+    bits: int = 0
 
     @property
     def quote(self) -> str:

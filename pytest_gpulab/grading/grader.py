@@ -63,6 +63,7 @@ class Grader:
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
+        self._has_failed = False
         self._annotator = Annotator(exercise, path, device, seed) if annotate else None
         self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
@@ -139,7 +140,11 @@ class Grader:
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
-        return check.result(outcome.verdict, outcome.findings, printed=outcome.printed)
+        findings = outcome.findings
+        if outcome.verdict == "failed" and not self._has_failed:  # the only one that is shown under -x
+            self._has_failed = True
+            findings = self._cases.with_most_telling(case, findings)
+        return check.result(outcome.verdict, findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""

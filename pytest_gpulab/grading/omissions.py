@@ -7,11 +7,13 @@ that the same operation on a part of the input says whether the result is exactl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log2
 from typing import Any
 
 import numpy as np
 
+from pytest_gpulab.grading.coincidence import TINY, is_likely, value_bits
 from pytest_gpulab.grading.patterns import Array, Mistake, Pattern
 from pytest_gpulab.grading.places import (
     FIRST_BLOCK,
@@ -32,6 +34,7 @@ OPERATIONS: dict[str, Any] = {
     "largest": np.maximum,
     "smallest": np.minimum,
 }
+TRIED_OTHERS, TRIED_PARTS = 6, 16  # other results, and parts of an input: each an attempt to explain the result
 NEAR = 1e-3  # relative; tolerances of another operation's results are other ones
 MAX_ELEMENTS = 1 << 22  # beyond, it would take longer than all else
 OTHER_OPERATION = "Usual cause: another operation, or a start value that wins over every element."
@@ -57,14 +60,29 @@ class Part:
 def omission(mistake: Mistake) -> Pattern | None:
     """Return what a single wrong result leaves out, counts twice or is instead; None where that is not certain."""
     inputs = [(name, values) for name, values in mistake.around.inputs.items() if values.size > 1]
-    if mistake.actual.size != 1 or len(inputs) != 1 or not 1 < inputs[0][1].size <= MAX_ELEMENTS:
+    if mistake.actual.size != 1 or len(inputs) != 1 or not TINY < inputs[0][1].size <= MAX_ELEMENTS:
         return None
     name, values = inputs[0]
     values = values.reshape(-1)
     if values.dtype.kind not in "iuf" or not np.isfinite(mistake.got).all():
         return None
-    ways = (_few_different, _something_else, _part_left_out, _foreign)
-    return next((pattern for way in ways if (pattern := way(mistake, name, values))), None)
+    bits = _bits(mistake, values)
+    others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
+    parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
+    ways = (_few_different, *others, *parts, _foreign)
+    found = next((pattern for way in ways if (pattern := way(mistake, name, values))), None)
+    return replace(found, bits=bits) if found and found.cause else found
+
+
+def _bits(mistake: Mistake, values: Array) -> float:
+    """Return how much it says that a result is exactly that of some of the elements.
+
+    Other sums might be anything up to the sum of the magnitudes; a largest or smallest one is one of the elements.
+    """
+    if _is_expected(mistake, np.add, values):
+        return value_bits(mistake, spread=2 * float(np.abs(values.astype(np.float64)).sum()))
+    is_choice = any(_is_expected(mistake, operation, values) for operation in (np.maximum, np.minimum))
+    return log2(np.unique(values).size) if is_choice else value_bits(mistake)
 
 
 def _few_different(mistake: Mistake, name: str, values: Array) -> Pattern | None:
@@ -107,7 +125,7 @@ def _part_left_out(mistake: Mistake, name: str, values: Array) -> Pattern | None
         return None
     tile = mistake.around.tiling(name, values, first=True)[0]
     fitting: list[tuple[Part, Pattern]] = []
-    for operation in OPERATIONS.values():
+    for operation in (np.add, np.multiply):  # without almost any part, the largest element left is the second one
         if not _is_expected(mistake, operation, values):
             continue
         for part in _parts(values.size, tile, mistake.around.block_threads):

@@ -10,6 +10,9 @@ _BOUNDS = r"(?:__launch_bounds__\s*\([^;{}]*?\)\s*)?"
 _KERNEL = re.compile(rf"\b__global__\b\s*{_BOUNDS}[^;{{}}()]*?{_BOUNDS}\b([A-Za-z_]\w*)\s*\(")
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DECLARED = r"(?m)(?:^|[;{{}}(])\s*(?!return\b|goto\b|else\b)[A-Za-z_]\w*\s+(?:[\w\s,=.+*/-]*,\s*)?{0}\s*[;,]"
+
 Names = Mapping[str, tuple[str, ...]]
 
 
@@ -22,6 +25,14 @@ def parameter_names(source: str) -> Names:
         if all(names) and found.get(match[1], names) == names:
             found[match[1]] = names
     return found
+
+
+def unset_variables(source: str, line: int) -> tuple[str, ...]:
+    """Return the variables named in a line, counted from 1, that are declared without a value somewhere."""
+    text = _IGNORED.sub(" ", source)
+    lines = source.splitlines()
+    words = dict.fromkeys(_WORD.findall(lines[line - 1])) if 0 < line <= len(lines) else {}
+    return tuple(word for word in words if re.search(_DECLARED.format(re.escape(word)), text))
 
 
 def _arguments(text: str, start: int) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.exercise import Plan
+from pytest_gpulab.exercise import KnownMistake, Plan
 from pytest_gpulab.grading.tiling import Tiling, tiling_of
 
 Array = npt.NDArray[Any]
@@ -27,11 +27,13 @@ class Pattern:
         what: words that hold of every one of them, whatever the cause.
         cause: the usual cause, never the solution; empty where there is no usual one.
         telling: whether the values alone say enough; else the place of the elements may say more.
+        bits: how unlikely it is to hold by chance, see `coincidence`; 0 where nothing can be learned from it.
     """
 
     what: str
     cause: str = ""
     telling: bool = True
+    bits: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,13 @@ class Circumstances:
         plan: how it was run.
         inputs: input buffer to what the kernels read.
         tunables: the submission's choices.
+        known: makes what known mistakes would leave in the outputs, see `Exercise.mistakes`.
     """
 
     plan: Plan | None = None
     inputs: Mapping[str, Array] = field(default_factory=dict)
     tunables: Mapping[str, int] = field(default_factory=dict)
+    known: Callable[[], Sequence[KnownMistake]] = tuple
 
     def tiling(self, name: str, array: Array, first: bool = False) -> Tiling:
         """Return how blocks share a buffer: see `tiling_of`."""
@@ -121,12 +125,16 @@ class Mistake:
             values: one a wrong element, or one for all.
             scale: how many times the tolerance the values may be off for the same reasons as the expected ones.
         """
+        return bool(self.explained(values, scale).all())
+
+    def explained(self, values: Array, scale: float = 1.0) -> Array:
+        """Return which wrong elements are such values; see `is_explained_by`."""
         if self.is_exact:
-            return bool((self.got == np.asarray(values).astype(self.got.dtype)).all())
+            return np.asarray(self.got == np.asarray(values).astype(self.got.dtype))
         with np.errstate(all="ignore"):
             error = np.abs(self.got.astype(np.float64) - values)
             slack = 2 * scale * self.allowed + ROUNDING * np.maximum(np.abs(values), np.abs(self.wanted))
-            return bool(((error <= slack) & (FAR * error <= np.abs(self.difference))).all())
+            return np.asarray((error <= slack) & (FAR * error <= np.abs(self.difference)))
 
     def like_output(self) -> Mapping[str, Array]:
         """Return the input arrays that have an element for each of the output's, flat, in the output's arithmetic."""

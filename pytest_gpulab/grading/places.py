@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.grading.coincidence import PLACE_BITS, place_bits
 from pytest_gpulab.grading.patterns import Pattern
 from pytest_gpulab.grading.tiling import Tiling
 
@@ -20,7 +21,7 @@ MAX_NAMED = 3
 UNLIKELY = 1000.0  # to one, against scattered elements that lie in these blocks by chance
 
 FIRST_ONE = "Usual cause: what is different for the very first one? Is something skipped there, or not yet set?"
-ALL_BUT_FIRST = "Usual cause: what every element takes from the one before it. Follow element 1 on paper."
+ALL_BUT_FIRST = "Usual cause: what every element takes from the one before it. Follow element 1 step by step."
 LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
 LAST_BLOCK = (
     "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier take for granted that it is?"
@@ -67,6 +68,15 @@ FROM_INDEX_ON = (
 )
 LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
 LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
+IN_X = (
+    "Usual cause: the x part of an index or of the bounds check. Look at blockIdx.x, blockDim.x, threadIdx.x and the "
+    "width."
+)
+IN_Y = (
+    "Usual cause: the y part of an index or of the bounds check. Look at blockIdx.y, blockDim.y, threadIdx.y and the "
+    "height."
+)
+SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
 OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
 
 
@@ -111,12 +121,15 @@ class Axis:
 
 def place_of(wrong: Mask, tiling: Tiling) -> Pattern | None:
     """Return where the wrong elements lie, or None if there is no word for it."""
-    if wrong.all() or not wrong.any():
+    bits = place_bits(int(wrong.sum()), wrong.size)
+    if bits < PLACE_BITS:  # all of them, none, or hardly a choice
         return None
-    if wrong.ndim == 2 and min(wrong.shape) > 1:
-        return _in_a_plane(wrong, tiling)
-    tiles = [tile for tile, length in zip(tiling, wrong.shape, strict=True) if length > 1]
-    return _along(Axis(wrong.reshape(-1), tiles[0] if len(tiles) == 1 else None))
+    if wrong.ndim == 2:
+        found = _in_a_plane(wrong, tiling) if min(wrong.shape) > 1 else _in_a_line(wrong, tiling)
+    else:
+        tiles = [tile for tile, length in zip(tiling, wrong.shape, strict=True) if length > 1]
+        found = _along(Axis(wrong.reshape(-1), tiles[0] if len(tiles) == 1 else None))
+    return replace(found, bits=bits) if found and found.cause else found
 
 
 def _along(axis: Axis) -> Pattern | None:
@@ -208,23 +221,23 @@ def _in_each_block(axis: Axis) -> Pattern | None:
     start, stop = int(at[0]), int(at[-1]) + 1
     if stop - start != at.size:
         return None
-    which, cause = _part_of_a_block(start, stop, tile)
+    which, cause = _part_of_a_block(start, stop, tile, axis.noun)
     return Pattern(f"{which} of every block ({tile} {axis.noun}s a block)", cause)
 
 
-def _part_of_a_block(start: int, stop: int, tile: int) -> tuple[str, str]:
+def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, str]:
     if stop - start == 1:
-        known = {0: ("the first element", FIRST_OF_BLOCK), tile - 1: ("the last element", LAST_OF_BLOCK)}
-        return known.get(start, (f"element {start}", IN_EACH_BLOCK))
+        known = {0: (f"the first {noun}", FIRST_OF_BLOCK), tile - 1: (f"the last {noun}", LAST_OF_BLOCK)}
+        return known.get(start, (f"{noun} {start}", IN_EACH_BLOCK))
     if start == 1 and stop == tile:
-        return "all but the first element", FIRST_OF_BLOCK
+        return f"all but the first {noun}", FIRST_OF_BLOCK
     if start == WARP and stop == tile and tile > 2 * WARP:
-        return f"all but the first {WARP} elements", OTHER_WARPS
+        return f"all but the first {WARP} {noun}s", OTHER_WARPS
     if (start, stop) == (tile // 2, tile):
         return "the second half", IN_EACH_BLOCK
     if (start, stop) == (0, tile // 2):
         return "the first half", IN_EACH_BLOCK
-    return f"elements {start} to {stop - 1}", IN_EACH_BLOCK
+    return f"{noun}s {start} to {stop - 1}", IN_EACH_BLOCK
 
 
 def _periodic(axis: Axis) -> Pattern | None:
@@ -311,8 +324,24 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
     if right.any() and (right == np.outer(good_rows, good_columns)).all() and not good_rows.all():
         below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
         return Pattern(f"{beside.what}, and {below.what}", LAST_COLUMNS) if below and beside else None
-    if wrong.shape[0] == wrong.shape[1] and (right == np.eye(wrong.shape[0], dtype=bool)).all():
+    return _diagonal(right, tiling)
+
+
+def _in_a_line(wrong: Mask, tiling: Tiling) -> Pattern | None:
+    """Name the columns of a plane with one row, or the rows of one with one column."""
+    is_row = wrong.shape[0] == 1
+    axis = Axis(wrong.reshape(-1), tiling[1 if is_row else 0], "column" if is_row else "row")
+    return _edge(axis, LAST_COLUMNS if is_row else LAST_ROWS)
+
+
+def _diagonal(right: Mask, tiling: Tiling) -> Pattern | None:
+    """Recognise that only the places with the same x and y are right, in the plane or in each block."""
+    y, x = np.indices(right.shape)
+    if (right == (y == x)).all():
         return Pattern("all but the diagonal", OFF_DIAGONAL)
+    rows, columns = tiling
+    if rows and columns and min(rows, columns) > 1 and (right == (y % rows == x % columns)).all():
+        return Pattern(f"all but the diagonal of every block ({columns} x {rows} elements)", SAME_INDEX)
     return None
 
 
@@ -324,7 +353,9 @@ def _any(mask: Mask) -> tuple[Mask, Mask]:
 def _edge(axis: Axis, cause: str) -> Pattern | None:
     pattern = _along(axis)
     is_last = axis.mask[-1] and int(axis.mask.sum()) == axis.mask.size - axis.at[0]
-    return Pattern(pattern.what, cause) if pattern and is_last else pattern
+    is_tail = is_last and axis.at.size * 2 < axis.mask.size
+    general = IN_X if axis.noun == "column" else IN_Y
+    return Pattern(pattern.what, cause if is_tail else general) if pattern else None
 
 
 def ordinal(number: int) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.exercise import Exercise, ExerciseError, Expected, Plan, Problem
+from pytest_gpulab.exercise import Exercise, ExerciseError, Expected, KnownMistake, Plan, Problem
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
 
@@ -41,6 +42,7 @@ class Prepared:
     inputs: Mapping[str, Array]
     expected: Expected
     tunables: Mapping[str, int] = field(default_factory=dict)
+    known: Callable[[], Sequence[KnownMistake]] = tuple
 
 
 def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng: np.random.Generator) -> Prepared:
@@ -50,7 +52,27 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
         InstructorsMistake: see there.
     """
     inputs = make_inputs(exercise, problem, plan, pattern, rng)
-    return Prepared(plan, inputs, expected_of(exercise, problem, plan, inputs), problem.tunables)
+    expected = expected_of(exercise, problem, plan, inputs)
+    return Prepared(plan, inputs, expected, problem.tunables, partial(known_mistakes, exercise, problem, plan, inputs))
+
+
+def known_mistakes(
+    exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
+) -> Sequence[KnownMistake]:
+    """Return what the exercise says of usual mistakes.
+
+    Raises:
+        InstructorsMistake: see there.
+    """
+    if exercise.mistakes is None:
+        return ()
+    with instructors_code("mistakes"):
+        found = tuple(exercise.mistakes(problem, inputs))
+        for name, values in ((name, values) for known in found for name, values in known.values.items()):
+            if np.shape(values) != plan.buffer(name).shape:
+                shape, wanted = np.shape(values), plan.buffer(name).shape
+                raise ExerciseError(f"a known mistake's {name!r} has shape {shape}, but its buffer has {wanted}")
+    return found
 
 
 def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import log2
 
 import numpy as np
 
-from pytest_gpulab.grading.patterns import Mistake, Pattern
+from pytest_gpulab.grading.coincidence import CERTAIN, GENERAL, distinct, is_likely, is_tiny, value_bits
+from pytest_gpulab.grading.patterns import Array, Mistake, Pattern
+
+_Way = Callable[[Mistake], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; few elements come near by chance
@@ -43,10 +47,7 @@ REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
 TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index."
 PERMUTED = "Usual cause: the index of the store is not that of the load."
-FRACTION = (
-    "Usual cause: a variable of an integer type, or of one with fewer digits, on the way. What type has each "
-    "intermediate value?"
-)
+FRACTION = "Usual cause: an `int` on the way, which drops the fraction. What type has each intermediate value?"
 FEWER_BITS = "Usual cause: a variable of a smaller type on the way. What type has each intermediate value?"
 NEARLY_RIGHT = (
     "Usual cause: a type with fewer digits on the way, or one small part of the sum is missing. Rounding alone cannot "
@@ -55,8 +56,21 @@ NEARLY_RIGHT = (
 
 
 def pattern_of(mistake: Mistake) -> Pattern | None:
-    """Return the most specific statement that holds of all wrong values, or None."""
-    return next((pattern for way in _WAYS if (pattern := way(mistake))), None)
+    """Return the most specific statement that holds of all wrong values and hardly by chance, or None."""
+    bits = value_bits(mistake)
+    ways = (*_FACTS, *_PREDICTIONS, *_KINDS) if not is_tiny(mistake) and not is_likely(bits) else _FACTS
+    for way in ways:
+        if (pattern := way(mistake)) is not None:
+            return _weighed(pattern, way, bits)
+    return None
+
+
+def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
+    """Return the pattern with how much it says: least where it would hold after many mistakes."""
+    if way in _FACTS or not pattern.telling:
+        return pattern
+    general = way in _KINDS or pattern.cause in (PER_BLOCK, PERMUTED)
+    return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
 def _them(mistake: Mistake) -> str:
@@ -84,10 +98,43 @@ def _constant(mistake: Mistake) -> Pattern | None:
     if limits:
         names |= {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"}
     if first in names and (mistake.got == first).all():
-        return Pattern(f"{_them(mistake)} is {names[first]}", CONSTANT, telling=False)
+        cause = CONSTANT if mistake.at.size > 1 or mistake.actual.size > 1 or _starts_with(mistake, first) else ""
+        return Pattern(f"{_them(mistake)} is {names[first]}", cause, telling=False)
     if mistake.at.size > 2 and (mistake.got == first).all() and np.ptp(mistake.wanted) > 0:
         return Pattern(f"{_them(mistake)} is {number(first)}", CONSTANT, telling=False)
     return None
+
+
+def _starts_with(mistake: Mistake, first: object) -> bool:
+    """Return whether a single result is the value that its sum starts with."""
+    inputs = [values for values in mistake.around.inputs.values() if values.dtype.kind in "iuf"]
+    if first != 0 or len(inputs) != 1:
+        return False
+    total = inputs[0].sum(dtype=mistake.wanted.dtype)
+    return bool(abs(total - mistake.wanted[0]) <= max(mistake.allowed[0], 0))
+
+
+def _known(mistake: Mistake) -> Pattern | None:
+    """Recognise what the exercise says of usual mistakes; elements may differ in the mistake."""
+    known = [each for each in mistake.around.known() if mistake.name in each.values]
+    left, parts = mistake.wrong.copy(), []
+    for each in known:
+        values = np.asarray(each.values[mistake.name]).reshape(-1)
+        fits = np.zeros(mistake.at.size, bool)
+        fits[:] = mistake.explained(values[mistake.at])
+        mine = left.reshape(-1)[mistake.at] & fits
+        if mine.any():
+            parts.append((int(mine.sum()), each))
+            left.reshape(-1)[mistake.at[mine]] = False
+    if left.any() or not parts:
+        return None
+    bits = value_bits(mistake) - distinct(mistake).size * log2(len(known))
+    if is_likely(bits):
+        return None
+    if len(parts) == 1:
+        return Pattern(f"{_them(mistake)} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
+    counted = [f"{count} of them {'is' if count == 1 else 'are'} {each.what}" for count, each in parts]
+    return Pattern(", ".join(counted), max(parts, key=lambda part: part[0])[1].cause, bits=bits)
 
 
 def _factor(mistake: Mistake) -> Pattern | None:
@@ -186,6 +233,8 @@ def _moved(mistake: Mistake) -> Pattern | None:
     expected = mistake.expected.astype(mistake.wanted.dtype)
     if mistake.at.size < 3:
         return None
+    if _is_transposed(mistake, expected):
+        return Pattern("rows and columns are swapped: the value at (y, x) is that of (x, y)", TRANSPOSED)
     if expected.ndim == 2 and mistake.is_explained_by(expected.T.reshape(-1)[mistake.at]):
         return Pattern("rows and columns are swapped", TRANSPOSED)
     if mistake.is_explained_by(expected.reshape(-1)[::-1][mistake.at]):
@@ -199,6 +248,18 @@ def _moved(mistake: Mistake) -> Pattern | None:
     return None
 
 
+def _is_transposed(mistake: Mistake, expected: Array) -> bool:
+    """Return whether x and y are swapped, as far as both are in the range of the other."""
+    if expected.ndim != 2 or min(expected.shape) < 2:
+        return False
+    side = min(expected.shape)
+    wrong = mistake.wrong.copy()
+    wrong[side:], wrong[:, side:] = False, False
+    inner, square = replace(mistake, wrong=wrong), np.zeros_like(expected)
+    square[:side, :side] = expected[:side, :side].T
+    return inner.at.size > 2 and inner.is_explained_by(square.reshape(-1)[inner.at])
+
+
 def _whole_numbers(mistake: Mistake) -> Pattern | None:
     if mistake.actual.dtype.kind != "f":
         return None
@@ -206,7 +267,8 @@ def _whole_numbers(mistake: Mistake) -> Pattern | None:
     if np.abs(mistake.got).max() > 1 / np.finfo(wanted.dtype).eps:
         return None  # all such large floats are whole numbers
     if (mistake.got == np.rint(mistake.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
-        return Pattern(f"{_them(mistake)} is a whole number", FRACTION)
+        spacing = np.spacing(np.abs(np.unique(mistake.got[mistake.got != 0])))
+        return Pattern(f"{_them(mistake)} is a whole number", FRACTION, bits=float(-np.log2(spacing).sum()))
     return None
 
 
@@ -241,9 +303,11 @@ def number(value: object) -> str:
     return f"{float(value):.9g}" if isinstance(value, float | np.floating) else str(value)
 
 
-_WAYS: tuple[Callable[[Mistake], Pattern | None], ...] = (
-    _not_finite,
-    _constant,
+_FACTS: tuple[_Way, ...] = (_not_finite, _constant)
+"""Statements that need no prediction and hold of few elements, too."""
+
+_PREDICTIONS: tuple[_Way, ...] = (
+    _known,
     _factor,
     _shift,
     _block_sums,
@@ -252,7 +316,8 @@ _WAYS: tuple[Callable[[Mistake], Pattern | None], ...] = (
     _by_block,
     _repeated_block,
     _moved,
-    _whole_numbers,
-    _small_type,
-    _nearly,
 )
+"""Each predicts every wrong value."""
+
+_KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _nearly)
+"""Of what kind all wrong values are."""

@@ -91,10 +91,13 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
 
 
 def condensed(found: Iterable[Reason]) -> list[Reason]:
-    """Return the reasons, those made one that share a code and a place with `MAX_SIMILAR` before them."""
+    """Return the reasons, those made one that share a code and a place with `MAX_SIMILAR` before them.
+
+    Of reasons alike the most telling ones come first, where the first of them would stand.
+    """
     kept: list[Reason] = []
     alike: dict[tuple[str, str], list[Reason]] = {}
-    for reason in found:
+    for reason in _most_telling_first(list(found)):
         kind = (reason.finding.code, reason.finding.where)
         group = [] if reason.is_minor else alike.setdefault(kind, [])
         if len(group) > MAX_SIMILAR:
@@ -105,6 +108,18 @@ def condensed(found: Iterable[Reason]) -> list[Reason]:
         group.append(reason)
         kept.append(reason)
     return kept
+
+
+def _most_telling_first(found: Sequence[Reason]) -> list[Reason]:
+    ordered = list(found)
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, reason in enumerate(found):
+        places.setdefault((reason.finding.code, reason.finding.where), []).append(place)
+    for group in places.values():
+        best = sorted((found[place] for place in group), key=lambda reason: -reason.finding.bits)
+        for place, reason in zip(group, best, strict=True):
+            ordered[place] = reason
+    return ordered
 
 
 def _label(check: CheckResult) -> str:

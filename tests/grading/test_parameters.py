@@ -1,10 +1,10 @@
-"""The names of kernels' parameters, read from a submission's text."""
+"""The names of kernels' parameters and of variables without a value, read from a submission's text."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.grading.parameters import parameter_names
+from pytest_gpulab.grading.parameters import parameter_names, unset_variables
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,22 @@ from pytest_gpulab.grading.parameters import parameter_names
 )
 def test_names_are_those_of_the_declaration(source: str, names: dict[str, tuple[str, ...]]) -> None:
     assert parameter_names(source) == names
+
+
+@pytest.mark.parametrize(
+    ("declaration", "found"),
+    [
+        ("float sum;", ("sum",)),
+        ("float a = 1.0f, sum;", ("sum",)),
+        ("float sum, b;", ("sum",)),
+        ("if (x) { float sum;", ("sum",)),
+        ("float sum = 0;", ()),
+        ("// float sum;\n", ()),
+        ("return sum;", ()),
+        ("other = sum;", ()),
+    ],
+)
+def test_variables_of_a_line_that_are_declared_without_a_value(declaration: str, found: tuple[str, ...]) -> None:
+    source = f"{declaration}\nsum += in[k];\n"
+    assert unset_variables(source, source.count("\n")) == found
+    assert unset_variables(source, 99) == ()

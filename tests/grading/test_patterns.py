@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.exercise import Buffer, Launch, Plan
+from pytest_gpulab.exercise import Buffer, KnownMistake, Launch, Plan
 from pytest_gpulab.grading import places, values
 from pytest_gpulab.grading.compare import mismatches
 from pytest_gpulab.grading.omissions import omission
@@ -127,8 +127,8 @@ X_AXIS, Y_AXIS = np.meshgrid(np.arange(20), np.arange(16))
         (X_AXIS == 19, "only the last column, column 19", places.LAST_COLUMNS),
         (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", places.LAST_COLUMNS),
         (Y_AXIS == 15, "only the last row, row 15", places.LAST_ROWS),
-        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", places.STRIDED),
-        (Y_AXIS == 0, "only the first row", places.FIRST_ONE),
+        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", places.IN_X),
+        (Y_AXIS == 0, "only the first row", places.IN_Y),
         (
             (X_AXIS >= 16) | (Y_AXIS >= 12),
             "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
@@ -162,6 +162,10 @@ BEFORE = SUMS - F
 TABLE = np.arange(24.0).reshape(4, 6) ** 2
 
 
+DOWN, ACROSS = np.array([3.0, 100, 41, 56]), np.array([1.0, 20, 333, 4000, 5, 6])
+SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
+
+
 @pytest.mark.parametrize(
     ("actual", "expected", "words"),
     [
@@ -192,6 +196,7 @@ TABLE = np.arange(24.0).reshape(4, 6) ** 2
             "each of them is nearly right: the largest error is 0.3 %",
         ),
         (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
+        (np.add.outer(DOWN, ACROSS), np.add.outer(ACROSS[:4], np.append(DOWN, [7, 9])), SWAPPED),
     ],
 )
 def test_values(actual: Any, expected: Any, words: str) -> None:
@@ -203,10 +208,9 @@ def test_values(actual: Any, expected: Any, words: str) -> None:
     [
         (SUMS, BEFORE, "each of them but the last holds what its right neighbour should"),
         (BEFORE, SUMS, "each of them but the first holds what its left neighbour should"),
-        (SUMS[:1], BEFORE[:1], "it is too large by its own element of `in`"),
         (
-            BEFORE[:2] + np.array([5, 0]),
-            SUMS[:2] + np.array([5, 0]),
+            BEFORE[:3] + np.array([5, 0, 9]),
+            SUMS[:3] + np.array([5, 0, 9]),
             "each of them is too small by its own element of `in`",
         ),
         (F, SUMS, "each of them is its own element of `in`, unchanged"),
@@ -295,8 +299,8 @@ def test_what_is_counted_twice() -> None:
 def test_the_result_of_another_operation_or_of_one_element() -> None:
     assert omitted(X.min(), X.max()) == "it is the smallest element of `in`"
     assert omitted(X.sum(), X.max()) == "it is the sum of `in`"
-    x = np.array([5, 3, 8, 1], np.int32)
-    assert omitted(5, 17, x, blocks=1) == "it is the first element of `in`"
+    x = np.array([5003, -3211, 8777, 1021], np.int32)
+    assert omitted(5003, 11590, x, blocks=1) == "it is the first element of `in`"
     assert omitted(1, 17, np.array([5, 3, 8, 1, 0], np.int32), blocks=1) == ""
 
 
@@ -358,3 +362,87 @@ def test_what_a_block_has_of_a_plane() -> None:
 def test_sums_and_differences_that_overflow_are_not_what_was_expected(values: Any, wanted: Any, got: Any) -> None:
     around = {"plan": plan(values.size, 1, 32, values.dtype, size=1), "inputs": {"in": values}}
     assert omission(mistake(got, wanted, **around)) is None
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_nothing_is_said_of_inputs_so_short_that_anything_would_hold(n: int) -> None:
+    x = X[:n] + 5000
+    assert omitted(x.max(), x.sum() + 1, x, blocks=1) == omitted(x[0], x[-1] + 3, x, blocks=1) == ""
+    assert said(2 * x, x, inputs={"in": x}) == ""
+    assert said(np.full(n, np.nan), np.ones(n), 1e-6, inputs={"in": x}).endswith(
+        "NaN (not a number)"
+    )  # this is no guess
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_prediction_that_chance_would_fulfil_is_not_told(seed: int) -> None:
+    signs = np.random.default_rng(seed).choice([-1, 1], 40).astype(np.int32)
+    assert omitted(signs[:-1].sum(), signs.sum(), signs, blocks=1) == ""
+    big = signs * np.arange(1000, 1040, dtype=np.int32)
+    assert omitted(big[:-1].sum(), big.sum(), big, blocks=1).startswith(WITHOUT)
+
+
+def test_two_wrong_small_numbers_that_are_double_may_be_chance_and_many_are_not() -> None:
+    small = np.array([1, 2, 3, 1, 2], np.int32)
+    wrong = np.where(np.arange(5) == 1, 2 * small, small)
+    assert said(wrong, small) == ""
+    assert said(2 * X, X) == "each of them is twice what is expected"
+
+
+def test_places_of_few_elements_are_no_pattern() -> None:
+    assert place_of(np.array([True, False]), (2,)) is None
+    assert place_of(np.arange(9) == 0, (9,)) is None
+    assert place_of(np.arange(33) == 32, (33,)) is not None
+
+
+def test_what_is_told_says_how_much_it_is_worth_and_the_special_outweighs_the_general() -> None:
+    shifted = values.pattern_of(mistake(SUMS.astype(np.float32), BEFORE, 1e-6 * SUMS))
+    moved = values.pattern_of(mistake(np.roll(X, 100), X))
+    assert shifted is not None and moved is not None
+    assert shifted.bits > moved.bits > 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "right", "words", "cause"),
+    [
+        ((1, 37), (0, slice(0, None, 16)), "all but the first column of every block (16 columns a block)", places.IN_X),
+        ((37, 1), (slice(0, None, 16), 0), "all but the first row of every block (16 rows a block)", places.IN_Y),
+        ((1, 37), (0, 0), "all but the first column", places.IN_X),
+        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", places.SAME_INDEX),
+        ((61, 97), "diagonal", "all but the diagonal", places.OFF_DIAGONAL),
+    ],
+)
+def test_in_a_plane_the_words_and_the_causes_are_those_of_x_and_y(
+    shape: tuple[int, int], right: Any, words: str, cause: str
+) -> None:
+    wrong = np.ones(shape, bool)
+    y, x = np.indices(shape)
+    if isinstance(right, str):
+        wrong[(y % 16 == x % 16) if right == "diagonals" else (y == x)] = False
+    else:
+        wrong[right] = False
+    pattern = place_of(wrong, (16, 16))
+    assert pattern is not None and (pattern.what, pattern.cause) == (words, cause)
+
+
+KNOWN = (
+    KnownMistake("the result of path 0", {"out": F * 3}, "Which path?"),
+    KnownMistake("the result of path 1", {"out": F + 9}),
+    KnownMistake("of another output", {"other": F}),
+)
+
+
+@pytest.mark.parametrize(
+    ("actual", "words", "cause"),
+    [
+        (np.where(INDEX % 2, F * 3, F), "each of them is the result of path 0", "Which path?"),
+        (np.where(INDEX % 4, F * 3, F + 9),
+         "750 of them are the result of path 0, 250 of them are the result of path 1",
+         "Which path?"),
+        (np.where(INDEX == 5, 77, F * 3), "", ""),
+        (F * 5, "", ""),
+    ],
+)  # fmt: skip
+def test_results_that_the_exercise_knows_are_told_by_its_words(actual: Any, words: str, cause: str) -> None:
+    pattern = values.pattern_of(mistake(actual.astype(np.float32), F, 1e-6, known=lambda: KNOWN))
+    assert (pattern.what, pattern.cause) == (words, cause) if pattern else words == ""

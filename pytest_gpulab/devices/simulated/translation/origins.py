@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     TYPE_BYTES,
     Address,
@@ -50,6 +51,20 @@ class Origins:
 
     def _at(self, site: Site) -> Iterator[Instruction]:
         return (i for i in self._instructions if i.number == site.number and i.op[0] in _MEMORY)
+
+
+def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLine, ...]:
+    """Return the source lines whose instructions read any of the registers, in the order of the code."""
+    reading = (
+        statement.where
+        for statement in kernel.body
+        if isinstance(statement, Instruction) and registers & {*_registers(_read(statement))}
+    )
+    return tuple(dict.fromkeys(where for where in reading if where is not None))
+
+
+def _read(instruction: Instruction) -> tuple[Operand, ...]:
+    return instruction.operands if instruction.op[0] in ("st", "red") else instruction.operands[1:]
 
 
 def _sources(instruction: Instruction) -> list[Operand]:

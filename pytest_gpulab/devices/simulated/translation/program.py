@@ -22,7 +22,7 @@ from pytest_gpulab.devices.simulated.translation.control import Block, Graph, bu
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
-from pytest_gpulab.devices.simulated.translation.origins import Origins
+from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
@@ -69,6 +69,7 @@ class Program:
         kernel: its statements, inlined.
         banked: space, offset and bytes of each variable in shared or local memory.
         addresses: of the module's global and constant variables.
+        unset: registers that some way through the kernel reads before anything has written them.
         fences: whether it has fences or accesses that release.
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
@@ -86,6 +87,7 @@ class Program:
     kernel: Function
     banked: Mapping[str, tuple[str, int, int]]
     addresses: Mapping[str, int]
+    unset: frozenset[str]
     fences: bool = False
     sees_order: bool = False
     clean: set[object] = field(default_factory=set)
@@ -102,6 +104,11 @@ class Program:
     def origins(self) -> Origins:
         """What the addresses of its memory instructions are computed from."""
         return Origins(self.kernel)
+
+    @cached_property
+    def unset_lines(self) -> tuple[SourceLine, ...]:
+        """The source lines at which such registers are read."""
+        return lines_reading(self.kernel, self.unset) if self.unset else ()
 
     @property
     def parameter_names(self) -> list[str]:
@@ -148,8 +155,14 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
-        layout.banked, addresses, names.fences, names.sees_order,
+        layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order,
     )  # fmt: skip
+
+
+def _unset(graph: Graph, names: Names) -> frozenset[str]:
+    """Return the registers that some way through the kernel reads before anything has written them."""
+    needed = graph.blocks[0].live_in if graph.blocks else 0
+    return frozenset(name for name, index in names.index.items() if needed >> index & 1)
 
 
 def _is_for_all(barrier: Instruction) -> bool:

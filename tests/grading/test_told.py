@@ -1,0 +1,231 @@
+"""What learners' mistakes are told: the sentence, the evidence and the hint that fit each kind of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading import places, values
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of
+from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
+from pytest_gpulab.grading.grader import Grader
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue(ROOT / "exercises")
+
+
+def graded(gpu: Device, catalogue: Catalogue, kernel: str, name: str, first: bool = False) -> CheckResult:
+    """Return one check's result of a kernel of tests/wrong; `first` if nothing has failed before, as under -x."""
+    exercise = catalogue.load(kernel.partition("/")[0])
+    grader = Grader(exercise, ROOT / "tests" / "wrong" / f"{kernel}.cu", gpu, seed=20)
+    grader._has_failed = not first
+    return next(grader.run(check) for check in checks_of(exercise.exercise) if check.name == name)
+
+
+TAKEN = "chooses the path"
+
+TOLD = [
+    (
+        "reduction/shared_size_left_to_the_launch",
+        "correct[n=33]",
+        "`part[0]` written, but the kernel is launched without dynamic shared memory",
+        "11 | part[t] = i < n ? in[i] : GPULAB_IDENTITY;",
+        "Declare a fixed size",
+    ),
+    (
+        "reduction/writes_where_it_reads",
+        "correct[n=block+1]",
+        "`out[128]` written, `out` has 2 elements",
+        "in launch 1 of 2 (`reduce`): its `out` becomes `in` of launch 2 (`reduce`)",
+        "Compare the index",
+    ),
+    (
+        "reduction/array_of_each_thread",
+        "safe[uninitialised]",
+        "Uninitialized __local__ memory read",
+        "first by block 0 thread 0",
+        "without `__shared__` is each thread's own",
+    ),
+    (
+        "reduction/atomics_on_garbage",
+        "correct[n=33]",
+        "",
+        "uninitialized __global__ memory read of size 4 bytes: `out[0]` was never written",
+        "holds garbage before the launch",
+    ),
+    (
+        "reduction/warp_reads_and_writes_at_once",
+        "safe[race]",
+        "in one warp, no __syncwarp() between",
+        "against the read of 4 bytes by block 0 thread 0",
+        "read into a register, call __syncwarp(), then write",
+    ),
+    ("reduction/stops_at_two", "correct[n=2]", "the only element is wrong.", "out[0] is", HINTS["wrong-result"]),
+    (
+        "reduction/stops_at_two",
+        "correct[n=33]",
+        "",
+        "it is what comes out of `in` without the elements with an odd index",
+        places.STRIDED,
+    ),
+    ("reduction/adds_in_double", "correct[n=1025]", "", "input pattern: cancellation", HINTS["wrong-result"]),
+    ("reduction/adds_in_double", "correct[int32-product]", "", "it is 0", HINTS["wrong-result"]),
+    (
+        "scan/first_block_reads_before_offsets",
+        "correct[n=1023]",
+        "`offsets[-1]` read, `offsets` has 8 elements",
+        "in launch 3 of 3 (`add_offsets`): its `offsets` is `out` of launch 2 (`scan_block`)",
+        "0 - 1 wraps around",
+    ),
+    (
+        "scan/only_the_last_sum_is_written",
+        "safe[uninitialised]",
+        "`in[0]` was never written",
+        "in launch 2 of 3 (`scan_block`): its `in` is `block_sums` of launch 1 (`scan_block`)",
+        "The earlier launch leaves this element out",
+    ),
+    (
+        "scan/never_below_zero",
+        "correct[n=33]",
+        "`sums[-1]` read, `sums` has 128 elements",
+        "15 | const float before = t - step >= 0",
+        "0 - 1 wraps around",
+    ),
+    (
+        "constant_memory/accumulates_in_garbage",
+        "correct[37x1]",
+        "",
+        "`out[0]` was never written",
+        "holds garbage before the launch",
+    ),
+    (
+        "constant_memory/sum_without_a_start",
+        "correct[37x1]",
+        "all 37 elements are wrong.",
+        "sum_without_a_start.cu:18: `sum` may be read before it has a value",
+        NO_VALUE,
+    ),
+    (
+        "constant_memory/distances_of_swapped_axes",
+        "correct[97x61]",
+        "all but the diagonal.",
+        "rows and columns are swapped: the value at (y, x) is that of (x, y)",
+        values.TRANSPOSED,
+    ),
+    (
+        "constant_memory/distances_of_swapped_axes",
+        "correct[37x1]",
+        "all but the first column.",
+        "out[(0, 1)] is",
+        places.IN_X,
+    ),
+    (
+        "constant_memory/rows_from_columns",
+        "correct[97x61]",
+        "never written: all but the diagonal of every block (8 x 8 elements).",
+        "at index (0, 1)",
+        places.SAME_INDEX,
+    ),
+    (
+        "divergence/paths_swapped",
+        "correct[two-way n=31]",
+        "",
+        "16 of them are the result of path 1",
+        TAKEN,
+    ),
+    (
+        "divergence/path_by_half_of_the_block",
+        "correct[two-way n=31]",
+        "",
+        "is the result of path 0",
+        TAKEN,
+    ),
+    (
+        "divergence/input_as_int",
+        "correct[two-way n=1024]",
+        "",
+        "from a whole number: the input lost",
+        "`int` on the way",
+    ),
+    (
+        "divergence/assigns_in_a_condition",
+        "correct[two-way n=1024]",
+        "never written: all but the first element.",
+        "at index 1",
+        "all threads write the same element",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check", "what", "evidence", "hint"), TOLD, ids=[f"{kernel} {check}" for kernel, check, *_ in TOLD]
+)
+def test_a_mistake_is_told_by_name_with_evidence_and_a_hint_that_fits(
+    gpu: Device, catalogue: Catalogue, kernel: str, check: str, what: str, evidence: str, hint: str
+) -> None:
+    found = graded(gpu, catalogue, kernel, check).findings[0]
+    assert what in found.what
+    assert any(evidence in line for line in (found.quote, *found.evidence)), found.evidence
+    assert hint in found.hint
+
+
+WARNED = [
+    ("divergence/assigns_in_a_condition", "correct[two-way n=33]", "(#187-D)", "if (i = 0)"),
+    ("scan/never_below_zero", "correct[n=33]", "(#186-D)", "const float before = t - step >= 0"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "check", "number", "line"), WARNED, ids=[kernel for kernel, *_ in WARNED])
+def test_the_compilers_warning_stands_beside_the_finding(
+    gpu: Device, catalogue: Catalogue, kernel: str, check: str, number: str, line: str
+) -> None:
+    warning = graded(gpu, catalogue, kernel, check).findings[1]
+    assert warning.code == COMPILER_WARNING and number in warning.what and warning.line.startswith(line)
+
+
+FIRST = [
+    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", places.STRIDED),
+    ("divergence/paths_swapped", "correct[two-way n=1]", "the result of path 0", TAKEN),
+]
+
+
+@pytest.mark.parametrize(("kernel", "check", "told", "hint"), FIRST, ids=[kernel for kernel, *_ in FIRST])
+def test_the_first_failure_shows_the_case_that_tells_most_if_it_tells_nothing_itself(
+    gpu: Device, catalogue: Catalogue, kernel: str, check: str, told: str, hint: str
+) -> None:
+    alone = graded(gpu, catalogue, kernel, check).findings[0]
+    assert alone.hint == HINTS["wrong-result"] and alone.bits == 0
+    found = graded(gpu, catalogue, kernel, check, first=True).findings[0]
+    at = next(i for i, line in enumerate(found.evidence) if " tells more: `out`: " in line)
+    assert any(told in line for line in found.evidence[at:]) and hint in found.hint
+
+
+def test_a_passing_kernel_is_told_nothing(gpu: Device, catalogue: Catalogue) -> None:
+    exercise = catalogue.load("scan")
+    grader = Grader(exercise, ROOT / "solutions" / "scan" / "05_warp_shuffle.cu", gpu, seed=20)
+    results = [grader.run(check) for check in checks_of(exercise.exercise) if check.kind in ("correct", "safe")]
+    assert {result.verdict for result in results} == {"passed"}
+    assert not any(result.findings for result in results)
+
+
+def test_a_missing_barrier_is_no_matter_of_registers() -> None:
+    told = "potential read-after-write (RAW) hazard on __shared__ memory in one block, in the same line"
+    assert hint_of("race", told) == HINTS["race"]

@@ -1,0 +1,21 @@
+// Wrong: the input of one path goes through an int.
+#include <gpulab.cuh>
+#include "paths.cuh"
+
+GPULAB_TUNABLE(BLOCK_SIZE, 128)
+
+__global__ void transform2(const float *in, float *out, unsigned n)
+{
+    unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i >= n)
+        return;
+    const int x = in[i];
+    out[i] = i % 2 == 0 ? path0(x) : path1(in[i]);
+}
+
+__global__ void transform8(const float *in, float *out, unsigned n)
+{
+    const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
+    if (i < n)
+        out[i] = take_path(i % 8, in[i]);
+}

@@ -1,0 +1,20 @@
+// Wrong: the last round of the tree is left out.
+#include <gpulab.cuh>
+
+GPULAB_TUNABLE(BLOCK_SIZE, 128)
+
+__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
+{
+    __shared__ GPULAB_T part[BLOCK_SIZE];
+    const unsigned t = threadIdx.x;
+    const unsigned i = blockIdx.x * BLOCK_SIZE + t;
+    part[t] = i < n ? in[i] : GPULAB_IDENTITY;
+    __syncthreads();
+    for (unsigned half = BLOCK_SIZE / 2; half > 1; half /= 2) {
+        if (t < half)
+            part[t] = GPULAB_OP(part[t], part[t + half]);
+        __syncthreads();
+    }
+    if (t == 0)
+        out[blockIdx.x] = part[0];
+}
