@@ -15,6 +15,7 @@ from pathlib import Path
 from pytest_gpulab.devices.filenames import line_one, shown
 from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
+from pytest_gpulab.devices.static_limits import with_plain_words
 
 Run = Callable[[Request], Answer]
 MISSING = (
@@ -203,7 +204,7 @@ def _request(
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:
     output, log = run(request)
     if output is None:
-        raise CompileError(log)
+        raise CompileError(with_plain_words(log, request.filename))
     return output, log
 
 

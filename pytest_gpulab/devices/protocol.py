@@ -323,6 +323,18 @@ class BreakableDevice(Protocol):
 
 
 @runtime_checkable
+class LaunchLimits(Protocol):
+    """A module that can tell beforehand whether a launch would be refused, whatever its arguments."""
+
+    def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
+        """Hold a launch to the GPU's limits: extents, registers of a block, shared memory.
+
+        Raises:
+            LaunchError: it is beyond one of them.
+        """
+
+
+@runtime_checkable
 class ForesightedDevice(Protocol):
     """A device whose compiler can work on several variants of a source at once."""
 

@@ -163,7 +163,7 @@ def lacks_device(result: CheckResult) -> bool:
 
 
 _ERROR_LINE = re.compile(
-    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:[a-z]+ )?error(?: #[\w-]+)?: (?P<text>.*)$", re.M
+    r"^(?P<file>[^\s(][^(\n]*?)(?:\((?P<line>\d+)\))?: (?:[a-z]+ )?error(?: #[\w-]+)?: (?P<text>.*)$", re.M
 )
 
 
@@ -187,7 +187,8 @@ def _of_diagnostics(diagnostics: str) -> Finding:
         return finding("compile-error", "The file does not compile.", "", diagnostics.splitlines(), hint)
     what = f"The file does not compile: {first['text']}"
     hint = _HOST_CODE_HINT if _HOST_CODE.search(first["text"]) else hint
-    return finding("compile-error", what, f"{first['file']}:{first['line']}", diagnostics.splitlines(), hint)
+    where = f"{first['file']}:{first['line']}" if first["line"] else ""
+    return finding("compile-error", what, where, diagnostics.splitlines(), hint)
 
 
 def _sentence(text: str) -> str:

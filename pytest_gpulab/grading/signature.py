@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Module
+from pytest_gpulab.devices.protocol import LaunchLimits, Module
 from pytest_gpulab.exercise import Launch, Plan
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
@@ -29,7 +29,12 @@ _C_NAMES = {
 
 
 def signature_finding(module: Module, plans: Iterable[Plan]) -> Finding | None:
-    """Return the first thing that the module lacks for these plans, or None."""
+    """Return the first thing that the module lacks for these plans, or None.
+
+    Raises:
+        LaunchError: the device would refuse a launch, whatever its arguments.
+    """
+    plans = tuple(plans)
     launches: dict[str, Launch] = {}
     constants: dict[str, int] = {}
     for plan in plans:
@@ -43,7 +48,20 @@ def signature_finding(module: Module, plans: Iterable[Plan]) -> Finding | None:
         return finding("missing-kernel", f"There is no kernel called `{missing[0]}`.", evidence=(has,))
     found = (_parameter_finding(module, launch) for launch in launches.values())
     found_constants = (_constant_finding(module, symbol, nbytes) for symbol, nbytes in constants.items())
-    return next((problem for problem in (*found, *found_constants) if problem is not None), None)
+    problem = next((problem for problem in (*found, *found_constants) if problem is not None), None)
+    if problem is None:
+        _check_limits(module, plans)
+    return problem
+
+
+def _check_limits(module: Module, plans: Sequence[Plan]) -> None:
+    """Hold every kind of launch to the device's limits, each once."""
+    if isinstance(module, LaunchLimits):
+        kinds = {
+            (launch.kernel, launch.block, launch.shared_bytes): launch for plan in plans for launch in plan.launches
+        }
+        for launch in kinds.values():
+            module.check_launch(launch.kernel, launch.grid, launch.block, launch.shared_bytes)
 
 
 def _parameter_finding(module: Module, launch: Launch) -> Finding | None:

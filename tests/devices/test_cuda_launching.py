@@ -137,6 +137,8 @@ def test_a_launch_that_cannot_be_is_refused_each_time(threads, shared_bytes, tol
     for _ in range(2):
         with pytest.raises(LaunchError, match=told):
             module.prepared(Call("f", (1,), (threads,), (), shared_bytes))
+        with pytest.raises(LaunchError, match=told):
+            module.check_launch("f", (1,), (threads,), shared_bytes)
 
 
 @pytest.mark.parametrize(

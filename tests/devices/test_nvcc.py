@@ -54,7 +54,7 @@ def test_a_text_that_met_a_limit_is_not_tried_again_whatever_the_variant(compile
         "k.cu(2): error: #error directive: out of memory",
         '    2 | #error "LLVM ERROR: out of memory"',
         'k.cu(7): error: static assertion failed with "File size limit exceeded, died due to signal 9, bad_alloc"',
-        "ptxas error   : Entry function 'f' uses too much shared data (0xc800 bytes, 0xc000 max)",
+        "ptxas error   : Entry function 'f' uses too many registers",
     ],
 )
 def test_a_plain_error_is_each_variants_own(compiler: Compiler, words: str) -> None:
@@ -63,6 +63,14 @@ def test_a_plain_error_is_each_variants_own(compiler: Compiler, words: str) -> N
     compiler.says("echo code >kernel.cubin")
     assert compiler.cubin("text", T="float") == b"code\n"
     assert compiler.runs == 3  # the first one with all headers, too
+
+
+def test_too_much_shared_memory_is_told_as_on_the_simulated_gpu(compiler: Compiler) -> None:
+    words = "ptxas error   : Entry function '_Z4scanPf' uses too much shared data (0xc800 bytes, 0xc000 max)"
+    compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
+    first, second = compiler.said("text").splitlines()
+    assert first == "k.cu: error: `scan` needs 51,200 bytes of shared memory, a block may have 49,152"
+    assert second == words
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_a_path_to_include_is_refused_before_the_compiler_sees_it(bench: Bench) 
         ("a.cu(2): fatal error: too many", "a.cu:2", "too many"),
         ("a.cu(2): catastrophic error: cannot open", "a.cu:2", "cannot open"),
         ("a.cu(12): error #20: undefined", "a.cu:12", "undefined"),
+        ("a.cu: error: too much", "", "too much"),
     ],
 )
 def test_the_forms_of_an_error_line(bench: Bench, line: str, where: str, what: str) -> None:

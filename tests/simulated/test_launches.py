@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import CompileError, Device, LaunchError, Module
+from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, Device, LaunchError, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
@@ -227,7 +227,17 @@ def test_much_local_memory_runs_in_small_waves(device: Device) -> None:
 
 def test_more_local_memory_than_a_thread_can_have(device: Device) -> None:
     source = "__global__ void f(int *out, int n) { int big[200000]; big[n] = 1; out[0] = big[n + out[0]]; }"
-    with pytest.raises(LaunchError, match="800000 bytes of local memory a thread exceed 524288"):
+    with pytest.raises(CompileError, match="`f` needs 800,000 bytes of local memory, a thread may have 524,288"):
+        device.compile(source)
+
+
+def test_copies_of_a_function_with_much_local_memory(device: Device) -> None:
+    """Hardware gives each call the same memory; here each copy has its own."""
+    source = """__device__ __noinline__ int get(int n) { volatile int big[60000]; big[n] = n; return big[n + 1]; }
+    __global__ void f(int *out, int n) { out[0] = get(n) + get(n + 1) + get(n + 2); }"""
+    with pytest.raises(
+        CannotSimulate, match=r"720,000 bytes of local memory per thread, functions unfolded; 524,288 are"
+    ):
         device.compile(source).launch("f", (1,), (1,), [device.array(np.zeros(1, np.int32)), np.int32(7)])
 
 

@@ -141,6 +141,11 @@ class CudaModule:
         major, minor = self._context.gpu.compute_capability()
         return occupancy_of(f"sm_{major}{minor}", self._limits, kernel, needs, blocks, suggested)
 
+    def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
+        """Hold a launch to the GPU's limits; see `protocol.LaunchLimits`."""
+        with self._context.current():
+            self._check_block(_Call(kernel, _three(grid), _three(block), shared_bytes), self._kernel(kernel))
+
     def launch(
         self,
         kernel: str,

@@ -20,6 +20,7 @@ from ..filenames import line_one
 from ..limits import NOT_ENDED, Limits
 from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
+from ..static_limits import with_plain_words
 from .headers import needless
 from .limits import limited, said
 from .toolkit import headers_of, nvcc_sandbox, told_by_environment
@@ -251,7 +252,7 @@ class Nvcc:
             _remove_leftovers(error.msg)
             # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
             message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{filename}"')
-            raise CompileError(message) from None
+            raise CompileError(with_plain_words(message, filename)) from None
         return cubin
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,13 @@ import numpy.typing as npt
 from pytest_gpulab.devices import nvrtc, nvrtc_program
 from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.names import unmangle
-from pytest_gpulab.devices.occupancy import MAX_BLOCK_THREADS, BlockNeeds, KernelOccupancy, occupancy_by_rules
+from pytest_gpulab.devices.occupancy import (
+    MAX_BLOCK_THREADS,
+    BlockNeeds,
+    KernelOccupancy,
+    blocks_by_supply,
+    occupancy_by_rules,
+)
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -49,6 +56,7 @@ from pytest_gpulab.devices.simulated.line_shares import with_shares
 from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
 from pytest_gpulab.devices.simulated.machine.executions import MachineKernel
 from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
+from pytest_gpulab.devices.simulated.oversized import oversized, static_shared_bytes
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation.inline import function_address
@@ -73,6 +81,8 @@ class SimulatedModule:
         self._joined: dict[str, Joined] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
         self._module: PtxModule = parse(ptx)
+        if (refused := oversized(self._module, source[1] if source else "kernel.cu")) is not None:
+            raise CompileError(refused)
         self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
         held = {name: v for name, v in self._module.variables.items() if v.space in ("global", "const")}
         total = sum(variable.nbytes for variable in held.values())
@@ -96,7 +106,7 @@ class SimulatedModule:
         for offset, name, addend in variable.pointers:
             known = self._addresses.get(name)
             address = function_address(self._module, name) if known is None else known
-            data[offset : offset + 8] = np.frombuffer((address + addend).to_bytes(8, "little"), np.uint8)
+            data[offset : offset + 8] = np.frombuffer(((address + addend) % 2**64).to_bytes(8, "little"), np.uint8)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -133,6 +143,35 @@ class SimulatedModule:
         if values.nbytes > allocation.nbytes:
             raise LaunchError(f"the variable {name!r} holds {allocation.nbytes} bytes, not {values.nbytes}")
         allocation.data[: values.nbytes] = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+
+    def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
+        """Hold a launch to the limits of the described GPU; see `protocol.LaunchLimits`."""
+        entry = self._entry(kernel)
+        grid3, block3 = three_extents(grid), three_extents(block)
+        static = static_shared_bytes(self._module, entry)
+        check_extents(kernel, grid3, block3, static + shared_bytes, self._device.gpu.limits.largest_shared_bytes)
+        self._check_bounds(kernel, prod(block3))
+        self._check_registers(kernel, prod(block3))
+
+    def _check_bounds(self, kernel: str, threads: int) -> None:
+        most = self._bounds.get(self._entry(kernel).name, MAX_BLOCK_THREADS)
+        if threads > most:
+            raise LaunchError(
+                f"{kernel}: a block of {threads} threads is too large; its __launch_bounds__ allow {most}"
+            )
+
+    def _check_registers(self, kernel: str, threads: int) -> None:
+        """Hold a block's registers to what an SM has, where PTX is so long that it may take more."""
+        gpu = self._device.gpu
+        functions = [function for function in self._module.functions.values() if not function.entry]
+        written = sum(len(function.registers) for function in (self._entry(kernel), *functions))
+        if threads * written <= gpu.limits.registers:
+            return
+        registers = self._resources_on(gpu.architecture, kernel).registers or 0
+        supply = blocks_by_supply(gpu.limits, BlockNeeds(threads, registers, 0))
+        if not supply["registers"]:
+            needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
+            raise LaunchError(f"{kernel} needs {needed}; a block may have {gpu.limits.registers:,}")
 
     def _entry(self, kernel: str) -> Function:
         if kernel not in self._entries:
@@ -216,6 +255,7 @@ class SimulatedModule:
         grid3, block3 = three_extents(grid), three_extents(block)
         largest = self._device.gpu.limits.largest_shared_bytes
         check_extents(kernel, grid3, block3, program.static_shared + shared_bytes, largest)
+        self._check_bounds(kernel, prod(block3))
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
         estimated = options.estimate or options.sample_blocks is not None
         counters = self._counters(kernel, estimated) if options.count or estimated else None

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchError
 from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 from pytest_gpulab.devices.simulated.execution.locating import located
 from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.static_limits import LOCAL_BYTES
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
-MAX_LOCAL_BYTES = 512 << 10  # a thread, as on hardware
 MAX_THREADS = 1024
 BATCHES = 4  # of a sample, whose differences tell how far it may be off
 PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
@@ -101,12 +101,13 @@ def run_blocks(launch: Launch, sms: int) -> int:
 
     Raises:
         KernelFault: with what the kernel had printed until then.
-        LaunchError: its threads need more local memory than hardware gives.
+        CannotSimulate: the copies of its functions need more local memory than a thread has.
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     local = launch.program.local
-    if local > MAX_LOCAL_BYTES:
-        raise LaunchError(f"{launch.program.name}: {local} bytes of local memory a thread exceed {MAX_LOCAL_BYTES}")
+    if local > LOCAL_BYTES:
+        what = f"{local:,} bytes of local memory per thread, functions unfolded; {LOCAL_BYTES:,} are allowed"
+        raise CannotSimulate(what)
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     ran, workload = 0, launch.counters.workload if launch.counters is not None else None
     try:

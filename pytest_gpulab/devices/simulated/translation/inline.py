@@ -40,7 +40,13 @@ FUNCTION_BASE = 0x10
 
 
 def function_address(module: PtxModule, name: str) -> int:
-    """Return the address that stands for a device function in a function pointer."""
+    """Return the address that stands for a device function in a function pointer.
+
+    Raises:
+        CannotSimulate: the module does not have it.
+    """
+    if name not in module.functions:
+        raise CannotSimulate(f"the address of {name}")
     return FUNCTION_BASE + FUNCTION_STRIDE * list(module.functions).index(name)
 
 
