@@ -88,6 +88,8 @@ class LaunchProfile:
             (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
             blocks alone.
         unset: lines that may read a variable before it has a value, of a checked launch.
+        unchecked: what the race check did not look at, because it would have taken too much memory: clauses to follow
+            these words.
     """
 
     kernel: str
@@ -105,6 +107,7 @@ class LaunchProfile:
     instruction_source: InstructionSource = ""
     order_free: bool = False
     unset: tuple[SourceLine, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]

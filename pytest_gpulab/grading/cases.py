@@ -96,6 +96,11 @@ class CaseOutcome:
         return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
 
     @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What the race check did not look at, in words; each once."""
+        return tuple(dict.fromkeys(what for run in self.runs for profile in run.profiles for what in profile.unchecked))
+
+    @property
     def printed(self) -> str:
         """What the first replay that printed anything printed, capped."""
         return capped(next((run.printed for run in self.runs if run.printed), ""))

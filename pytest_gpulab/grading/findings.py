@@ -49,6 +49,7 @@ HINTS: Mapping[str, str] = {
     "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
     "concept": "The exercise's README says what it is about.",
     "not-graded": "As far as can be told nothing is wrong with your kernel: it has to be graded again.",
+    "not-checked": "No race was found in the rest. Put fewer accesses between two barriers, or ask your instructor.",
     "not-counted": "Nothing is wrong with your kernel; this check is left out of the grade.",
     "inconclusive": "Noise decides here as much as your kernel: make it a little faster to be on the safe side.",
     "impossible-time": "Is every element read and written at this size, in every launch?",

@@ -20,7 +20,7 @@ from pytest_gpulab.grading.findings import because_of, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.quoting import Quotes
-from pytest_gpulab.grading.safety import harmless, unsafe
+from pytest_gpulab.grading.safety import harmless, not_checked, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.time_limits import TimeBudget
 from pytest_gpulab.grading.timed import TimedCosts
@@ -157,6 +157,8 @@ class Grader:
         for case, outcome in outcomes:
             if outcome.verdict == "not gradable":
                 return _dependent(check, case, outcome)
+        if unseen := not_checked(safe.kind, outcomes):
+            return check.result("not gradable", unseen)
         return check.result("passed", harmless(safe.kind, outcomes))
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:

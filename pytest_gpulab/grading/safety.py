@@ -56,6 +56,16 @@ def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
     return tuple(found)[:MAX_FINDINGS]
 
 
+def not_checked(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
+    """Return a finding for each thing that a check of the kind did not look at."""
+    sightings: dict[str, _Sighting] = {}
+    for case, outcome in outcomes:
+        for what in outcome.unchecked if kind == "race" else ():
+            sighting = _Sighting(f"The race check ran out of memory: it did not look at {what}.", "", ())
+            sightings.setdefault(what, sighting).add(case)
+    return tuple(sighting.found("not-checked", sighting.what) for sighting in sightings.values())
+
+
 def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
     """Return what looks like a hazard of a kind but cannot change a result, as notes, one for each place."""
     places: dict[tuple[str, str], _Sighting] = {}

@@ -226,6 +226,8 @@ def proves_luck(opinion: CheckResult) -> bool:
 
 def _safe(result: CheckResult, opinion: CheckResult | None, silent: str) -> CheckResult:
     own = tuple(found for found in result.findings if not found.because)
+    if opinion is not None and result.verdict == "passed" and _is_cut_short(opinion):
+        return replace(result, verdict="not gradable", points=0.0, findings=opinion.findings)
     if opinion is None or opinion.verdict == "not gradable":
         why = opinion.findings[0].what if opinion is not None else silent or "it does not compile for the simulated GPU"
         note = finding("cannot-simulate", f"Seen by the GPU alone: {why}", hint="")
@@ -238,6 +240,11 @@ def _safe(result: CheckResult, opinion: CheckResult | None, silent: str) -> Chec
     if opinion.verdict == "passed":  # with notes on what is harmless
         return replace(result, findings=(*result.findings, *seen))
     return replace(result, verdict="failed", points=0.0, findings=(*seen, *own)) if seen else result
+
+
+def _is_cut_short(opinion: CheckResult) -> bool:
+    """Whether the check did not look at everything; a GPU sees no race at all."""
+    return any(found.code == "not-checked" for found in opinion.findings)
 
 
 def _told(opinion: CheckResult) -> str:

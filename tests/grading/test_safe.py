@@ -82,3 +82,21 @@ def test_many_places_are_cut_short_and_many_checks_are_counted(bench: Bench) -> 
     result = bench.result("safe[memory]", right(hazards=hazards), cases=cases)
     assert [finding.where for finding in result.findings] == [f"student.cu:{line}" for line in range(5)]
     assert result.findings[0].evidence == ("seen in correct[n=1], correct[n=2], correct[n=3] and 2 more",)
+
+
+def test_a_race_check_that_was_cut_short_is_not_passed_and_says_what_it_did_not_see(bench: Bench) -> None:
+    safe = (SafeCheck("memory", 4), SafeCheck("race", 6))
+    results = bench.results(right(unchecked=("some accesses",)), safe=safe)
+    assert (results["safe[memory]"].verdict, results["safe[race]"].verdict) == ("passed", "not gradable")
+    (finding,) = results["safe[race]"].findings
+    assert results["safe[race]"].points == 0
+    assert finding.code == "not-checked"
+    assert finding.what == "The race check ran out of memory: it did not look at some accesses."
+    assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
+    assert finding.hint.startswith("No race was found in the rest.")
+
+
+def test_a_race_that_was_found_counts_although_the_check_was_cut_short(bench: Bench) -> None:
+    profile = right(hazards=(Hazard("race", "it happened", PLACE, LANE),), unchecked=("some accesses",))
+    result = bench.results(profile, safe=(SafeCheck("race", 10),))["safe[race]"]
+    assert (result.verdict, [finding.code for finding in result.findings]) == ("failed", ["race"])

@@ -133,23 +133,6 @@ def test_what_no_order_of_warps_changes(run: Run, body: str, is_free: bool) -> N
     assert not run(source, *arrays, block=(128,)).order_free, "nobody looked"
 
 
-def test_what_was_forgotten_may_have_raced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many accesses between two barriers, with warps that meet between them, that not all can be kept in mind."""
-    source = """
-    __global__ void f(const int *in, int *out) {
-        __shared__ int tile[128];
-        int t = threadIdx.x, sum = 0;
-        tile[t] = t + 1;
-        for (int k = 0; k < 64; ++k) { sum += in[(t + 32 * k) & 127]; if (k % 8 == 0) __syncwarp(); }
-        out[t] = sum + tile[(t + 96) & 127];
-    }"""
-    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.racecheck.MAX_LANES", 1 << 12)
-    arrays = np.zeros(128, np.int32), np.zeros(128, np.int32)
-    profile = run(source, *arrays, block=(128,), options=LaunchOptions(check=True))
-    assert not profile.hazards, "if it is found, it is for another test to show what is not"
-    assert not profile.order_free
-
-
 LOOK_BACK = """
 __global__ void f(unsigned *ticket, volatile unsigned *status, unsigned *out) {{
     __shared__ unsigned tile, before;

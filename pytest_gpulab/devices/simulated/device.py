@@ -269,6 +269,7 @@ class SimulatedModule:
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
             order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
+            unchecked=launch.unchecked,
         )  # fmt: skip
         return profile if counters is None else self._counted(profile, counters, ran, total)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ class Access(NamedTuple):
 
     Attributes:
         address: bytes from the start of shared memory or of the allocation.
-        values: what is written; empty for reads and atomics.
+        values: what is written; empty for reads, atomics, and writes that were repeated with other values.
         memory: the allocation; None for shared memory.
         time: grows from one record of a launch to the next.
     """
@@ -32,7 +33,7 @@ class Access(NamedTuple):
     site: Site
     lanes: Lanes
     address: Value
-    values: Sequence[Value]
+    values: list[Value]
     memory: Allocation | None
     time: int
 
@@ -128,6 +129,17 @@ def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block:
             unit = (first if first.shape == lanes.shape else np.broadcast_to(first, lanes.shape)).ravel()
         for nth in range(access.site.nbytes // unit_bytes):
             yield Part(position, access, nth, unit + nth if nth else unit, thread, column, lane)
+
+
+def in_pieces(parts: list[Part], most: int) -> Iterator[list[Part]]:
+    """Yield parts cut by address, so that about as many words as given, or one, lie in each piece."""
+    if sum(len(part.unit) for part in parts) <= most:
+        yield from [parts] if parts else []
+        return
+    units = np.sort(np.concatenate([part.unit for part in parts]))
+    for low, high in pairwise([*np.unique(units[::most]), units[-1] + 1]):
+        inside = ((part, (part.unit >= low) & (part.unit < high)) for part in parts)
+        yield [part.where(mask) for part, mask in inside if mask.any()]
 
 
 def spread(

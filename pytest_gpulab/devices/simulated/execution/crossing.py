@@ -7,66 +7,77 @@ other block touches, is looked at only so far.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.execution.accesses import Access, Part, parts_of, unit_of
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Part, in_pieces, parts_of, unit_of
 from pytest_gpulab.devices.simulated.execution.lanes import IndexArray
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Others, Reporter
 from pytest_gpulab.devices.simulated.execution.sweep import Mask
-from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, SELF_LANES, thinned
+from pytest_gpulab.devices.simulated.execution.thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
+MAX_WORDS = 1 << 18  # that are swept at once
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
 class Crossing:
-    """The accesses of one launch to global memory."""
+    """The accesses of one launch to global memory.
+
+    Args:
+        reporter: of the launch.
+    """
 
     def __init__(self, reporter: Reporter) -> None:
-        self.reporter = reporter
-        self._accesses: dict[Allocation, list[Access]] = {}
-        self._lanes: dict[Allocation, tuple[int, int]] = {}
-        self._changed: set[Allocation] = set()
+        self.reporter, self.repeats = reporter, Repeats()
+        self._accesses: list[Access] = []
+        self._lanes, self._limit = 0, MAX_LANES
 
     def add(self, access: Access) -> None:
         """Remember an access."""
-        assert access.memory is not None
-        if access.lanes.wave.grid == (1, 1, 1):
+        if access.lanes.wave.grid == (1, 1, 1) or self.reporter.is_enough or self.repeats.has(access):
             return
-        accesses = self._accesses.setdefault(access.memory, [])
-        accesses.append(access)
-        lanes, limit = self._lanes.get(access.memory, (0, MAX_LANES))
-        lanes += access.address.size + SELF_LANES
-        if lanes > limit:
-            accesses[:] = thinned(accesses, by_block=True)
-            lanes = sum(kept.address.size + SELF_LANES for kept in accesses)
-            limit = max(MAX_LANES, 4 * lanes)
-        self._lanes[access.memory] = lanes, limit
-        if access.site.modifies:
-            self._changed.add(access.memory)
+        self._accesses.append(access)
+        self._lanes += weight(access)
+        if self._lanes > self._limit:
+            self._thin()
+
+    def _thin(self) -> None:
+        self.repeats.clear()
+        self._accesses = thinned(self._accesses, Owner.block, moments=self.reporter.moments)
+        self._lanes = sum(map(weight, self._accesses))
+        self._limit = max(MAX_LANES, 2 * self._lanes)
+        if self._lanes > MAX_KEPT:
+            self.judge()
+            self.reporter.cut_short("accesses of different blocks to the same array")
 
     def judge(self) -> None:
-        """Report what there is."""
-        for memory in self._changed:
-            accesses = self._accesses[memory]
-            if not _apart(accesses):
+        """Report what there is, and forget it."""
+        by_memory: dict[Allocation | None, list[Access]] = defaultdict(list)
+        for access in self._accesses:
+            by_memory[access.memory].append(access)
+        self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
+        for accesses in by_memory.values():
+            if any(access.site.modifies for access in accesses) and not _apart(accesses):
                 self._judge(accesses)
 
     def _judge(self, accesses: list[Access]) -> None:
         unit = unit_of(accesses)
-        parts = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
-        if not parts:
-            return
-        words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
-        sweep = _Sweep(accesses, len(words), unit)
-        ends = np.cumsum([len(part.unit) for part in parts])
-        for part, end in zip(parts, ends, strict=True):
-            for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
-                others = Others(accesses, at[bad], blocks[bad], threads[bad])
-                self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
+        contested = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
+        for parts in in_pieces(contested, MAX_WORDS):
+            if self.reporter.is_enough:
+                return
+            words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
+            sweep = _Sweep(accesses, len(words), unit)
+            ends = np.cumsum([len(part.unit) for part in parts])
+            for part, end in zip(parts, ends, strict=True):
+                for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
+                    others = Others(accesses, at[bad], blocks[bad], threads[bad])
+                    self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
 
 
 def _block_of(part: Part) -> IndexArray:
@@ -107,19 +118,22 @@ def _by_blocks(accesses: Sequence[Access]) -> Iterable[list[Access]]:
 
 def _contested(parts: list[Part]) -> list[Part]:
     """Return what touches a word that several blocks use and one changes, not all of them strongly."""
-    size = max(int(part.unit.max()) for part in parts) + 1
-    owner, flags, met = np.empty(size, np.int64), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
-    for part in parts:
-        owner[part.unit] = _block_of(part)
-    for part in parts:
-        met[part.unit[owner[part.unit] != _block_of(part)]] = True
+    units = np.concatenate([part.unit for part in parts])
+    ends = np.cumsum([len(part.unit) for part in parts])
+    words = np.split(numbered(units - units.min()), ends[:-1])
+    size = max(int(mine.max()) for mine in words) + 1
+    owner, flags, met = np.empty(size, np.int32), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+    for part, mine in zip(parts, words, strict=True):
+        owner[mine] = _block_of(part)
+    for part, mine in zip(parts, words, strict=True):
+        met[mine[owner[mine] != _block_of(part)]] = True
     if not met.any():
         return []
-    for part in parts:
+    for part, mine in zip(parts, words, strict=True):
         site = part.access.site
-        flags[part.unit] |= _WEAK * (site.order == "weak") | _CHANGED * site.modifies
+        flags[mine] |= _WEAK * (site.order == "weak") | _CHANGED * site.modifies
     hot = met & (flags == _WEAK | _CHANGED)
-    return [part.where(mask) for part in parts if (mask := hot[part.unit]).any()]
+    return [part.where(mask) for part, mine in zip(parts, words, strict=True) if (mask := hot[mine]).any()]
 
 
 class _Slot:

@@ -17,6 +17,7 @@ from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
 MAX_RECORDS = 100_000
+MAX_LANES = 1 << 22  # of all records together
 
 
 class Question(NamedTuple):
@@ -53,19 +54,25 @@ class Fences:
     """The record of one launch."""
 
     def __init__(self) -> None:
+        self.moments: list[int] = []
+        """When threads did what may put them in order."""
+        self.is_overflown = False
+        """Whether too much happened to remember all of it."""
         self._records: list[_Record] = []
-        self._overflown = False
+        self._lanes = 0
 
     def add(self, time: int, what: str, lanes: Lanes, address: Value = None, memory: Allocation | None = None) -> None:
         """Remember what some lanes did; see `_Record`."""
-        if len(self._records) == MAX_RECORDS:
-            self._overflown = True
+        if len(self._records) == MAX_RECORDS or self._lanes > MAX_LANES:
+            self.is_overflown = True
             return
+        self._lanes += lanes.n
+        self.moments.append(time)
         self._records.append(_Record(time, what, lanes, address, memory))
 
     def answers(self, questions: list[Question]) -> list[bool]:
         """Return for each question whether the answer is yes; always yes where too much happened to remember it."""
-        if self._overflown:
+        if self.is_overflown:
             return [True] * len(questions)
         sources = sorted({(question.earlier, question.first) for question in questions})
         bit = {source: 1 << number for number, source in enumerate(sources)}

@@ -18,6 +18,7 @@ from pytest_gpulab.devices.static_limits import LOCAL_BYTES
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
+WAVE_SHARED_BYTES = 4 << 20  # and so much shared memory
 MAX_THREADS = 1024
 BATCHES = 4  # of a sample, whose differences tell how far it may be off
 PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
@@ -109,6 +110,7 @@ def run_blocks(launch: Launch, sms: int) -> int:
         what = f"{local:,} bytes of local memory per thread, functions unfolded; {LOCAL_BYTES:,} are allowed"
         raise CannotSimulate(what)
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
+    width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
     ran, workload = 0, launch.counters.workload if launch.counters is not None else None
     try:
         with np.errstate(all="ignore"):

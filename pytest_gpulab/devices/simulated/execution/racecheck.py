@@ -14,22 +14,35 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.accesses import (
+    WORD_BYTES,
     Access,
     Arrival,
     Event,
     Part,
     WarpSync,
+    in_pieces,
     parts_of,
     spread,
     unit_of,
 )
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Reporter
+from pytest_gpulab.devices.simulated.execution.settling import shortened
 from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, races
-from pytest_gpulab.devices.simulated.execution.thinning import MAX_LANES, SELF_LANES, thinned
+from pytest_gpulab.devices.simulated.execution.thinning import (
+    MAX_KEPT,
+    MAX_LANES,
+    SELF_LANES,
+    Owner,
+    numbered,
+    thinned,
+    weight,
+)
 
-MAX_MEMO = 4096  # stretches found clean
+MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # stretches found clean
+MAX_WORDS = 1 << 16  # that are swept at once
 MAX_STORY = 4096  # lanes of one that took a sweep
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
@@ -38,26 +51,50 @@ class Racecheck:
     """The accesses of one wave since the last barrier.
 
     Args:
-        clean: stretches that were found free of races before, shared by all launches of a program.
+        clean: stretches that were found free of races before, shared by all launches of a program; with their bytes.
     """
 
-    def __init__(self, shape: Shape, reporter: Reporter, clean: set[object]) -> None:
+    def __init__(self, shape: Shape, reporter: Reporter, clean: dict[object, int]) -> None:
         self.shape, self.reporter, self.clean = shape, reporter, clean
-        self.events: list[Event] = []
-        self.lanes, self._limit = 0, MAX_LANES
+        self.repeats = Repeats()
         self._scratch: dict[int, npt.NDArray[np.int32]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self.repeats.clear()
+        self.events: list[Event] = []
+        self._limit = MAX_LANES
+        self._global = self._shared = self._shared_alike = 0  # weights; the last if one block stands for all
+        self._is_alike = True
 
     def add(self, event: Event) -> None:
         """Remember an event."""
+        if self.reporter.is_enough:
+            return
+        if isinstance(event, Access) and event.memory is not None:
+            self._global += weight(event)
+        else:
+            if self._is_alike and not event.same_in_all_blocks:
+                if self._global + self._shared > self._limit:  # cheaper while one block stands for all
+                    self._thin()
+                self._is_alike = False
+            self._shared += weight(event) if isinstance(event, Access) else SELF_LANES
+            self._shared_alike += weight(event, one_block=True) if isinstance(event, Access) else SELF_LANES
         self.events.append(event)
-        self.lanes += SELF_LANES + (event.address.size if isinstance(event, Access) else 0)
-        if self.lanes > self._limit:
+        if self._global + (self._shared_alike if self._is_alike else self._shared) > self._limit:
             self._thin()
+
+    def add_global(self, access: Access) -> bool:
+        """Remember an access to global memory, unless it is known; return whether it is not."""
+        is_new = not self.repeats.has(access)
+        if is_new:
+            self.add(access)
+        return is_new
 
     def barrier(self, columns: Mask | None) -> None:
         """All threads of some blocks (None: of all) have met: judge what they did, and forget it."""
         events = self.events
-        self.events, self.lanes, self._limit = [], 0, MAX_LANES
+        self._forget()
         if columns is None or columns.all():
             self._judge(events)
             return
@@ -66,6 +103,26 @@ class Racecheck:
             rest = _of_columns(event, ~columns)
             if rest is not None:
                 self.add(rest)
+
+    def _thin(self) -> None:
+        """Judge what there is, and keep what stands for it."""
+        events = self.events
+        self._judge(events)
+        self._forget()
+        if any(isinstance(event, Arrival) for event in events):
+            self.reporter.cut_short("accesses before a barrier of some warps and after it by others")
+            return
+        self._limit = 1 << 62
+        for event in shortened(events, self.shape, self._representatives):
+            self.add(event)
+        self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
+        if self._limit > 2 * MAX_KEPT:
+            self._forget()
+            self.reporter.cut_short("accesses of a block between two barriers")
+
+    def _representatives(self, accesses: Sequence[Access], owner: Owner) -> list[Access]:
+        shared_counts = self.reporter.fences is not None  # else races between blocks show all that those words can
+        return thinned(accesses, owner, self.reporter.moments, shared_counts)
 
     # --- judging ------------------------------------------------------------------------------------------------
 
@@ -78,13 +135,14 @@ class Racecheck:
                 if event.site.modifies:
                     changed.add(event.memory)
         for memory in by_memory:
-            if memory in changed:
+            if memory in changed and not self.reporter.is_enough:
                 self._judge_memory(memory, by_memory[memory], events)
 
     def _judge_memory(self, memory: Allocation | None, accesses: list[tuple[int, Access]], events: list[Event]) -> None:
         mine = [event for event in events if not isinstance(event, Access) or event.memory is memory]
         one_block = memory is None and all(event.same_in_all_blocks for event in mine)
-        key = _signature(mine) if one_block else None
+        nbytes = sum(event.address.nbytes + SELF_LANES for event in mine if isinstance(event, Access))
+        key = _signature(mine) if one_block and nbytes <= MAX_MEMO_BYTES else None
         if key is not None and key in self.clean:
             return
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
@@ -92,7 +150,7 @@ class Racecheck:
         unit = unit_of([access for _, access in accesses])
         suspects = self._suspects(accesses, unit, one_block)
         if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
-            self._remember(key)
+            self._remember(key, nbytes)
 
     def _is_clean(self, suspects: list[Part], events: list[Event], unit: int, one_block: bool) -> bool:
         """Report the races among suspects; return whether there is none."""
@@ -101,21 +159,27 @@ class Racecheck:
         key = (is_global, unit, one_block, _story(events, suspects)) if is_short else None
         if key is not None and key in self.clean:
             return True
-        found = list(races(events, suspects, _Strong(events, is_global), unit, one_block))
-        for race in found:
+        pieces, strong = in_pieces(suspects, MAX_WORDS), _Strong(events, is_global)
+        is_clean = True
+        for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block)):
             self.reporter.race(race, events, self.shape.columns if one_block else 1)
-        if not found and key is not None:
-            self._remember(key)
-        return not found
+            is_clean = False
+            if self.reporter.is_enough:
+                break
+        if is_clean and key is not None:
+            self._remember(key, MAX_STORY * WORD_BYTES)
+        return is_clean
 
-    def _remember(self, key: object) -> None:
-        if len(self.clean) < MAX_MEMO:
-            self.clean.add(key)
+    def _remember(self, key: object, nbytes: int) -> None:
+        if len(self.clean) < MAX_MEMO and sum(self.clean.values()) + nbytes <= MAX_MEMO_BYTES:
+            self.clean[key] = nbytes
 
     def _suspects(self, accesses: list[tuple[int, Access]], unit: int, one_block: bool) -> list[Part]:
         """Return what touches a word that two threads use and one changes."""
         by_block = accesses[0][1].memory is None and not one_block
         key, who = spread([access for _, access in accesses], unit, one_block, by_block)
+        key -= key.min()
+        key = numbered(key)
         size = int(key.max()) + 1
         owner = self._scratch_of(size)
         owner[key] = who
@@ -127,16 +191,6 @@ class Racecheck:
         if known is None or len(known) < size:
             known = self._scratch[0] = np.empty(size, np.int32)
         return known
-
-    def _thin(self) -> None:
-        """Judge what there is, and keep what stands for it; only the future, where threads of warps met meanwhile."""
-        self._judge(self.events)
-        accesses = [event for event in self.events if isinstance(event, Access)]
-        kept = thinned(accesses, by_block=False) if len(accesses) == len(self.events) else []
-        self.reporter.has_gaps |= not kept
-        self.events = list(kept)
-        self.lanes = sum(access.address.size + SELF_LANES for access in kept)
-        self._limit = max(MAX_LANES, 4 * self.lanes)
 
 
 def _contested(parts: list[Part], key: IndexArray, met: IndexArray, size: int) -> list[Part]:

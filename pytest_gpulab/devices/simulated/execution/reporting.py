@@ -19,6 +19,7 @@ from pytest_gpulab.devices.simulated.execution.memory import first_index, first_
 from pytest_gpulab.devices.simulated.execution.sweep import Race
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
+MAX_RACING = 1 << 18  # lanes that race, after which no more of them are looked for
 MAX_QUESTIONS = 4096  # of one pair of instructions, to what fences put in order
 _HAZARDS = {
     "RAW": "read-after-write (RAW)",
@@ -42,10 +43,26 @@ class Reporter:
 
     def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate) -> None:
         self.hazards, self.fences, self.locate = hazards, fences, locate
-        self.has_gaps = False
-        """Whether something was forgotten that might have raced with what came later."""
+        self.unseen: list[str] = []
+        """What was forgotten although it might have raced with what came later; each once."""
         self._open: list[tuple[Question, tuple[Any, Hazard]]] = []  # races unless fences put them in order
         self._asked: Counter[Any] = Counter()
+        self._racing = 0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether races are certain, and so many that further ones tell nothing new."""
+        return self.fences is None and self._racing > MAX_RACING
+
+    def cut_short(self, unseen: str) -> None:
+        """Note that something could not be looked at."""
+        if unseen not in self.unseen:
+            self.unseen.append(unseen)
+
+    @property
+    def moments(self) -> list[int]:
+        """When fences may have put threads in order."""
+        return [] if self.fences is None else self.fences.moments
 
     def race(self, race: Race, events: Sequence[Event], blocks_alike: int) -> None:
         """Report races within blocks; each stands for as many as there are blocks alike."""
@@ -72,6 +89,7 @@ class Reporter:
                     alike = part.thread[mine] // WARP == others.threads[mine] // WARP
                     first = mine[np.lexsort((part.thread[mine], blocks[mine], alike))[0]]
                     self.add(*self._hazard(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild))
+                    self._racing += 0 if mild else len(mine)
 
     def _ask(self, kind: str, part: Part, blocks: IndexArray, others: Others, mine: IndexArray, harmless: bool) -> None:
         """Leave it to the end of the launch whether fences have put these in order."""
@@ -87,6 +105,8 @@ class Reporter:
     def settle(self) -> None:
         """Report what the fences of the launch, which is over, have left without an order."""
         if self.fences is not None and self._open:
+            if self.fences.is_overflown:
+                self.cut_short("which accesses its fences put in order")
             answers = self.fences.answers([question for question, _ in self._open])
             for (_, found), is_ordered in zip(self._open, answers, strict=True):
                 if not is_ordered:

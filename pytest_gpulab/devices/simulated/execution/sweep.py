@@ -67,6 +67,18 @@ class Known:
             joined = np.where(members[..., None], self._table, -1).max(axis=2)
             self._learn(members, joined, position)
 
+    def meet_all(self, position: int) -> None:
+        """All lanes of every warp have waited for each other."""
+        self._table[:] = position
+
+    def by_all_others(self, threads: int) -> npt.NDArray[np.int32]:
+        """Return what all other lanes of its warp know of each of so many threads: (columns, threads)."""
+        columns, warps = self._table.shape[:2]
+        lane = np.arange(warps * WARP).reshape(1, warps, WARP, 1)
+        ignored = (lane % WARP == np.arange(WARP)) | (lane >= threads)
+        least = np.where(ignored, np.iinfo(np.int32).max, self._table).min(axis=2)
+        return np.asarray(least.reshape(columns, warps * WARP)[:, :threads])
+
     def barrier(self, members: Mask, number: int, leaving: bool, position: int) -> None:
         """Threads arrive at a named barrier, or leave it knowing all that those who arrived knew."""
         before = self._arrived.pop(number, np.int32(-1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from pytest_gpulab.devices.simulated.execution.crossing import Crossing
 from pytest_gpulab.devices.simulated.execution.fences import Fences
 from pytest_gpulab.devices.simulated.execution.initcheck import Written
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
-from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.execution.reporting import Locate, Reporter
+from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -27,11 +29,20 @@ class LaunchWatch:
     Attributes:
         time: ticks at everything that is remembered.
         orders: counts what may put threads in order: barriers, fences, writes that are not weak.
+        changing: the arrays that the launch may change, None if it may be any.
+        read_bytes: of each array, by all threads together.
     """
 
-    def __init__(self, program: Program, hazards: dict[Any, Hazard], locate: Locate) -> None:
+    def __init__(
+        self,
+        program: Program,
+        hazards: dict[Any, Hazard],
+        locate: Locate,
+        changing: frozenset[Allocation] | None = None,
+    ) -> None:
         self.time = self.orders = 0
-        self.program = program
+        self.program, self.changing = program, changing
+        self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = Fences() if program.fences else None
         self.reporter = Reporter(hazards, self.fences, locate)
         self.crossing = Crossing(self.reporter)
@@ -46,6 +57,15 @@ class LaunchWatch:
         self.orders += 1
         return self.tick()
 
+    def is_changing(self, memory: Allocation, site: Site) -> bool:
+        """Whether an array may be raced for; one that changes unexpectedly may be from now on."""
+        if self.changing is None or memory in self.changing:
+            return True
+        if site.modifies:
+            self.changing = None
+            self.reporter.cut_short("accesses to an array before a pointer to another one was used to change it")
+        return site.modifies
+
     def end(self) -> None:
         """The launch is over: judge what only the whole of it can tell."""
         self.crossing.judge()
@@ -59,7 +79,6 @@ class Watch:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
         self.shared = Written(shared_bytes, shape.columns)
-        self._reads: dict[tuple[int, int, int], tuple[Lanes, Value]] = {}
         self._orders_seen = 0
         self.local = Written(local_bytes, shape.columns * shape.threads)
 
@@ -94,40 +113,43 @@ class Watch:
 
         `address` is what the group's register holds, before the allocation was found.
         """
-        if site.access == "read" and self._is_known(lanes, site, address):
-            return
-        access = Access(site, lanes, offset, values, memory, self.launch.tick())
-        self.races.add(access)
-        self.launch.crossing.add(access)
-        self._strong(access)
+        launch = self.launch
+        if site.access == "read":
+            launch.read_bytes[memory] += lanes.n * site.nbytes
+        if launch.is_changing(memory, site):
+            access = Access(site, lanes, offset, values, memory, launch.tick())
+            if not self._remember(access):
+                return
         if memory.written is None:
             return
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
             if bad is not None:
-                self.launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
+                launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
 
-    def _is_known(self, lanes: Lanes, site: Site, address: Value) -> bool:
-        """Whether the same lanes have read the same before, and nothing was put in order since: a waiting loop."""
-        if self._orders_seen != self.launch.orders:
-            self._orders_seen = self.launch.orders
-            self._reads.clear()
-        key = (site.index, id(lanes), id(address))
-        if key in self._reads:
-            return True
-        self._reads[key] = (lanes, address)  # held, so that nothing else gets their ids
-        return False
+    def _remember(self, access: Access) -> bool:
+        """Remember an access to global memory, and return whether it is no mere repetition."""
+        launch = self.launch
+        if self._orders_seen != launch.orders:
+            self._orders_seen = launch.orders
+            self.races.repeats.clear()
+            if launch.fences is not None:
+                launch.crossing.repeats.clear()
+        is_new = self.races.add_global(access)
+        if is_new or access.site.modifies:
+            launch.crossing.add(access)
+        if is_new:
+            self._strong(access)
+        return is_new
 
     def _strong(self, access: Access) -> None:
         """Tell the fences of accesses by which threads learn from each other."""
         fences, site = self.launch.fences, access.site
-        if site.order == "weak":
+        if site.order == "weak" or fences is None:
             return
         self.launch.orders += site.modifies
-        if fences is None:
-            return
         if site.releases:
             fences.add(access.time, "fence", access.lanes)
         what = {"atomic": "exchange"}.get(site.access, site.access)
@@ -168,3 +190,22 @@ class Watch:
     def end(self) -> None:
         """The wave has ended."""
         self.races.barrier(None)
+
+
+def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:
+    """Return the arrays that a launch may change, None if it may be any.
+
+    Args:
+        program: of the kernel.
+        parameters: its arguments as bytes.
+        arena: where the arrays are.
+    """
+    if program.targets.anywhere:
+        return None
+    addresses = set(program.targets.variables)
+    for number in program.targets.parameters:
+        offset, nbytes = program.parameters[number]
+        pointers = parameters[offset : offset + nbytes - nbytes % POINTER_BYTES]
+        addresses.update(np.frombuffer(pointers, np.uint64).tolist())
+    found = (arena.find(address) for address in addresses)
+    return frozenset(allocation for allocation in found if allocation is not None)

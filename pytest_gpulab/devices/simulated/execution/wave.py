@@ -23,7 +23,7 @@ from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.union import Union
-from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch
+from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
@@ -58,12 +58,21 @@ class Launch:
     watch: LaunchWatch | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self)) if self.options.check else None
+        if self.options.check:
+            changing = may_change(self.program, self.parameters, self.arena)
+            self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self), changing)
+        else:
+            self.watch = None
 
     @property
     def is_clean(self) -> bool:
         """Whether hazards were looked for, in all that was done, and there are none."""
-        return self.watch is not None and not self.hazards and not self.watch.reporter.has_gaps
+        return self.watch is not None and not self.hazards and not self.unchecked
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What the race check could not look at."""
+        return () if self.watch is None else tuple(self.watch.reporter.unseen)
 
 
 class Wave:

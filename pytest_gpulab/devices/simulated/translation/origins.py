@@ -19,23 +19,26 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _MEMORY = ("ld", "ldu", "st", "atom", "red")
+POINTER_BYTES = 8
+FROM_MEMORY = "a pointer in memory"
+"""Stands for the origins of a loaded value that is large enough to be a pointer; smaller ones are indices."""
 
 
 class Origins:
-    """Where the addresses of an inlined kernel's memory instructions come from; only faults ask."""
+    """Where the addresses of an inlined kernel's memory instructions come from."""
 
     def __init__(self, kernel: Function) -> None:
         self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
 
-    def of(self, site: Site) -> frozenset[str]:
-        """Return the names of all parameters and symbols that an access's address may be computed from."""
+    def of(self, *sites: Site) -> frozenset[str]:
+        """Return the names of all parameters and symbols that the accesses' addresses may be computed from."""
         writers: dict[str, list[Instruction]] = defaultdict(list)
         for instruction in self._instructions:
             for register in _registers(instruction.operands[:1]):
                 writers[register].append(instruction)
         names: set[str] = set()
         seen: set[str] = set()
-        waiting: list[Operand] = [part for i in self._at(site) for part in i.operands if isinstance(part, Address)]
+        waiting: list[Operand] = [part for i in self._at(*sites) for part in i.operands if isinstance(part, Address)]
         while waiting:
             operand = waiting.pop()
             names.update(symbol for symbol in _symbols(operand))
@@ -43,14 +46,21 @@ class Origins:
                 seen.add(register)
                 for writer in writers[register]:
                     waiting += _sources(writer)
+                    names.update([FROM_MEMORY] if _loads_pointer(writer) else [])
         return frozenset(names)
 
     def element(self, site: Site) -> int:
         """Return the bytes of one value of an access: a vector access has several."""
         return next((TYPE_BYTES.get(i.op[-1], site.nbytes) for i in self._at(site)), site.nbytes)
 
-    def _at(self, site: Site) -> Iterator[Instruction]:
-        return (i for i in self._instructions if i.number == site.number and i.op[0] in _MEMORY)
+    def _at(self, *sites: Site) -> Iterator[Instruction]:
+        numbers = {site.number for site in sites}
+        return (i for i in self._instructions if i.number in numbers and i.op[0] in _MEMORY)
+
+
+def _loads_pointer(instruction: Instruction) -> bool:
+    is_load = instruction.op[0] in _MEMORY and instruction.op[:2] != ("ld", "param")
+    return is_load and TYPE_BYTES.get(instruction.op[-1], 0) >= POINTER_BYTES
 
 
 def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLine, ...]:

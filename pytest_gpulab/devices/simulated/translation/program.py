@@ -26,6 +26,7 @@ from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_r
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
+from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
 
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
@@ -73,7 +74,7 @@ class Program:
         fences: whether it has fences or accesses that release.
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
-        clean: what the race check found to be free of races, to be known again.
+        clean: what the race check found to be free of races, to be known again, with its size in bytes.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Program:
     unset: frozenset[str]
     fences: bool = False
     sees_order: bool = False
-    clean: set[object] = field(default_factory=set)
+    clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
     def is_orderly(self) -> bool:
@@ -109,6 +110,11 @@ class Program:
     def unset_lines(self) -> tuple[SourceLine, ...]:
         """The source lines at which such registers are read."""
         return lines_reading(self.kernel, self.unset) if self.unset else ()
+
+    @cached_property
+    def targets(self) -> Targets:
+        """The arrays that it may change."""
+        return targets(self.kernel, self.origins, self.sites, self.addresses)
 
     @property
     def parameter_names(self) -> list[str]:
