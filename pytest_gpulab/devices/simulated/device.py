@@ -253,6 +253,8 @@ class SimulatedModule:
         """Run a kernel to its end; see `protocol.Module.launch`."""
         program = self.program(kernel)
         grid3, block3 = three_extents(grid), three_extents(block)
+        if shared_bytes < 0:
+            raise LaunchError(f"{kernel}: {shared_bytes} bytes of dynamic shared memory are less than none")
         largest = self._device.gpu.limits.largest_shared_bytes
         check_extents(kernel, grid3, block3, program.static_shared + shared_bytes, largest)
         self._check_bounds(kernel, prod(block3))

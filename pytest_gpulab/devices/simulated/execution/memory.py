@@ -198,8 +198,12 @@ class Arena:
         bases = np.array(self._bases, np.uint64)
         sizes = np.array([allocation.nbytes for allocation in self._allocations], np.int64)
         owner = np.searchsorted(bases, full, side="right") - 1
-        offset = (full - bases[np.maximum(owner, 0)]).astype(np.int64) if len(bases) else full.astype(np.int64)
-        inside = (owner >= 0) & (offset + site.nbytes <= sizes[np.maximum(owner, 0)]) if len(bases) else owner >= 0
+        if len(bases):
+            mine = np.maximum(owner, 0)
+            offset = (full - bases[mine]).astype(np.int64)  # below zero where the address has its top bit set
+            inside = (owner >= 0) & (offset >= 0) & (offset <= sizes[mine] - site.nbytes)
+        else:
+            offset, inside = full.astype(np.int64), owner >= 0
         if not inside.all():
             self._out_of_bounds(lanes, site, full, ~inside)
         if np.any(offset & (site.nbytes - 1)):
