@@ -25,7 +25,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading.cases import Limits
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.findings import because_of, lacks_device
+from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.ncu import Profiler
@@ -159,6 +159,8 @@ def graded(job: Job) -> Grade:
         path = _written(job, Path(folder))
         limits = Limits(TimeLimits.within(settings.timeout_s))
         grade = Grader(_loaded(job), path, device, settings.seed, job.label, limits, settings.annotate).grade()
+        if any(found.code == NO_MEMORY for check in grade.checks for found in check.findings):
+            raise MemoryError("this process had no memory left")
         return replace(grade, student=job.student)
 
 

@@ -62,5 +62,9 @@ class DeviceUnavailable(DeviceError):
     """The device that was asked for is not there: says what is missing and how to get it."""
 
 
+class OutOfMemory(DeviceUnavailable):
+    """There is no memory left, on the machine or for the process, for what a launch or a compilation needs."""
+
+
 class DeviceAbsent(DeviceUnavailable):
     """Nobody has set up such a device on this machine: hardware or software is missing, or too old ever to do."""

@@ -26,6 +26,7 @@ from .errors import DeviceError as DeviceError
 from .errors import DeviceUnavailable as DeviceUnavailable
 from .errors import KernelFault as KernelFault
 from .errors import LaunchError as LaunchError
+from .errors import OutOfMemory as OutOfMemory
 from .hazards import Access as Access
 from .hazards import Hazard as Hazard
 from .hazards import HazardKind as HazardKind

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from pytest_gpulab.devices.hazards import NO_DYNAMIC_SHARED
 from pytest_gpulab.devices.limits import NOT_ENDED
-from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, DeviceError, Hazard, KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import (
+    CannotSimulate,
+    CompileError,
+    DeviceError,
+    Hazard,
+    KernelFault,
+    LaunchError,
+    OutOfMemory,
+)
 from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
 
 MAX_EVIDENCE_LINES = 60
@@ -46,6 +54,7 @@ HINTS: Mapping[str, str] = {
     "empty-source": "Start from the exercise's skeleton.",
     "not-utf8": "Save the file as plain text in UTF-8.",
     "cannot-simulate": "As far as can be told nothing is wrong with your kernel: it needs a real GPU to be graded.",
+    "no-memory": "As far as can be told nothing is wrong with your kernel: this machine has too little memory for it.",
     "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
     "concept": "The exercise's README says what it is about.",
     "not-graded": "As far as can be told nothing is wrong with your kernel: it has to be graded again.",
@@ -136,6 +145,7 @@ def because_of(check: str, cause: Finding, hidden: bool = False) -> Finding:
 
 
 _NO_DEVICE = "device-fault"
+NO_MEMORY = "no-memory"
 
 
 def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
@@ -149,6 +159,8 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
     if isinstance(error, CannotSimulate):
         what = f"the simulated GPU does not know {error.what}"
         return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
+    if isinstance(error, OutOfMemory):
+        return "not gradable", finding(NO_MEMORY, _sentence(str(error)))
     return "not gradable", finding(_NO_DEVICE, f"The device failed: {error}", hint=HINTS["not-timed"])
 
 

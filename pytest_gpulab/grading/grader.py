@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest_gpulab
-from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.protocol import (
+    CannotSimulate,
+    Device,
+    DeviceError,
+    DeviceInfo,
+    DeviceUnavailable,
+    OutOfMemory,
+)
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.annotate import Annotator
@@ -118,6 +125,9 @@ class Grader:
         except DeviceUnavailable as error:  # a GPU that others fill, wherever that shows
             verdict, found = of_error(error)
             return check.result(verdict, (found,))
+        except (MemoryError, RecursionError) as error:
+            verdict, found = of_error(_beyond_python(error))
+            return check.result(verdict, (found,))
 
     def _judge(self, check: Check) -> CheckResult:
         subject = check.subject
@@ -214,6 +224,12 @@ class Grader:
         is_bonus = not tier.required or self._loaded.thresholds.measuring
         verdict: Verdict = "missed" if is_bonus else "failed"
         return check.result(verdict, (too_slow(measurement),), measurement)
+
+
+def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
+    if isinstance(error, RecursionError):
+        return CannotSimulate("code that is nested so deeply")
+    return OutOfMemory(f"there is not enough memory to grade this check: {error}".rstrip(": "))
 
 
 def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:

@@ -203,6 +203,8 @@ def instructors_code(what: str) -> Iterator[None]:
     """Run a piece of the exercise's own code: whatever it raises becomes an `InstructorsMistake` with its traceback."""
     try:
         yield
+    except MemoryError:  # the machine's fault
+        raise
     except Exception as error:
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # the first one is this function's
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()

@@ -6,6 +6,7 @@ be asked: there, each submission has a process that is killed (`remote`).
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from pytest_gpulab.devices.protocol import (
     LaunchProfile,
     Memory,
     Module,
+    OutOfMemory,
 )
 
 CHECK_S = 120.0  # the usual --gpulab-timeout
@@ -73,13 +75,16 @@ class TimeBudget:
 
         Raises:
             KernelFault: it had not ended then, or a launch before it had not; and as `Module.launch`.
+            OutOfMemory: the machine or the process has no memory left.
         """
         if self._stopped is not None:
             raise self._stopped
         left_s = max(0.0, min(self._case_left_s, self._file_left_s))
-        begin_s = time.perf_counter()
+        begin_s, shortage = time.perf_counter(), ""
         try:
             return launch(replace(options, time_limit_s=left_s))
+        except MemoryError as error:  # what a launch needs is bounded, whatever the kernel does
+            shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
         except KernelFault as fault:
             if fault.code != TIME_LIMIT:
                 raise
@@ -89,6 +94,8 @@ class TimeBudget:
             took_s = time.perf_counter() - begin_s
             self._case_left_s -= took_s
             self._file_left_s -= took_s
+        gc.collect()  # or what the launch had would be missing for the message, too
+        raise OutOfMemory(shortage)
 
     def _told(self) -> str:
         if self._case_left_s < self._file_left_s:

@@ -24,6 +24,7 @@ from pytest_gpulab.course.jobs import (
     graded_apart,
 )
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.simulated.device import SimulatedModule
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult
@@ -201,3 +202,9 @@ def test_what_comes_of_processes_that_were_ended_is_no_grade(right: Job, monkeyp
     assert {check.verdict for check in graded_apart(right).checks} == {"passed"}
     with pytest.raises(CancelledError):
         graded_apart(right, None, custody)
+
+
+def test_a_launch_without_memory_is_left_to_another_process(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedModule, "launch", lambda *args, **more: np.empty(2**62, np.int8))
+    with pytest.raises(MemoryError, match="this process had no memory left"):
+        graded(right)

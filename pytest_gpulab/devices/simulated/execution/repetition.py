@@ -8,11 +8,12 @@ change: references will do. All else is kept once they have come back.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from pytest_gpulab.devices.simulated.execution.group import Group
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Value
 
 FIRST_LOOK = 16  # rounds of a loop before it is suspected: most loops have ended by then
@@ -32,17 +33,24 @@ class _Mark:
         self.rest: Rest | None = None
 
 
+class State(Protocol):
+    """A wave as it is now."""
+
+    def own(self, group: Group, block: int) -> Threads:
+        """Return the registers of a group that goes back to a block."""
+
+    def rest(self) -> Rest:
+        """Return everything else."""
+
+
 class Repetition:
     """The rounds of each loop of a wave, and the state to compare with.
 
     Args:
         blocks: number of basic blocks.
-        own: returns the registers of a group that goes back to a block.
-        rest: returns the rest of the wave's state.
     """
 
-    def __init__(self, blocks: int, own: Callable[[Any, int], Threads], rest: Callable[[], Rest]) -> None:
-        self._own, self._rest = own, rest
+    def __init__(self, blocks: int) -> None:
         self._rounds = [0] * blocks
         self._next_look = [FIRST_LOOK] * blocks
         self._marks: dict[int, _Mark] = {}
@@ -53,25 +61,25 @@ class Repetition:
         self._rounds, self._next_look = [0] * blocks, [FIRST_LOOK] * blocks
         self._marks.clear()
 
-    def is_seen_at(self, group: Any, block: int) -> bool:
+    def is_seen_at(self, group: Group, block: int, state: State) -> bool:
         """Count a round of the loop that a group takes back to a block; say whether the wave was in this state."""
         rounds = self._rounds[block] = self._rounds[block] + 1
-        return rounds >= self._next_look[block] and self._look(group, block, rounds)
+        return rounds >= self._next_look[block] and self._look(group, block, state, rounds)
 
-    def _look(self, group: Any, block: int, rounds: int) -> bool:
+    def _look(self, group: Group, block: int, state: State, rounds: int) -> bool:
         start = 1 << rounds.bit_length() - 1
         last = start + max(MIN_LOOKS, start // SHARE_OF_LOOKS)
         self._next_look[block] = rounds + 1 if rounds < last else 2 * start
         mark = self._marks.get(block)
         if rounds == start or mark is None:
-            self._marks[block] = _Mark(self._own(group, block))
+            self._marks[block] = _Mark(state.own(group, block))
             return False
-        if not _equal(mark.own, self._own(group, block)):
+        if not _equal(mark.own, state.own(group, block)):
             return False
         if mark.rest is None:
-            mark.rest = self._rest()
+            mark.rest = state.rest()
             return False
-        (others, memory), (others_now, memory_now) = mark.rest, self._rest()
+        (others, memory), (others_now, memory_now) = mark.rest, state.rest()
         return memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
 
 

@@ -44,7 +44,7 @@ class Scheduler:
         self.stalled: list[tuple[Group, int]] = []  # spinning, with their block
         self.partial: dict[Key, list[Group]] = {}  # waiting for the rest of their warps at a block
         self.barriers = Barriers(self.wave)
-        self.repetition = Repetition(len(self.steps), self._own, self._rest)
+        self.repetition = Repetition(len(self.steps))
         self.is_endless = False  # all that is left takes loops that change nothing, unless other waves do
         self.is_alone = False  # and one group takes such a loop that no other thread of the wave can change
         self._endless_loops: list[int] = []
@@ -212,7 +212,7 @@ class Scheduler:
     def _gives_way(self, group: Group, block: int, spins: bool) -> bool:
         """Whether a group that goes back to a block should let others go on: they may change what it waits for."""
         self.launch.deadline.check()
-        if self.repetition.is_seen_at(group, block):
+        if self.repetition.is_seen_at(group, block, self):
             self._endless_loops.append(block)
             self.is_alone = not (self.heap or self.stalled or self.partial)
             return True
@@ -260,10 +260,12 @@ class Scheduler:
 
     # --- the state that decides what a wave does next ----------------------------------------------------------
 
-    def _own(self, group: Group, block: int) -> Threads:
+    def own(self, group: Group, block: int) -> Threads:
+        """Return the registers of a group that goes back to a block."""
         return (group.tag, block), group.lanes, self._live(group, block)
 
-    def _rest(self) -> Rest:
+    def rest(self) -> Rest:
+        """Return the registers of all other groups, and a hash of what all threads have in common."""
         return list(self._others()), self._memory()
 
     def _others(self) -> Iterator[Threads]:
