@@ -14,7 +14,7 @@ import pytest
 from tabulate import tabulate
 
 from pytest_gpulab.devices.protocol import LaunchOptions
-from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated import SimulatedDevice, cost
 
 FOLDER = Path(__file__).parents[1] / "h200"
 MEASURED_MS = {
@@ -25,6 +25,14 @@ LIMIT_S = 2.0
 TAKEN_S: dict[str, float] = {}
 pytestmark = pytest.mark.usefixtures("unmeasured")
 FAMILIES = {"reduce": "reduction", "scan": "scan", "branch": "divergence", "field": "field", "copy": "copy"}
+
+
+def test_the_module_and_its_page_state_the_exponents() -> None:
+    page = (FOLDER.parents[1] / "docs" / "cost-model.md").read_text(encoding="utf-8")
+    busy, whole = f"{cost.BUSY_OVERLAP:g}", f"{cost.OVERLAP:g}"
+    assert f"t^{busy})^(1/{busy})" in str(cost.__doc__) and f"t^{whole})^(1/{whole})" in str(cost.__doc__)
+    assert f"^(1/{busy})" in page and f"^(1/{whole})" in page
+    assert f"The exponents {busy} and {whole}" in page
 
 
 def family_of(row: str) -> str:

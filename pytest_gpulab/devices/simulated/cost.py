@@ -1,12 +1,12 @@
 """A bottleneck model: from what a launch asks of a described GPU to an estimated time.
 
-Each part of the GPU needs a time for its share of the launch's work. The pipes of an SM overlap almost perfectly, the
-parts of the machine less so: a norm of their times stands for the whole,
+Each part of the GPU needs a time for its share of the launch's work. Pipes and memories work side by side almost
+perfectly, what waits does so less: a norm of their times stands for the whole,
 
-    SM   = (sum over pipes of t^8)^(1/8)
-    time = launch + (SM^p + sum over the machine's other parts of t^p)^(1/p),  p = 2.5
+    busy = (sum over pipes and memories of t^8)^(1/8)
+    time = launch + (busy^3 + sum over all waits of t^3)^(1/3)
 
-so that one busy part costs its own time, and two equally busy ones a third more. docs/cost-model.md has the formula of
+so that one part alone costs its own time, and a wait as long as the work costs a quarter more. docs/cost-model.md has the formula of
 each part, gpus.toml the constants with their sources. Every figure made with it is an estimate and is called one.
 """
 
