@@ -161,7 +161,8 @@ exercise = Exercise(
     # The first pattern of the first case is also that of the timed runs.
     cases=(
         fixed(1, 3, "fractions", "random"),
-        fixed(3, 3, "fractions", "random"),
+        fixed(2, 2, "fractions", "random"),
+        fixed(3, 1, "fractions", "random"),
         fixed(31, 3, "fractions", "alternating"),
         fixed(32, 3, "fractions", "equal"),
         fixed(33, 3, "fractions", "random"),

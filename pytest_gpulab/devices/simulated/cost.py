@@ -6,8 +6,9 @@ perfectly, what waits does so less: a norm of their times stands for the whole,
     busy = (sum over pipes and memories of t^8)^(1/8)
     time = launch + (busy^3 + sum over all waits of t^3)^(1/3)
 
-so that one part alone costs its own time, and a wait as long as the work costs a quarter more. docs/cost-model.md has the formula of
-each part, gpus.toml the constants with their sources. Every figure made with it is an estimate and is called one.
+so that one part alone costs its own time, and a wait as long as the work costs a quarter more. docs/cost-model.md has
+the formula of each part, gpus.toml the constants with their sources. Every figure made with it is an estimate and is
+called one.
 """
 
 from __future__ import annotations

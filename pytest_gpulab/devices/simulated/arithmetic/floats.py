@@ -1,6 +1,6 @@
 """Float instructions on NumPy values: minima, flushing and saturation, classes, and the hardware's approximations.
 
-What needs care with rounding is in `rounding`. The approximations are closer to the true value than hardware's, except
+What needs care with rounding is in `rounding`. Most approximations are closer to the true value than hardware's, except
 where hardware departs from it on purpose; those ranges are as the PTX ISA manual, 9.7.3, has them and as measured on a
 GPU of compute capability 9.0.
 """
@@ -65,8 +65,14 @@ def xor_sign(magnitude: Value, a: Value, b: Value) -> Value:
 
 
 def div_approx(a: Value, b: Value, flush: bool) -> Value:
-    """`div.approx.f32`: a divisor beyond 2**126 gives a zero (NaN if the dividend is infinite)."""
-    quotient = flushed(a / b, "div", a, b) if flush else a / b
+    """`div.approx.f32`: a divisor beyond 2**126 gives a zero (NaN if the dividend is infinite).
+
+    Hardware multiplies by a reciprocal, so a quotient may have another last bit than `div.rn` gives.
+    """
+    exact, product = a / b, a * (F4.type(1) / b)
+    is_usual = np.isfinite(product) & (np.abs(exact) >= np.finfo(F4).tiny)
+    near = select(is_usual, product, exact)
+    quotient = flushed(near, "div", a, b) if flush else near
     huge = (np.abs(b) > 2.0**126) & np.isfinite(b)
     return select(huge, a * np.copysign(F4.type(0), b), quotient) if huge.any() else quotient
 

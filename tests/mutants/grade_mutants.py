@@ -1,0 +1,148 @@
+"""Grade mutants of the ladders' last steps by `compile`, `correct` and `safe`; say which nothing has noticed.
+
+    python tests/mutants/grade_mutants.py scan --count 500 --seed 1 --report /tmp/scan.jsonl
+
+A line of JSON per mutant is appended to the report as soon as it is known; what the report has already is skipped, so a
+run that was interrupted goes on. A mutant is
+
+    refused     if it does not compile, which does not count,
+    same        if the compiler makes the same code of it,
+    killed      if a check fails (`by` says which),
+    equivalent  if nothing fails and equivalent.toml says why that is right,
+    survived    if nothing fails otherwise: look whether it is right, then add it there, or mend the exercise,
+    crashed     if the grader raised an error.
+
+The exit status is 1 if any survived or crashed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomllib
+from mutator import Mutant, mutants
+
+from pytest_gpulab.devices.nvrtc import compile_ptx
+from pytest_gpulab.devices.protocol import DeviceError
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.grading.build import variants_of
+from pytest_gpulab.grading.cases import Limits
+from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.time_limits import TimeLimits
+
+ROOT = Path(__file__).resolve().parents[2]
+CATALOGUE = Catalogue(ROOT / "exercises")
+EQUIVALENT = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
+LIMITS = Limits(TimeLimits(case_s=5.0, file_s=20.0))  # a right kernel takes a few seconds in all
+SECONDS = 30  # for one mutant; longer counts as killed
+
+
+class TooLong(Exception):
+    pass
+
+
+def last_step(exercise: str) -> Path:
+    return max((ROOT / "solutions" / exercise).glob("*.cu"))
+
+
+def verdict_of(mutant: Mutant, loaded: LoadedExercise, folder: Path, original: list[str], seed: int) -> dict[str, Any]:
+    """Return what becomes of a mutant: `status`, and for a killed one the first check that fails and its finding."""
+    try:
+        if machine_code(mutant.source, loaded) == original:
+            return {"status": "same"}
+    except DeviceError:
+        return {"status": "refused"}
+    path = folder / f"{loaded.name}.cu"
+    path.write_text(mutant.source, encoding="utf-8")
+    device = SimulatedDevice()
+    try:
+        with at_most(SECONDS):
+            grader = Grader(loaded, path, device, seed, limits=LIMITS)
+            for check in checks_of(loaded.exercise):
+                if check.kind in ("compile", "correct", "safe"):
+                    result = grader.run(check)
+                    if result.verdict != "passed":
+                        code = result.findings[0].code if result.findings else ""
+                        return {"status": "killed", "by": check.name, "code": code}
+    except TooLong:
+        return {"status": "killed", "by": "time", "code": "time-limit"}
+    except Exception as error:  # of this package: to be mended, whatever the mutant is
+        return {"status": "crashed", "code": repr(error)}
+    finally:
+        device.close()
+    reason = EQUIVALENT[loaded.name].get(mutant.what)
+    return {"status": "equivalent", "reason": reason} if reason else {"status": "survived"}
+
+
+def machine_code(source: str, loaded: LoadedExercise) -> list[str]:
+    """Return the PTX of every variant without what only names lines."""
+    headers = {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
+    made = (
+        compile_ptx(source, f"{loaded.name}.cu", "compute_90", dict(variant.defines), headers)[0]
+        for variant in variants_of(loaded.exercise)
+    )
+    return [
+        re.sub(r"\.section\s+\.debug.*|\.loc[^\n]*|\.file[^\n]*|//[^\n]*|\$L__tmp\d+:?|\s+", " ", text, flags=re.S)
+        for text in made
+    ]
+
+
+@contextmanager
+def at_most(seconds: int) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("exercise", choices=CATALOGUE.names)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--step", type=Path, help="the kernel to change; the ladder's last step if not given")
+    asked = parser.parse_args()
+    loaded, step = CATALOGUE.load(asked.exercise), asked.step or last_step(asked.exercise)
+    source = step.read_text(encoding="utf-8")
+    original = machine_code(source, loaded)
+    rows = [json.loads(line) for line in asked.report.read_text().splitlines()] if asked.report.exists() else []
+    known = {row["source"]: row["status"] for row in rows}
+    tally: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, asked.report.open("a", encoding="utf-8") as report:
+        for mutant in mutants(source, 4 * asked.count, asked.seed):
+            if sum(tally.values()) - tally["refused"] == asked.count:
+                break
+            if mutant.source in known:
+                tally[known[mutant.source]] += 1
+                continue
+            found = verdict_of(mutant, loaded, Path(folder), original, asked.seed)
+            tally[found["status"]] += 1
+            row = {**found, "kind": mutant.kind, "line": mutant.line, "what": mutant.what, "source": mutant.source}
+            print(json.dumps(row), file=report, flush=True)
+            if found["status"] in ("survived", "crashed"):
+                print(f"{found['status']}: {step.name}:{mutant.line}: {mutant.kind}: {mutant.what}", flush=True)
+    print(dict(tally))
+    return int(tally["survived"] + tally["crashed"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

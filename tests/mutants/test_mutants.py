@@ -1,0 +1,94 @@
+"""Small mistakes in the ladders' last steps are noticed: a sample of what `grade_mutants.py` grades in full."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import grade_mutants
+import pytest
+from grade_mutants import CATALOGUE, EQUIVALENT, last_step, machine_code, verdict_of
+from mutator import WAYS, Mutant, mutants
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
+SAMPLE = 10
+SOURCE = """#include <gpulab.cuh>
+GPULAB_TUNABLE(BLOCK_SIZE, 64)
+__device__ float twice(float v, unsigned n) { return n < 3 ? 2 * v : v + v; }  // 2 * v
+__global__ void k(float *out, unsigned n)
+{
+    __shared__ float tile[BLOCK_SIZE];
+    tile[threadIdx.x] = out[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x < n)
+        out[threadIdx.x] = twice(tile[threadIdx.x], n);
+}
+"""
+
+
+def test_every_kind_of_mistake_is_made_and_a_seed_gives_the_same_ones() -> None:
+    made = mutants(SOURCE, 500, seed=3)
+    assert made == mutants(SOURCE, 500, seed=3) != mutants(SOURCE, 500, seed=4)
+    kinds = {kind for mutant in made for kind in mutant.kind.split(" and ")}
+    assert kinds >= {"operator", "number", "index", "name", "barrier", "statement", "cast", "condition", "arguments"}
+    assert len(kinds) == len(WAYS)
+    assert len({mutant.source for mutant in made}) == len(made) == 500
+    assert SOURCE not in {mutant.source for mutant in made}
+
+
+def test_comments_declared_choices_and_signatures_stay_as_they_are() -> None:
+    for mutant in mutants(SOURCE, 300, seed=1):
+        assert "// 2 * v" in mutant.source
+        assert "GPULAB_TUNABLE(BLOCK_SIZE, 64)" in mutant.source
+        assert "__global__ void k(float *out, unsigned n)" in mutant.source
+
+
+def test_a_mutant_says_its_line_before_and_after() -> None:
+    (barrier,) = (mutant for mutant in mutants(SOURCE, 100, seed=1) if mutant.kind == "barrier")
+    assert (barrier.line, barrier.what) == (8, "__syncthreads();  =>  ;")
+
+
+@pytest.mark.parametrize("name", CATALOGUE.names)
+def test_a_sample_of_mutants_is_killed_or_known_to_be_right(name: str, tmp_path: Path) -> None:
+    loaded, source = CATALOGUE.load(name), last_step(name).read_text(encoding="utf-8")
+    original = machine_code(source, loaded)
+    made = mutants(source, 500, seed=20)[:SAMPLE]
+    found = [(verdict_of(mutant, loaded, tmp_path, original, seed=20), mutant.what) for mutant in made]
+    statuses = [verdict["status"] for verdict, _ in found]
+    assert {"survived", "crashed"}.isdisjoint(statuses), found
+    assert statuses.count("killed") >= SAMPLE // 3
+
+
+@pytest.mark.parametrize("name", CATALOGUE.names)
+def test_the_kernel_itself_is_no_mutant_and_survives(name: str, tmp_path: Path) -> None:
+    loaded, source = CATALOGUE.load(name), last_step(name).read_text(encoding="utf-8")
+    itself = Mutant("none", 1, "", source)
+    assert verdict_of(itself, loaded, tmp_path, machine_code(source, loaded), seed=20)["status"] == "same"
+    assert verdict_of(itself, loaded, tmp_path, [], seed=20)["status"] == "survived"
+
+
+def test_a_report_is_continued_and_survivors_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Mutant] = []
+
+    def verdict(mutant: Mutant, *_: object) -> dict[str, str]:
+        asked.append(mutant)
+        return {"status": "refused" if "tile[" in mutant.what else "survived"}
+
+    monkeypatch.setattr(grade_mutants, "verdict_of", verdict)
+    report = tmp_path / "report.jsonl"
+    for count in (3, 5):
+        monkeypatch.setattr(sys, "argv", ["x", "divergence", "--count", str(count), "--report", str(report)])
+        assert grade_mutants.main() == 1
+    rows = [json.loads(line) for line in report.read_text().splitlines()]
+    assert len(asked) == len(rows) == len({row["source"] for row in rows})
+    assert [row["status"] for row in rows].count("survived") == 5
+    told = capsys.readouterr().out
+    assert told.count("survived: 03_coalesced_by_tile.cu:") == 5 and "'survived': 5" in told
+
+
+def test_each_known_right_mutant_has_a_reason() -> None:
+    assert set(EQUIVALENT) == set(CATALOGUE.names)
+    assert all(reason for known in EQUIVALENT.values() for reason in known.values())
