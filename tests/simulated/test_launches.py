@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from places import Run
 
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, Device, LaunchError, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
@@ -286,3 +287,17 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
 def test_what_can_remember_an_earlier_launch(device: Device, declared: str, body: str, remembers: bool) -> None:
     module = device.compile(f"#include <gpulab.cuh>\n{declared}\n__global__ void f(int *x) {{ {body} }}\n")
     assert module.remembers == remembers
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_all_threads_of_a_block_may_write_one_word_of_its_own(run: Run, blocks: int) -> None:
+    source = """
+    __global__ void f(int *out) {
+        __shared__ int last[8];
+        last[blockIdx.x] = threadIdx.x;
+        __syncthreads();
+        out[blockIdx.x * blockDim.x + threadIdx.x] = last[blockIdx.x];
+    }"""
+    out = np.zeros(64 * blocks, np.int32)
+    run(source, out, grid=(blocks,), block=(64,))
+    assert (out == 63).all()

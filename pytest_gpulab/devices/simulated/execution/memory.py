@@ -337,6 +337,8 @@ class Banked:
             return
         value = value.view(f"u{size}")
         if self._rows(lanes, address, size):
+            if address.size == 1:  # the same for all threads, though it may depend on the only block
+                address = address.reshape(())[()]
             row = int(address) >> 2 if address.ndim == 0 else address[:, 0] >> address.dtype.type(2)
             if address.ndim == 0 and value.ndim and value.shape[0] > 1:
                 value = value[-1:]
