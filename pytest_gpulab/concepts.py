@@ -37,7 +37,7 @@ def constant_reads(at_least: float) -> Bound:
         return _ratio(usage.counters[CONSTANT_REQUESTS], usage.counters[WARPS])
 
     hint = "Which memory do the values come from that every thread needs in the same order?"
-    return Bound("reads of constant memory a warp", measure, at_least=at_least, hint=hint)
+    return Bound("per warp", measure, at_least=at_least, hint=hint, title="Too few reads of constant memory")
 
 
 def constant_broadcast(at_most: float = 1.0) -> Bound:
@@ -47,7 +47,9 @@ def constant_broadcast(at_most: float = 1.0) -> Bound:
         return _ratio(usage.counters[CONSTANT_WORDS], usage.counters[CONSTANT_REQUESTS])
 
     hint = "Constant memory hands one address at a time to a whole warp: on what does the index depend?"
-    return Bound("addresses in a warp's read of constant memory", measure, at_most=at_most, hint=hint)
+    return Bound(
+        "addresses per request", measure, at_most=at_most, hint=hint, title="Scattered reads of constant memory"
+    )
 
 
 def bank_conflicts(at_most: float) -> Bound:
@@ -57,7 +59,7 @@ def bank_conflicts(at_most: float) -> Bound:
         return _ratio(_total(usage.counters, BANK_CONFLICTS), _total(usage.counters, SHARED_REQUESTS))
 
     hint = "Which banks do the 32 lanes of a warp reach at once? Word k lies in bank k % 32."
-    return Bound("bank conflicts an access to shared memory", measure, at_most=at_most, hint=hint)
+    return Bound("per access to shared memory", measure, at_most=at_most, hint=hint, title="Too many bank conflicts")
 
 
 def working_lanes(at_least: float, file: str | None = None) -> Bound:
@@ -67,9 +69,11 @@ def working_lanes(at_least: float, file: str | None = None) -> Bound:
         counters = usage.counters if file is None else usage.files.get(file, {})
         return _ratio(counters.get(WORKING_LANES, 0.0), counters.get(INSTRUCTIONS, 0.0))
 
-    place = "" if file is None else f" of {file}"
+    place = "" if file is None else f" in {file}"
     hint = "Which threads of one warp take which branch? A warp goes through every branch that one of its lanes takes."
-    return Bound(f"of 32 lanes work in an instruction{place}", measure, at_least=at_least, hint=hint)
+    return Bound(
+        f"of 32 lanes active per instruction{place}", measure, at_least=at_least, hint=hint, title="Divergent branches"
+    )
 
 
 def global_traffic(at_most: float) -> Bound:
@@ -83,7 +87,7 @@ def global_traffic(at_most: float) -> Bound:
         return _ratio(_total(usage.counters, GLOBAL_SECTORS), least)
 
     hint = "Which addresses do neighbouring lanes ask for? A sector has 32 bytes and is moved as a whole."
-    return Bound("times the global memory traffic that is needed", measure, at_most=at_most, hint=hint)
+    return Bound("times what is needed", measure, at_most=at_most, hint=hint, title="Too much global memory traffic")
 
 
 def additions(at_most: float) -> Bound:
@@ -93,7 +97,7 @@ def additions(at_most: float) -> Bound:
         return _ratio(usage.counters[ADDITIONS], math.prod(np.atleast_1d(usage.problem.size)))
 
     hint = "How many additions does a step take, and how many steps are there? Can later steps do with fewer?"
-    return Bound("additions an element", measure, at_most=at_most, hint=hint)
+    return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions")
 
 
 def barriers(at_most: float) -> Bound:
@@ -103,7 +107,7 @@ def barriers(at_most: float) -> Bound:
         return _ratio(usage.counters[BARRIERS], usage.counters[WARPS])
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
-    return Bound("barriers a warp", measure, at_most=at_most, hint=hint)
+    return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers")
 
 
 def _total(counters: Mapping[str, float], names: tuple[str, ...]) -> float:

@@ -248,10 +248,11 @@ class Bound:
     """What a figure made of counters must keep to; `pytest_gpulab.concepts` has the usual ones.
 
     Attributes:
-        what: the figure in words, to follow a number: `words a warp reads at once from constant memory`.
+        what: the figure in words, to follow a number: `addresses per request`.
         measure: the figure of a usage.
         at_most, at_least: what it must keep to; one of the two.
         hint: what to think about where it does not; never the solution.
+        title: what is wrong where it does not: `Too many barriers`.
 
     Raises:
         ExerciseError: neither or both are given.
@@ -262,6 +263,7 @@ class Bound:
     at_most: float | None = None
     at_least: float | None = None
     hint: str = ""
+    title: str = "Idea not used as asked"
 
     def __post_init__(self) -> None:
         if (self.at_most is None) == (self.at_least is None):

@@ -36,14 +36,14 @@ class Scene:
         return replace(hazard, what=what, launch=self._told(launch, place))
 
     def fault(self, launch: int, fault: KernelFault) -> KernelFault:
-        """Return a fault of the plan's launch of that index, with names."""
+        """Return a fault of the plan's launch of that index, which is given names."""
         place, what = fault.location, fault.what
         buffer = None if place is None else self._buffer(place)
         if place is not None and buffer is not None:
             named = place.named(self.called(launch, buffer.name), np.dtype(buffer.dtype).itemsize)
             what = what.replace(str(place), named)
-        told = self._told(launch, place)
-        return KernelFault(fault.code, what, fault.where, fault.lane, fault.output, place, told)
+        fault.what, fault.launch = what, self._told(launch, place)
+        return fault
 
     def called(self, launch: int, buffer: str) -> str:
         """Return what a launch's kernel calls a buffer."""

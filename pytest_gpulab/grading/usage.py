@@ -20,6 +20,7 @@ from pytest_gpulab.grading.speed import SAMPLED, min_bytes, pattern_of, size_tex
 
 COUNTED = replace(FIRST, options=replace(FIRST.options, count=True))
 MAX_LINES_NAMED = 3
+MANY = 100  # from here on a figure has no fraction
 
 
 class Usages:
@@ -95,12 +96,20 @@ def kept(bound: Bound, value: float) -> bool:
 
 
 def _finding(bound: Bound, value: float, lines: Mapping[str, Usage]) -> Finding:
-    asked = f"at most {bound.at_most:g}" if bound.at_most is not None else f"at least {bound.at_least:g}"
     worst = _worst_lines(bound, lines) if bound.at_most is not None else []
-    evidence = [f"{place}: {figure:.3g} {bound.what}" for place, figure in worst]
+    evidence = [f"{place}: {_figure(figure, bound)} {bound.what}" for place, figure in worst]
     where = worst[0][0] if worst else ""
-    what = f"The idea is not used as asked: {value:.3g} {bound.what}, {asked} asked."
+    limit = f"allows {bound.at_most:g}" if bound.at_most is not None else f"requires {bound.at_least:g}"
+    what = f"{bound.title}: {_figure(value, bound)} {bound.what}; this check {limit}."
     return finding("concept", what, where, evidence, bound.hint)
+
+
+def _figure(value: float, bound: Bound) -> str:
+    """Return a figure with two digits, or as many as tell it from the bound."""
+    limit = bound.at_most if bound.at_most is not None else bound.at_least
+    rounded = (f"{value:.{digits}g}" for digits in (2, 3, 4, 6))
+    text = next((text for text in rounded if float(text) != limit), f"{value:g}")
+    return f"{value:.0f}" if value >= MANY else text
 
 
 def _worst_lines(bound: Bound, lines: Mapping[str, Usage]) -> list[tuple[str, float]]:

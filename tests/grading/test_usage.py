@@ -1,5 +1,6 @@
 """The `uses` checks: bounds on what the simulated GPU counts, on kernels that are really run."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
 from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
 from pytest_gpulab.grading import usage as usage_module
 from pytest_gpulab.grading.build import Blocked
+from pytest_gpulab.grading.usage import _figure
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,10 @@ def test_a_broken_bound_says_figure_and_bound(gpu: Device, tmp_path: Path) -> No
     result = graded(tmp_path, gpu, TREE, asking(concepts.barriers(2)))["uses[idea]"]
     (found,) = result.findings
     assert (result.verdict, result.points, found.code) == ("failed", 0, "concept")
-    assert found.what.endswith("barriers a warp, at most 2 asked.") and "Which barriers" in found.hint
+    assert (
+        re.fullmatch(r"Too many barriers: \d+ per warp; this check allows 2\.", found.what)
+        and "Which barriers" in found.hint
+    )
 
 
 def test_a_broken_upper_bound_names_the_lines_that_break_it_by_themselves(gpu: Device, tmp_path: Path) -> None:
@@ -58,7 +63,7 @@ def test_a_bonus_is_missed(gpu: Device, tmp_path: Path) -> None:
 def test_a_lower_bound_holds_as_well(gpu: Device, tmp_path: Path) -> None:
     result = graded(tmp_path, gpu, TREE, asking(concepts.constant_reads(3)))["uses[idea]"]
     (found,) = result.findings
-    assert "reads of constant memory a warp, at least 3 asked." in found.what
+    assert "Too few reads of constant memory: 0.25 per warp; this check requires 3." in found.what
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
@@ -126,3 +131,11 @@ USAGE = Usage(
 )
 def test_what_the_usual_bounds_measure(bound: Bound, value: float) -> None:
     assert bound.measure(USAGE) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "said"),
+    [(9.0, 4, "9"), (3.87, 28, "3.9"), (27.96, 28, "27.96"), (0.104, 0.1, "0.104"), (1234.5, 4, "1234"), (0.0, 3, "0")],
+)
+def test_a_figure_is_short_but_never_reads_as_its_bound(value: float, limit: float, said: str) -> None:
+    assert _figure(value, Bound("per warp", lambda usage: value, at_most=limit)) == said
