@@ -15,7 +15,7 @@ The file holds one JSON object:
             points, max_points, required (false: a bonus, "missed" rather than "failed"), duration_s
             expected            true if the check did not pass and the instructor's configuration says so
             findings            a list of {code, what, where, evidence (a list of lines), hint, because, by_luck, line,
-                                hidden (only hidden cases show it)}
+                                bits (how much a pattern says), hidden (only hidden cases show it)}
             measurement         null, or {size, elapsed_ms, baseline_ms, speedup, threshold, estimated,
                                 bandwidth_gb_s, occupancy (0 to 1), registers, bottleneck, baseline,
                                 low, high (of the speedup's interval; null for estimates), rounds, dropped,
@@ -33,8 +33,8 @@ The file holds one JSON object:
                                 source_sha256, thresholds (who set those of the speed tiers), and details: an
                                 object of further texts
         student                 the id of whose submission it is; empty where nobody said
-    ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck, hidden, student}: files
-                    that belong to no exercise or to one that cannot be loaded
+    ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck, hidden, line, bits,
+                    student}: files that belong to no exercise or to one that cannot be loaded
     roster, absent  lists of {id, name}: the class, and those of it who handed in nothing; empty without a roster
     problems        texts: what is odd about what was handed in
     changes         texts: what grading again changed

@@ -312,6 +312,23 @@ def test_a_check_with_several_findings_is_named_once() -> None:
     )
 
 
+def test_of_findings_alike_the_most_telling_ones_come_first() -> None:
+    worth = {1: 0, 2: 20, 3: 64, 4: 0, 5: 48, 6: 64}
+    checks = [
+        correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out is {n}.", bits=bits))
+        for n, bits in worth.items()
+    ]
+    other = correct("correct[other]", "failed", Finding("not-written", "out is never written."))
+    lines = report(book(("x.cu", [other, *checks]))).splitlines()
+    assert lines[-5:] == [
+        "  FAILED correct[other]: not-written: out is never written.",
+        "  FAILED correct[n=3]: wrong-result: out is 3.",
+        "  FAILED correct[n=6]: wrong-result: out is 6.",
+        "  FAILED correct[n=5]: wrong-result: out is 5.",
+        "  FAILED correct[n=2], [n=1], [n=4]: wrong-result: more of the same; -v shows all",
+    ]
+
+
 def test_a_hint_is_given_once() -> None:
     checks = [
         correct(f"correct[n={n}]", "failed", Finding("wrong-result", f"out[{n}] is 0", hint="Use paper."))

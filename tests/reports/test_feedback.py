@@ -67,6 +67,17 @@ def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: P
         assert "97 %" not in text and "alike" not in text and "7130713" not in text
 
 
+def test_a_finding_quotes_the_line_but_a_hidden_cases_does_not(tmp_path: Path) -> None:
+    race = Finding("race", "A hazard.", "scan.cu:12", line="tile[t] = <secret>;")
+    check = CheckResult("safe[race]", "safe", "failed", 0, 10, (race,))
+    base = Made(1).gradebook().grades[0]
+    for found, is_quoted in ((race, True), (replace(race, hidden=True), False)):
+        book = Gradebook()
+        add(book, replace(base, checks=(replace(check, findings=(found,)),)))
+        (text,) = written(tmp_path / str(is_quoted), book).values()
+        assert ("12 | tile[t] = &lt;secret&gt;;" in text) is is_quoted and ("secret" in text) is is_quoted
+
+
 def test_hidden_cases_and_expected_failures_are_not_told(tmp_path: Path) -> None:
     wrong = Finding("wrong-result", "out[3] is 4, expected 1234567.", evidence=("expected 1234567",), hint="Think.")
     check = CheckResult("correct[n=98765]", "correct", "failed", 0, 10, (wrong,), hidden=True)
