@@ -52,8 +52,8 @@ class Scene:
         return names[of.args.index(buffer)] if len(names) == len(of.args) and buffer in of.args else buffer
 
     def damaged(self, buffer: str) -> str:
-        """Return what the last kernel that was given a buffer calls it."""
-        return next((self.called(i, buffer) for i in self._launches(buffer)[::-1]), buffer)
+        """Return what the first kernel that was given a buffer calls it: later ones mostly read what that wrote."""
+        return next((self.called(i, buffer) for i in self._launches(buffer)), buffer)
 
     def _launches(self, buffer: str) -> list[int]:
         return [i for i, launch in enumerate(self._plan.launches) if buffer in launch.args]

@@ -108,3 +108,10 @@ def test_a_plans_own_names_stand_in_where_the_text_has_none() -> None:
     fault = KernelFault("out-of-bounds", f"invalid write: {place}", PLACE, location=place)
     assert scene.fault(0, fault).what == "invalid write: `out[9]` written, `out` has 8 elements"
     assert of_error(scene.fault(0, fault))[1].evidence == ()
+
+
+def test_what_a_guard_zone_shows_has_the_name_of_the_kernel_that_writes_the_array() -> None:
+    buffers = (Buffer("in", "input", np.float32, (8,)), Buffer("partials0", "scratch", np.float32, (2,)))
+    launches = (Launch("sums", (2,), (4,), ("in", "partials0")), Launch("sums", (1,), (4,), ("partials0", "out")))
+    scene = Scene(Plan((*buffers, Buffer("out", "output", np.float32, (1,))), launches), {}, {"sums": ("x", "y")})
+    assert [scene.damaged(name) for name in ("in", "partials0", "out", "another")] == ["x", "y", "y", "another"]
