@@ -13,6 +13,8 @@ from importlib import resources
 from pathlib import Path
 
 from pytest_gpulab.devices.filenames import line_one, shown
+from pytest_gpulab.devices.host_code import device_text
+from pytest_gpulab.devices.nvrtc_headers import before, header_files
 from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
 from pytest_gpulab.devices.static_limits import with_plain_words
@@ -22,42 +24,11 @@ MISSING = (
     "NVRTC, the CUDA compiler library, is not installed: python -m pip install cuda-bindings nvidia-cuda-nvrtc "
     "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl (NVIDIA offers them for Linux and Windows, not for macOS)"
 )
-# standard headers that host code includes; NVRTC knows what device code may use of them by itself
-_PLAIN = ("stdio", "assert", "math", "stdlib", "string", "limits", "float")
-_STUBS = dict.fromkeys([f"{n}.h" for n in _PLAIN] + [f"c{n}" for n in _PLAIN] + ["iostream"], "")
-_STUBS["device_launch_parameters.h"] = ""
-# headers that only host code can use: harmless, and often left over
-_STUBS |= dict.fromkeys(("algorithm", "chrono", "ctime", "fstream", "iomanip", "random", "string", "vector"), "")
-_STUBS["stddef.h"] = ""
-_STUBS["stdint.h"] = _STUBS["cstdint"] = (
-    "typedef signed char int8_t; typedef unsigned char uint8_t;"
-    "typedef short int16_t; typedef unsigned short uint16_t;"
-    "typedef int int32_t; typedef unsigned int uint32_t;"
-    "typedef long long int64_t; typedef unsigned long long uint64_t;"
-    "typedef unsigned long long uintptr_t; typedef long long intptr_t;\n"
-)
-_STUBS["limits.h"] = _STUBS["climits"] = (
-    "#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295u\n#define CHAR_BIT 8\n"
-    "#define LLONG_MAX 9223372036854775807ll\n#define LLONG_MIN (-LLONG_MAX - 1)\n"
-)
-_STUBS["float.h"] = _STUBS["cfloat"] = (
-    "#define FLT_MAX 3.402823466e+38f\n#define FLT_MIN 1.175494351e-38f\n#define FLT_EPSILON 1.192092896e-7f\n"
-    "#define DBL_MAX 1.7976931348623158e+308\n#define DBL_MIN 2.2250738585072014e-308\n"
-    "#define DBL_EPSILON 2.2204460492503131e-16\n"
-)
-_STUBS["assert.h"] = _STUBS["cassert"] = "#ifdef NDEBUG\n#undef assert\n#define assert(condition) ((void)0)\n#endif\n"
-_STUBS["cstddef"] = "namespace std { using ::size_t; }\n"
-_STUBS["cstdint"] += (
-    "namespace std { using ::int8_t; using ::uint8_t; using ::int16_t; using ::uint16_t; using ::int32_t;"
-    "using ::uint32_t; using ::int64_t; using ::uint64_t; using ::uintptr_t; using ::intptr_t; using ::size_t; }\n"
-)
 # To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
 _NO_CACHE = "--no-cache"
-# nvcc includes <math.h> by itself
-_MATH_MACROS = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
-# shipped as files: what device code uses most of two headers that NVRTC lacks; libcu++'s take a second to compile
-_STANDARD_HEADERS = ("limits", "type_traits")
+# Whatever is not marked is device code: host code has been taken out. nvcc knows 128-bit integers without being told.
+_AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
 
 
 @lru_cache(maxsize=1)
@@ -94,8 +65,7 @@ def include_folders() -> tuple[Path, ...]:
 @lru_cache(maxsize=1)
 def _shipped_headers() -> dict[str, str]:
     folder = resources.files("pytest_gpulab") / "include"
-    standard = {name: (folder / "standard" / f"{name}.cuh").read_text() for name in _STANDARD_HEADERS}
-    return standard | {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
+    return {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
 
 
 def compile_ptx(
@@ -194,11 +164,14 @@ def _request(
     output: Output,
 ) -> Request:
     macros = _macros(filename, defines or {})
-    options = [*options, "--std=c++17", _NO_CACHE]
-    options += [f"--define-macro={name}={value}" for name, value in _MATH_MACROS.items()]
+    given = _shipped_headers() | dict(headers or {})
+    text = device_text(source, given).text
+    read = "\n".join((text, *(headers or {}).values()))
+    options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
+    options += [f"--pre-include={name}" for name in before(read)]
     options += [f"--include-path={folder}" for folder in include_folders()]
-    files = _STUBS | _shipped_headers() | dict(headers or {})
-    return Request(source, shown(filename), files, options, output, macros)
+    files = header_files(read, include_folders()) | given
+    return Request(text, shown(filename), files, options, output, macros)
 
 
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:

@@ -113,5 +113,6 @@ def test_cooperative_groups_find_their_neighbours(device: Device) -> None:
 
 
 def test_angle_brackets_do_not_search_the_working_folder(device: Device) -> None:
-    with pytest.raises(CompileError, match="cannot open source file"):
-        device.compile("#include <pyproject.toml>")
+    with pytest.raises(CompileError, match="it is there"):
+        device.compile("#if __has_include(<limits>)\n#error it is there\n#endif")
+    device.compile("#if __has_include(<pyproject.toml>)\n#error it is there\n#endif")

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from ..cache import Cache, key_of, users_cache
 from ..filenames import line_one
+from ..host_code import device_text
 from ..limits import NOT_ENDED, Limits
 from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
 from ..sandbox import Sandbox
@@ -27,7 +28,8 @@ from .toolkit import headers_of, nvcc_sandbox, told_by_environment
 
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
-_OPTIONS = ("-std=c++17", "--generate-line-info")
+# constexpr functions are for both sides: the standard library's have no mark, and NVRTC takes them as well
+_OPTIONS = ("-std=c++17", "--generate-line-info", "--expt-relaxed-constexpr")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # of what nvcc says of that one
 _INCLUDED = re.compile(r"In file included from |\s+from ")  # which does not help there
@@ -60,9 +62,11 @@ class _Text:
     defines: Mapping[str, str]
     headers: Mapping[str, str]
 
-    @property
+    @cached_property
     def with_prelude(self) -> str:
-        return with_prelude(self.source, self.filename, self.defines)
+        """The device code behind the macros."""
+        macros = dict(self.headers) | {"gpulab.cuh": (_INCLUDE_DIR / "gpulab.cuh").read_text(encoding="utf-8")}
+        return with_prelude(device_text(self.source, macros).text, self.filename, self.defines)
 
 
 def read_headers() -> None:

@@ -1,0 +1,125 @@
+"""The head of a C++ declaration: where its parameters, its value and its body begin, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .tokens import Token
+
+CLASSES = frozenset(("class", "struct", "union"))
+# A group in parentheses behind these is no list of parameters.
+_WITH_ARGUMENTS = frozenset(
+    ("alignas", "__align__", "__attribute__", "__declspec", "decltype", "__launch_bounds__", "noexcept", "throw",
+     "requires", "explicit", "typeof", "__typeof__", "__cluster_dims__", "__block_size__", "__maxnreg__",
+     "__builtin_align__", "_Alignas", "asm", "__asm__")
+)  # fmt: skip
+_SIGNS = frozenset("=!<>+-*/%&|^~,")
+_NAME_ENDS = _SIGNS | {")", "]", "->", "<<<", ">>>"}
+
+
+def closing(found: Sequence[Token], at: int) -> int:
+    """Return where the bracket closes that opens there; the last token if it does not."""
+    open_brackets: list[str] = []
+    for index in range(at, len(found)):
+        if bracket := found[index].opens():
+            open_brackets.append(bracket)
+        elif found[index].kind == "sign" and open_brackets and found[index].text == open_brackets[-1]:
+            open_brackets.pop()
+            if not open_brackets:
+                return index
+    return len(found) - 1
+
+
+def after_angles(found: Sequence[Token], at: int) -> int:
+    """Return what follows the `<...>` that opens there."""
+    depth = 0
+    while at < len(found):
+        token = found[at]
+        if token.opens():
+            at = closing(found, at)
+        elif token.kind == "sign" and set(token.text) == {"<"}:
+            depth += len(token.text)
+        elif token.kind == "sign" and set(token.text) == {">"}:
+            depth -= len(token.text)
+            if depth <= 0:
+                return at + 1
+        at += 1
+    return at
+
+
+class Head:
+    """A declaration's tokens until its body, its initial value or its semicolon; groups in brackets are stepped over.
+
+    Attributes:
+        top: the tokens outside brackets, with what opens these.
+        parameters: where the list of parameters opens; None without one.
+        body: where the function's body, or its list of initialisers, begins; None without a body.
+        classes: where a class's body opens, or an enumeration's; None without one.
+        end: what follows the declaration.
+    """
+
+    def __init__(self, found: Sequence[Token], at: int) -> None:
+        self._found, self.start = found, at
+        self.parameters: int | None = None
+        self.body: int | None = None
+        self.classes: int | None = None
+        self.top: list[Token] = []
+        self._key = ""
+        self._initialisers: int | None = None
+        self._has_value = False
+        self.end = self._read(at)
+
+    def _read(self, at: int) -> int:
+        found = self._found
+        while at < len(found):
+            token = found[at]
+            if token.kind == "sign" and token.text in (";", "}"):  # its end, or that of the block around it
+                return at + (token.text == ";")
+            if token.text == "template" and found[at + 1 : at + 2] and found[at + 1].text == "<":
+                at = after_angles(found, at + 1)
+                continue
+            if token.opens():
+                last = closing(found, at)
+                if token.text == "{" and self._is_body(at):
+                    return last + 1
+                self._step_over(at)
+                at = last
+            else:
+                self._take(at)
+            self.top.append(token)
+            at += 1
+        return at
+
+    def _before(self, at: int) -> Token | None:
+        return self._found[at - 1] if at > self.start else None
+
+    def _is_body(self, at: int) -> bool:
+        if self.parameters is None or self._has_value:
+            return False
+        before = self._before(at)
+        if self._initialisers is not None and before is not None and (before.kind == "word" or before.text == ">"):
+            return False  # of a member
+        self.body = at if self._initialisers is None else self._initialisers
+        return True
+
+    def _step_over(self, at: int) -> None:
+        before = self._before(at)
+        if self._found[at].text == "{":
+            if self._key and not self._has_value and self.classes is None:
+                self.classes = at
+            elif before is not None and before.kind == "word":
+                self._has_value = True
+        elif self._found[at].text == "(" and self.parameters is None and not self._has_value and before is not None:
+            is_named = before.kind == "word" and before.text not in _WITH_ARGUMENTS
+            if is_named or before.text in _NAME_ENDS:
+                self.parameters = at
+
+    def _take(self, at: int) -> None:
+        text, before = self._found[at].text, self._before(at)
+        if text == "=":
+            is_operators = before is not None and (before.text == "operator" or before.text in _SIGNS)
+            self._has_value = self._has_value or not is_operators
+        elif text == ":" and self.parameters is not None and self._initialisers is None:
+            self._initialisers = at
+        elif (text in CLASSES or text == "enum") and not self._key and self.parameters is None:
+            self._key = text

@@ -1,0 +1,360 @@
+"""The declarations of a CUDA C++ file at namespace scope: their extents, names, and on which side they run.
+
+This is a parse of brackets and declaration heads, not of the whole language. Where it does not understand the text it
+says so by `Declaration.kind == "device"`, which keeps the text as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from .declaration_heads import CLASSES, Head, closing
+from .tokens import Token, tokens
+
+DEVICE_MARKS = frozenset(("__device__", "__global__", "__constant__", "__shared__", "__managed__", "global", "device"))
+_ATTRIBUTE_FORM = frozenset(("global", "device"))  # within __attribute__((...)) only
+
+Kind = Literal["device", "neutral", "host"]
+
+
+@dataclass(frozen=True, eq=False)
+class Declaration:
+    """A declaration, or the call of a macro, at namespace scope.
+
+    Attributes:
+        kind: `device` is kept; `neutral` (types, constants, constexpr functions) is kept where device code names it;
+            `host` is not for the GPU.
+        names: that it declares.
+        words: all words in it.
+        start, end: its extent in the text.
+        what: `kernel template`, `class`, `array`, or another sort.
+        body: where a function's body, or its list of initialisers, begins in the text; else its end.
+        parts: a class's tokens.
+        top: its words outside brackets.
+    """
+
+    kind: Kind
+    names: frozenset[str]
+    words: frozenset[str]
+    start: int
+    end: int
+    what: str = ""
+    body: int = 0
+    parts: tuple[Token, ...] = field(default=(), repr=False)
+    top: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A macro of the file or of a header: the words of its body, whether a bracket behind its name is its own."""
+
+    words: frozenset[str]
+    is_function: bool
+    is_complete: bool
+    is_constant: bool = False
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a file declares at namespace scope, its directives, and the macros that it can use."""
+
+    declarations: tuple[Declaration, ...]
+    directives: tuple[Token, ...]
+    macros: Mapping[str, Macro]
+
+
+def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
+    """Parse a file; the headers' macros are known, too."""
+    found = tokens(text)
+    directives = tuple(token for token in found if token.kind == "directive")
+    macros: dict[str, Macro] = {}
+    for header in headers:
+        _define(macros, tokens(header))
+    _define(macros, found)
+    declarations = _Parser(_outside_skipped(found), macros).parsed()
+    return Parsed(tuple(declarations), directives, macros)
+
+
+def _define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
+    for token in found:
+        if token.kind == "directive" and token.text == "define" and len(token.within) > 1:
+            name, *rest = token.within[1:]
+            is_function = bool(rest) and rest[0].text == "(" and rest[0].start == name.end
+            body = rest[closing(rest, 0) + 1 :] if is_function else rest
+            words = frozenset(part.text for part in body if part.kind == "word")
+            is_complete = bool(body) and body[-1].text in (";", "}")
+            before = macros.get(name.text)
+            if before is not None:  # defined twice, under conditions: whatever either says
+                words, is_complete = words | before.words, is_complete and before.is_complete
+            macros[name.text] = Macro(words, is_function, is_complete, not is_function and bool(body))
+
+
+def _outside_skipped(found: Sequence[Token]) -> list[Token]:
+    """Return the tokens but directives, and but those branches of an `#if` whose brackets would not match.
+
+    Where each branch closes what it opens, all are kept: each may hold whole declarations.
+    """
+    kept, _ = _branch(found, 0, is_outermost=True)
+    return kept
+
+
+def _branch(found: Sequence[Token], at: int, is_outermost: bool = False) -> tuple[list[Token], int]:
+    """Return the tokens of a branch, and where the directive stands that ends it."""
+    kept: list[Token] = []
+    while at < len(found):
+        token = found[at]
+        if token.kind != "directive":
+            kept.append(token)
+        elif token.text in ("if", "ifdef", "ifndef"):
+            chosen, at = _chain(found, at)
+            kept += chosen
+        elif token.text in ("elif", "else", "endif", "elifdef", "elifndef") and not is_outermost:
+            break
+        at += 1
+    return kept, at
+
+
+def _chain(found: Sequence[Token], at: int) -> tuple[list[Token], int]:
+    """Return the tokens of the branches that count, and where `#endif` stands."""
+    branches: list[list[Token]] = []
+    while at < len(found):
+        is_never = [part.text for part in found[at].within] == ["if", "0"]
+        branch, at = _branch(found, at + 1)
+        if not is_never:
+            branches.append(branch)
+        if at >= len(found) or found[at].text == "endif":
+            break
+    if all(map(_is_balanced, branches)):
+        return [token for branch in branches for token in branch], at
+    return (branches[0] if branches else []), at
+
+
+def _is_balanced(branch: Iterable[Token]) -> bool:
+    open_brackets: list[str] = []
+    for token in branch:
+        if closing := token.opens():
+            open_brackets.append(closing)
+        elif token.kind == "sign" and token.text in ")]}" and (not open_brackets or open_brackets.pop() != token.text):
+            return False
+    return not open_brackets
+
+
+def members(found: Sequence[Token], macros: Mapping[str, Macro]) -> list[Declaration]:
+    """Return the members of a class, from the tokens of its definition."""
+    head = Head(found, 0)
+    assert head.classes is not None
+    inside = found[head.classes + 1 : closing(found, head.classes)]
+    kept: list[Token] = []
+    for token in inside:
+        if token.text == ":" and kept and kept[-1].text in _ACCESS:
+            kept.pop()
+        else:
+            kept.append(token)
+    return _Parser(kept, macros).parsed()
+
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_MARK = re.compile(r"__\w+__")
+_HOST_MARKS = frozenset(
+    ("__host__", "__forceinline__", "__noinline__", "__inline__", "__restrict__", "__attribute__", "__const__",
+     "__extension__", "__volatile__", "__signed__", "__typeof__", "__align__")
+)  # fmt: skip
+_ACCESS = ("public", "private", "protected")
+
+
+class _Parser:
+    def __init__(self, found: Sequence[Token], macros: Mapping[str, Macro]) -> None:
+        self._found, self._macros = found, macros
+        self._marking = _marking(macros)
+        self._annotated: set[str] = set()
+
+    def parsed(self) -> list[Declaration]:
+        declarations: list[Declaration] = []
+        at = 0
+        while at < len(self._found):
+            at = self._scope(at, declarations)
+            at += 1  # a bracket that closes nothing
+        return declarations
+
+    def _scope(self, at: int, declarations: list[Declaration]) -> int:
+        """Read until the bracket that closes the scope; return where it stands."""
+        found = self._found
+        while at < len(found) and not (found[at].text == "}" and found[at].kind == "sign"):
+            inner = self._block(at)
+            if inner is not None:
+                at = self._scope(inner, declarations) + 1
+            elif found[at].text == ";":
+                at += 1
+            else:
+                at = self._declaration(at, declarations)
+        return at
+
+    def _block(self, at: int) -> int | None:
+        """Return the first token in `namespace ... {` or `extern "C" {` if that opens there."""
+        found = self._found
+        if found[at].text == "inline" and found[at + 1 : at + 2] and found[at + 1].text == "namespace":
+            at += 1
+        if found[at].text == "namespace":
+            while at < len(found) and found[at].text not in ("{", ";", "="):
+                at += 1
+            return at + 1 if at < len(found) and found[at].text == "{" else None
+        if found[at].text == "extern" and [t.text for t in found[at + 2 : at + 3]] == ["{"]:
+            return at + 3
+        return None
+
+    def _declaration(self, at: int, declarations: list[Declaration]) -> int:
+        call = self._macro_call(at)
+        if call is not None:
+            declarations.append(self._made("device", at, call, (), "macro"))
+            return call
+        if self._found[at].text == "{" and declarations:  # the same function's body under another condition
+            end = closing(self._found, at) + 1
+            declarations.append(self._made(declarations[-1].kind, at, end, declarations[-1].names, "body"))
+            return end
+        head = Head(self._found, at)
+        end = max(head.end, at + 1)
+        kind, what = self._kind(head, end)
+        names = _names(self._found, head, end, what)
+        if kind == "device":
+            self._annotated |= names
+        elif what == "class":
+            marked = (member.names for member in members(self._found[at:end], self._macros) if member.kind == "device")
+            self._annotated.update(*marked)
+        declarations.append(self._made(kind, at, end, names, what, head))
+        return end
+
+    def _macro_call(self, at: int) -> int | None:
+        """Return what follows a macro's call that is a whole declaration, if there is one."""
+        macro = self._macros.get(self._found[at].text)
+        if macro is None or not macro.is_complete:
+            return None
+        if not macro.is_function:
+            return at + 1
+        if [token.text for token in self._found[at + 1 : at + 2]] != ["("]:
+            return None
+        end = closing(self._found, at + 1) + 1
+        return None if [token.text for token in self._found[end : end + 1]] == ["{"] else end
+
+    def _made(
+        self, kind: Kind, at: int, end: int, names: Iterable[str], what: str, head: Head | None = None
+    ) -> Declaration:
+        part = tuple(self._found[at:end])
+        words = frozenset(token.text for token in part if token.kind == "word")
+        start, end_at = part[0].start, part[-1].end
+        if head is None:
+            return Declaration(kind, frozenset(names), words, start, end_at, what, end_at)
+        body = self._found[head.body].start if head.body is not None else end_at
+        parts = part if head.classes is not None and what == "class" else ()
+        top = frozenset(token.text for token in head.top)
+        return Declaration(kind, frozenset(names), words, start, end_at, what, body, parts, top)
+
+    def _kind(self, head: Head, end: int) -> tuple[Kind, str]:
+        found = self._found
+        until = head.body if head.body is not None else end
+        texts = [token.text for token in found[head.start : until]]
+        tops = [token.text for token in head.top]
+        if head.body is not None and self._is_marked([t.text for t in found[head.body : end]], ("__global__",)):
+            return "device", "unclear"
+        if self._is_marked(texts) and (head.classes is None or self._is_marked(tops)):
+            is_template = texts[:2] == ["template", "<"] and texts[2:3] != [">"] and head.parameters is not None
+            is_kernel = self._is_marked(texts, ("__global__",))
+            return "device", "kernel template" if is_template and is_kernel else "marked"
+        return _type_or_directive(head, texts[0], tops) or self._unmarked(head, tops)
+
+    def _unmarked(self, head: Head, tops: Sequence[str]) -> tuple[Kind, str]:
+        """Classify a function or a variable."""
+        is_function = head.parameters is not None and head.body is not None
+        if "constexpr" in tops or "consteval" in tops:
+            return "neutral", "function" if is_function else _variable(tops)
+        if head.parameters is not None and self._found[head.parameters - 1].text in self._annotated:
+            return "device", "marked before"
+        if head.parameters is None and _is_constant(tops):
+            return "neutral", _variable(tops)
+        if not self._is_understood(tops, head):
+            return "device", "unclear"
+        return "host", "function" if is_function else "declaration"
+
+    def _is_understood(self, tops: Sequence[str], head: Head) -> bool:
+        """Say whether that is host code, and no slip of the pen (such as a misspelt mark) for the compiler to find."""
+        words = [text for text in tops if _WORD.fullmatch(text)]
+        unknown = [
+            word for word in words if _MARK.fullmatch(word) and word not in _HOST_MARKS and word not in self._macros
+        ]
+        return not unknown and (len(words) > 1 or head.parameters is not None)
+
+    def _is_marked(self, texts: Iterable[str], marks: Iterable[str] = DEVICE_MARKS) -> bool:
+        words = set(texts)
+        if not words.isdisjoint(set(marks) - _ATTRIBUTE_FORM):
+            return True
+        if "__attribute__" in words and not words.isdisjoint(_ATTRIBUTE_FORM):
+            return True
+        return any(self._marking.get(word, frozenset()) & frozenset(marks) for word in words)
+
+
+def _marking(macros: Mapping[str, Macro]) -> dict[str, frozenset[str]]:
+    """Return the macros that stand for a mark of device code, directly or by way of others."""
+    marking = {name: macro.words & DEVICE_MARKS - _ATTRIBUTE_FORM for name, macro in macros.items()}
+    changed = True
+    while changed:
+        changed = False
+        for name, macro in macros.items():
+            through = frozenset[str]().union(*(marking[word] for word in macro.words if word in marking))
+            if not through <= marking[name]:
+                marking[name], changed = marking[name] | through, True
+    return {name: marks for name, marks in marking.items() if marks}
+
+
+def _type_or_directive(head: Head, first: str, tops: Sequence[str]) -> tuple[Kind, str] | None:
+    """Classify what is neither a function nor a variable; None for those."""
+    is_function = head.parameters is not None
+    if first in ("static_assert", "asm", "__asm__") or (first == "using" and "namespace" in tops):
+        return "device", "kept"
+    if head.classes is not None:
+        return "neutral", "type" if "enum" in tops else "class"
+    if first in ("using", "typedef", "concept", "namespace") or not {"using", "concept"}.isdisjoint(tops):
+        return "neutral", "type"
+    if not is_function and ("enum" in tops or (CLASSES.intersection(tops) and len(tops) <= _FORWARD)):
+        return "neutral", "type"
+    return None
+
+
+_FORWARD = 2  # words of `struct A;`
+
+
+def _is_constant(tops: Sequence[str]) -> bool:
+    """Say whether the object itself is constant, not what it points to."""
+    before = tops[: tops.index("=")] if "=" in tops else list(tops)
+    stars = [index for index, text in enumerate(before) if text in ("*", "&")]
+    return "const" in (before[stars[-1] :] if stars else before) and "extern" not in before
+
+
+def _variable(tops: Sequence[str]) -> str:
+    before = tops[: tops.index("=")] if "=" in tops else tops
+    return "array" if "[" in before or "]" in before else "constant"
+
+
+def _names(found: Sequence[Token], head: Head, end: int, what: str) -> frozenset[str]:
+    """Return what is declared; more than that does no harm."""
+    if head.parameters is not None and what not in ("class", "type"):
+        if any(token.text == "operator" for token in head.top):
+            return frozenset(("operator",))
+        return frozenset((found[head.parameters - 1].text,))
+    first = next(
+        (t.text for t in head.top if t.text in ("using", "typedef", "enum", *CLASSES, "namespace", "concept")), ""
+    )
+    part = found[head.start : end]
+    if first == "enum":
+        return frozenset(token.text for token in part if token.kind == "word") - {"enum", "class", "struct", "int"}
+    if first == "typedef":
+        words = [token.text for token in part if token.kind == "word"]
+        inner = [token.text for token in part if token.kind == "word"] if head.parameters is not None else words[-1:]
+        return frozenset(inner)
+    top = [*head.top, Token("sign", ";", 0, 0)]
+    return frozenset(token.text for token, after in pairwise(top) if token.kind == "word" and after.text in _AFTER_NAME)
+
+
+_AFTER_NAME = ("=", "{", "[", ";", ",", "(", ":", "<", "final")

@@ -1,0 +1,209 @@
+"""What compilers get of a file: its device code. Host code is blanked, so that lines and columns stay where they are.
+
+nvcc and NVRTC read the same text, so they agree on what is left out. A function or variable without `__device__`,
+`__global__` or `__constant__` is host code, as it is for nvcc; types, constants and constexpr functions are kept where
+device code names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .declarations import Declaration, Macro, Parsed, members, parse
+from .tokens import Token
+
+_LINE_ENDS = re.compile("\r\n?")
+_BYTE_ORDER_MARK = "\ufeff"
+_DELETED = " = delete;"
+# headers for device code, of CUDA and of the standard library; what others declare no kernel can call
+_DEVICE_HEADERS = re.compile(
+    r"gpulab\.cuh|cuda/.*|nv/.*|cub/.*|cooperative_groups(?:\.h|/.*)|cuda_(?:fp|bf)\d+\.(?:h|hpp)|cuda_(?:pipeline|awbarrier)\w*\.h"
+    r"|mma\.h|curand_\w+\.h|curandDx\w*|cublasdx.*|math_constants\.h|math_functions\.h|device_functions\.h|vector_(?:types|functions)\.h"
+    r"|(?:device|sm_\d+)_\w+\.h|cuComplex\.h|texture_\w+\.h|surface_\w+\.h|crt/.*"
+)
+STANDARD_HEADERS = frozenset(
+    ("algorithm", "array", "assert.h", "cassert", "cfloat", "cinttypes", "climits", "cmath", "complex", "cstdbool",
+     "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "float.h", "functional",
+     "initializer_list", "inttypes.h", "limits",
+     "limits.h", "math.h", "new", "numeric", "optional", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h",
+     "string.h", "tuple", "type_traits", "utility")
+)  # fmt: skip
+_NEVER_DEVICE = frozenset(("device_launch_parameters.h",))
+
+
+@dataclass(frozen=True)
+class DeviceText:
+    """A file's device code.
+
+    Attributes:
+        text: with blanks in place of host code.
+        host_lines: the first and the last line of each stretch of host code.
+        host_names: what is declared there and not used, to its line.
+        headers: those that are not read, to their lines.
+        kernel_templates: names of templates of kernels, to their lines.
+        constants: arrays and whole numbers at namespace scope that are not marked, to whether it is an array.
+        words: how often each word occurs in what is left.
+    """
+
+    text: str
+    host_lines: tuple[tuple[int, int], ...] = ()
+    host_names: Mapping[str, int] = None  # type: ignore[assignment]
+    headers: Mapping[str, int] = None  # type: ignore[assignment]
+    kernel_templates: Mapping[str, int] = None  # type: ignore[assignment]
+    constant_arrays: frozenset[str] = frozenset()
+
+
+def normalised(source: str) -> str:
+    """Return the text without a byte order mark, each line ended by a line feed."""
+    return _LINE_ENDS.sub("\n", source.removeprefix(_BYTE_ORDER_MARK))
+
+
+def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
+    """Return the device code of a file.
+
+    Args:
+        source: the file's text.
+        headers: the texts of the files that it may include, by name.
+    """
+    return _device_text(source, tuple(headers), tuple(headers.values()))
+
+
+@lru_cache(maxsize=16)
+def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) -> DeviceText:
+    text = normalised(source)
+    parsed = parse(text, texts)
+    kept = _needed(parsed)
+    dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
+    unread = [token for token in parsed.directives if _is_unread(token, names)]
+    lines = _Lines(text)
+    edits = [(token.start, token.end, "") for token in unread]
+    edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
+    for declaration in dropped:
+        edits += _around(declaration, parsed.directives)
+    for declaration in kept:
+        if declaration.what == "class":
+            edits += _without_host_members(declaration, parsed.macros)
+    return DeviceText(
+        _edited(text, edits),
+        _stretches(lines, dropped),
+        {name: lines.of(d.start) for d in dropped for name in d.names},
+        {_header(token): lines.of(token.start) for token in unread},
+        {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
+        frozenset(name for d in kept if d.kind == "neutral" and d.what == "array" for name in d.names),
+    )
+
+
+def _needed(parsed: Parsed) -> set[Declaration]:
+    """Return device code and what it names, directly or by way of others."""
+    kept = {declaration for declaration in parsed.declarations if declaration.kind == "device"}
+    waiting = [declaration for declaration in parsed.declarations if declaration.kind == "neutral"]
+    words: set[str] = {"operator"}
+    fresh = set(kept)
+    while fresh:
+        _spread(words, (word for declaration in fresh for word in declaration.words), parsed.macros)
+        fresh = {declaration for declaration in waiting if not declaration.names.isdisjoint(words)}
+        waiting = [declaration for declaration in waiting if declaration not in fresh]
+        kept |= fresh
+    return kept
+
+
+def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -> None:
+    """Add words, and those that they stand for as macros."""
+    left = list(more)
+    while left:
+        word = left.pop()
+        if word not in words:
+            words.add(word)
+            left += macros[word].words if word in macros else ()
+
+
+def _header(directive: Token) -> str:
+    return "".join(token.text for token in directive.within[1:]).strip('<>"')
+
+
+def _is_unread(directive: Token, given: Iterable[str]) -> bool:
+    """Say whether it includes what device code has no use for, or what is not there."""
+    if (
+        directive.text != "include"
+        or len(directive.within) < 2
+        or (directive.within[1].text not in ("<",) and directive.within[1].kind != "string")
+    ):
+        return False
+    name = _header(directive)
+    if name in given or name == "gpulab.cuh":
+        return False
+    return name not in STANDARD_HEADERS and not (_DEVICE_HEADERS.fullmatch(name) and name not in _NEVER_DEVICE)
+
+
+def _moves_lines(directive: Token) -> bool:
+    return directive.text == "line" or directive.text[:1].isdigit()
+
+
+def _around(declaration: Declaration, directives: Iterable[Token]) -> list[tuple[int, int, str]]:
+    """Return the parts of a declaration between the directives that stand in it: these may concern others, too."""
+    edits, at = [], declaration.start
+    for directive in directives:
+        if declaration.start <= directive.start < declaration.end:
+            edits.append((at, directive.start, ""))
+            at = directive.end
+    return [*edits, (at, declaration.end, "")]
+
+
+def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro]) -> list[tuple[int, int, str]]:
+    """Delete the functions of a class that are not for the GPU: device code that calls them is refused, as by nvcc."""
+    edits: list[tuple[int, int, str]] = []
+    for member in members(declaration.parts, macros):
+        if member.what == "class":
+            edits += _without_host_members(member, macros)
+        elif not _is_host_function(member):
+            continue
+        elif member.top & {"friend", "~"} or "std" in member.words:
+            edits.append((member.start, member.end, ""))
+        else:
+            end = member.end - (member.body == member.end)  # without its semicolon
+            edits.append((min(member.body, end), member.end, _DELETED))
+    return edits
+
+
+def _is_host_function(member: Declaration) -> bool:
+    is_function = member.kind == "host" and (member.what == "function" or "(" in member.top)
+    return is_function and member.top.isdisjoint(("default", "delete", "virtual", "override", "final", "0"))
+
+
+def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Replace parts of a text; line ends stay, and so do places where the replacement is not longer."""
+    pieces, at = [], 0
+    for start, end, instead in sorted(edits):
+        if start < at:
+            continue
+        blank = _blank(text[start:end])
+        room = blank[: len(instead)].partition("\n")[0]
+        pieces += [text[at:start], instead, blank[len(room) :]]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+class _Lines:
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def of(self, at: int) -> int:
+        return self._text.count("\n", 0, at) + 1
+
+
+def _stretches(lines: _Lines, dropped: Iterable[Declaration]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for declaration in sorted(dropped, key=lambda declaration: declaration.start):
+        first, last = lines.of(declaration.start), lines.of(declaration.end)
+        if found and first <= found[-1][1] + 2:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return tuple(found)

@@ -1,0 +1,198 @@
+"""Host code is taken out of a file, device code never."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.host_code import device_text
+from pytest_gpulab.devices.protocol import CompileError
+
+ROOT = Path(__file__).parents[2]
+HEADERS = {"gpulab.cuh": (ROOT / "pytest_gpulab/include/gpulab.cuh").read_text()}
+KERNELS = sorted(
+    path
+    for folder in ("solutions", "exercises", "tests/honest")
+    for path in (ROOT / folder).rglob("*.cu")
+    if "GPULAB_TODO" not in path.read_text()
+)
+BEFORE = """#include <stdio.h>
+#include <iostream>
+#include <vector>
+#include <sys/time.h>
+#include <cuda_runtime.h>
+#include <thrust/device_vector.h>
+#include "helper_cuda.h"
+using namespace std;
+#define CHECK(call)                                                     \\
+    do {                                                                \\
+        cudaError_t status = (call);                                    \\
+        if (status != cudaSuccess) {                                    \\
+            fprintf(stderr, "%s:%d }\\n", __FILE__, __LINE__);           \\
+            exit(EXIT_FAILURE);                                         \\
+        }                                                               \\
+    } while (0)
+typedef std::vector<float> Values;
+struct Timer {
+    cudaEvent_t begin;
+    Timer() { cudaEventCreate(&begin); }
+    ~Timer() { cudaEventDestroy(begin); }
+};
+static int launches = 0;
+const char *names[] = {"one", "two {"};
+template <typename T> T sum_on_host(const std::vector<T> &values)
+{
+    T total{};
+    for (const auto &value : values) total += value;
+    return total;
+}
+double seconds() { struct timeval now; gettimeofday(&now, NULL); return now.tv_sec + 1e-6 * now.tv_usec; }
+"""
+AFTER = """
+class Launcher : public Timer {
+  public:
+    Launcher(int blocks) : blocks{blocks}, values(blocks) {}
+    void run() { empty_kernel<<<blocks, 256>>>(); }
+  private:
+    int blocks;
+    Values values;
+};
+int main(int argc, char **argv)
+{
+    Values values(1 << 20, 1.0f);
+    auto make = [&](int n) { return std::vector<int>(n); };
+    const char *text = R"(} __global__ void no() { )";
+    CHECK(cudaMalloc(&values[0], sizeof(float)));
+    Launcher(32).run();
+#ifdef VERBOSE
+    if (argc > 1) {
+#else
+    if (argc > 2) {
+#endif
+        std::cout << sum_on_host(values) << '}' << std::endl;
+    }
+    return 0;
+}
+"""
+
+
+def ptx_of(source: str, headers: dict[str, str]) -> list[str]:
+    """Return the PTX without what tells of lines."""
+    ptx, _ = nvrtc.compile_ptx(source, "a.cu", "compute_90", {}, headers)
+    lines = (line for line in ptx.splitlines() if not re.match(r"\s*(\.loc|\.file|//|\d|\.section|\$L__info)", line))
+    return [re.sub(r"__\w{8}_\d+_\w+_cu_\w{8}(?:_\d+)?", "", line) for line in lines]
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_kernel_within_a_program_is_the_same_kernel(path: Path) -> None:
+    source = path.read_text()
+    exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())
+    headers = {file.name: file.read_text() for file in (ROOT / "exercises" / exercise).glob("*.cuh")}
+    assert ptx_of(BEFORE + source + AFTER, headers) == ptx_of(source, headers)
+    assert device_text(source, HEADERS | headers).host_lines == ()
+
+
+def left(source: str) -> str:
+    """Return what is left of a text, with single blanks."""
+    found = device_text(source, HEADERS).text
+    assert found.count("\n") == source.count("\n")
+    return " ".join(found.split())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "int main() { return 0; }",
+        "main() { }",
+        "static inline unsigned long long f(void);",
+        "template <class T, int N = (3 > 2)> T f(T (&a)[N]) { return a[0]; }",
+        "std::vector<std::pair<int, int>> v{{1, 2}};",
+        "int *p = new int[3], q[2] = {1, 2};",
+        "auto f = [](int a) { return a; };",
+        "void (*f)(int) = nullptr;",
+        'const char *text = "}";',
+        "double operator\"\"_ms(long double x) { return x; }",
+        "V::V(int a) : b{a}, c(a) { f(); }",
+        "bool operator<(const A &a, const A &b) { return a.x < b.x; }",
+        "struct Image { std::vector<float> pixels; };",
+        "typedef std::map<int, int> Map; using Other = Map;",
+        "namespace a::b { void f() {} }",
+        'extern "C" { int f(); }',
+        'extern "C" int f() { return 1; }',
+        "void f() try { g(); } catch (...) { }",
+        "TEST(reduction, works) { EXPECT_EQ(1, 1); }",
+        "int f()\n#ifdef A\n{ return 1; }\n#else\n{ return 2; }\n#endif",
+    ],
+)  # fmt: skip
+def test_host_code_is_taken_out(source: str) -> None:
+    kernel = "__global__ void k(int *p) { *p = 1; }"
+    text = left(f"{source}\n{kernel}\n{source}\n")
+    text = re.sub(r"#(ifdef A|else|endif)|namespace a::b \{ *\}|extern \"C\" \{ *\}|catch \(...\) \{ \}", "", text)
+    assert text.strip() == kernel
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "__device__ int f(int a) { return a; }",
+        "inline __host__ __device__ float4 operator+(float4 a, float4 b) { return a; }",
+        "#define HD __host__ __device__\nHD int f(int a) { return a; }",
+        "#define OTHER HD\n#define HD __device__\nOTHER int f(int a) { return a; }",
+        '#define KERNEL(name) extern "C" __global__ void name\nKERNEL(k)(int *p) { *p = 1; }',
+        "#define BOUND(n) __global__ __launch_bounds__(n)\nBOUND(128) void k(int *p) { *p = 1; }",
+        "__attribute__((global)) void k(int *p) { *p = 1; }",
+        "__device__ int f(int a);\nint f(int a) { return a; }",
+        "struct A { __device__ int f(); };\nint A::f() { return 1; }\n__device__ A a;",
+        "__device__ int table[] = {1, 2, 3};",
+        "__constant__ struct { int a; } c[2];",
+        "const int n = 4;\n__device__ int a[n];",
+        "constexpr int twice(int a) { return 2 * a; }\n__device__ int a[twice(2)];",
+        "enum Mode : int { ON, OFF };\n__device__ int mode = ON;",
+        "template <typename T> __global__ void k(T *p);\ntemplate __global__ void k<int>(int *);",
+        "static_assert(sizeof(int) == 4);",
+        "GPULAB_TUNABLE(BLOCK_SIZE, 256)\nGPULAB_TUNABLE(ITEMS, 2)",
+        "#ifdef A\n__global__ void k(int *p) {\n#else\n__global__ void k(float *p) {\n#endif\n*p = 1; }",
+        "#if 0\nit's { broken\n#endif\n__device__ int a;",
+        "__gloabl__ void k(int *p) { *p = 1; }",
+        "wrong;",
+        "namespace { __device__ int hidden; }",
+    ],
+)  # fmt: skip
+def test_device_code_stays(source: str) -> None:
+    assert left(source) == " ".join(source.split())
+
+
+@pytest.mark.parametrize("cut", range(0, len(AFTER) + len(BEFORE), 97))
+def test_a_kernel_before_a_broken_program_stays(cut: int) -> None:
+    kernel = "__global__ void k(int *p) { *p = 1; }"
+    assert left(kernel + (BEFORE + AFTER)[:cut]).startswith(kernel)
+    assert "__global__ void k(int *p)" in left((BEFORE + AFTER)[cut:] + kernel)
+
+
+def test_lines_and_names_are_told() -> None:
+    source = "int x;\n\nint main()\n{\n}\n__global__ void k(int *p) { *p = 1; }\n\n\nvoid f()\n{\n}\n"
+    found = device_text(source, HEADERS)
+    assert found.host_lines == ((1, 5), (9, 11))
+    assert found.host_names == {"x": 1, "main": 3, "f": 9}
+
+
+def test_host_members_of_a_class_cannot_be_called() -> None:
+    struct = (
+        "struct V { float x; V(float a) : x(a) {} __device__ V(int a) : x(a) {} std::string name() { return {}; } };\n"
+    )
+    nvrtc.compile_ptx(f"{struct}__global__ void k(float *p) {{ *p = V(1).x; }}", "a.cu", "compute_90")
+    with pytest.raises(CompileError, match=r"V::V.float.* cannot be referenced"):
+        nvrtc.compile_ptx(f"{struct}__global__ void k(float *p) {{ *p = V(1.0f).x; }}", "a.cu", "compute_90")
+
+
+def test_directives_that_move_lines_have_no_effect() -> None:
+    with pytest.raises(CompileError, match=r"^a\.cu\(3\): error"):
+        nvrtc.compile_ptx('#line 7 "b.cu"\n# 9 "c.cu"\n__device__ int x = y;', "a.cu", "compute_90")
+
+
+def test_line_ends_of_all_kinds_are_line_ends() -> None:
+    with pytest.raises(CompileError, match=r"^a\.cu\(3\): error"):
+        nvrtc.compile_ptx("\ufeff// old\r__device__ int a;\r\n__device__ int x = y;\r", "a.cu", "compute_90")
