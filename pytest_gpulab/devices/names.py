@@ -1,36 +1,61 @@
-"""Names of kernels and variables as the student wrote them, from the symbols that the compiler made of them."""
+"""Names of kernels and variables as the student wrote them, from the symbols that the compiler made of them.
+
+The grammar is that of the Itanium C++ ABI, section 5.1 "External Names (a.k.a. Mangling)", as far as kernels need it. A
+symbol that is not mangled (`extern "C"`, plain variables), or that holds anything else, is taken as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 
 # What nvcc and NVRTC call the anonymous namespace; the student has no name for it.
 _ANONYMOUS = ("_GLOBAL__N_", "_INTERNAL_")
-_SOURCE_NAME = re.compile(r"\d+")
-_LOCAL_NAME = re.compile(r".*E(\d+)(\D\w*)$")
+_NUMBER = re.compile(r"\d{1,9}")
+_LOCAL_NAME = re.compile(r".*E(\d{1,9})(\D\w*)$")
+_LITERAL = re.compile(r"n?\d{1,40}E")
+_BUILTIN = {
+    "v": "void", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
+    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
+    "y": "unsigned long long", "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double",
+    "w": "wchar_t", "z": "...", "Dn": "std::nullptr_t", "Ds": "char16_t", "Di": "char32_t",
+}  # fmt: skip
+_IN_STD = {"Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string"}
+_QUALIFIERS = {"r": "__restrict__", "V": "volatile", "K": "const"}
+_WRAPPERS = {"P": "*", "R": "&", "O": "&&"}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function as the student wrote it.
+
+    Attributes:
+        name: with its namespaces, without template arguments.
+        arguments: of the template; None for what is no template.
+        parameters: their types, such as `const int *`; None where they are not known.
+    """
+
+    name: str
+    arguments: str | None = None
+    parameters: tuple[str, ...] | None = None
+
+    @property
+    def instance(self) -> str:
+        """The name with the template's arguments, such as `scan<256>`."""
+        return self.name if self.arguments is None else f"{self.name}<{self.arguments}>"
+
+    @property
+    def full(self) -> str:
+        """The name with everything that tells it from others of that name, such as `k(int *)`."""
+        return self.instance if self.parameters is None else f"{self.instance}({', '.join(self.parameters)})"
 
 
 def unmangle(symbol: str) -> str:
-    """Return the name in the source: `_Z6reducePKiPij` gives `reduce`, `_Z4scanILi256EEvPf` gives `scan`.
-
-    Only the name is wanted, so parameter types and template arguments are dropped; namespaces are joined with `::`.
-    A symbol that is not mangled (`extern "C"`, plain variables), or that is no plain name (an operator), is returned
-    as it is.
-
-    The grammar is that of the Itanium C++ ABI, section 5.1 "External Names (a.k.a. Mangling)".
-    """
-    if not symbol.startswith("_Z"):
-        return symbol
-    rest = symbol[2:]
-    nested = rest.startswith("N")
-    rest = rest[1:] if nested else rest
-    names: list[str] = []
-    while (parsed := _take_name(rest)) and (nested or not names):
-        name, rest = parsed
-        names.append(name)
-    if not names or (nested and rest[:1] not in ("E", "I")):
-        return symbol
-    return "::".join(name for name in names if not name.startswith(_ANONYMOUS)) or symbol
+    """Return the name in the source: `_Z6reducePKiPij` gives `reduce`, `_Z4scanILi256EEvPf` gives `scan`."""
+    return signature(symbol).name
 
 
 def unmangle_local(symbol: str) -> str:
@@ -45,11 +70,215 @@ def unmangle_local(symbol: str) -> str:
     return "" if symbol.startswith("__local_depot") or "$" in symbol else unmangle(symbol)
 
 
-def _take_name(text: str) -> tuple[str, str] | None:
-    """Split `6reducePKi` into `reduce` and `PKi`; an `L` in front (internal linkage) is skipped."""
-    text = text.removeprefix("L")
-    length = _SOURCE_NAME.match(text)
-    if length is None:
-        return None
-    start, end = length.end(), length.end() + int(length.group())
-    return (text[start:end], text[end:]) if end <= len(text) else None
+@lru_cache(maxsize=4096)
+def signature(symbol: str) -> Signature:
+    """Return what a symbol says of a function; where its types are unusual, no more than its name."""
+    if not symbol.startswith("_Z"):
+        return Signature(symbol)
+    reader = _Reader(symbol, len("_Z"))
+    try:
+        name, arguments = reader.function_name()
+    except (_UnknownForm, RecursionError):
+        return Signature(symbol)
+    if not name:
+        return Signature(symbol)
+    try:
+        return Signature(name, arguments, reader.parameters(is_template=arguments is not None))
+    except (_UnknownForm, RecursionError):
+        return Signature(name, arguments)
+
+
+def unique_names(symbols: Iterable[str]) -> dict[str, str]:
+    """Return symbols by the shortest name that tells each from the others: `k`, `k<int>`, else `k(int *)`."""
+    found = {symbol: signature(symbol) for symbol in symbols}
+    plain = Counter(each.name for each in found.values())
+    instances = Counter(each.instance for each in found.values())
+    names = {}
+    for symbol, each in found.items():
+        if plain[each.name] == 1:
+            names[each.name] = symbol
+        elif instances[each.instance] == 1 and each.arguments is not None:
+            names[each.instance] = symbol
+        else:
+            names[each.full if each.full not in names else symbol] = symbol
+    return names
+
+
+class _UnknownForm(Exception):
+    """The rest of the symbol has a form that is not read here."""
+
+
+class _Reader:
+    """Reads a symbol from left to right; what may be referred to later is kept in `_known`."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text, self._at = text, at
+        self._known: list[str] = []
+        self._arguments: list[str] = []
+
+    def _takes(self, prefix: str) -> bool:
+        if self._text.startswith(prefix, self._at):
+            self._at += len(prefix)
+            return True
+        return False
+
+    def _is_over(self) -> bool:
+        return self._at >= len(self._text) or self._text[self._at] in ".$"  # what a compiler appends
+
+    def function_name(self) -> tuple[str, str | None]:
+        if self._takes("N"):
+            return self._nested()
+        name = ("std::" if self._takes("St") else "") + self._source_name()
+        if self._text.startswith("I", self._at):
+            self._known.append(name)
+            return name, self._template_arguments()
+        return name, None
+
+    def _nested(self) -> tuple[str, str | None]:
+        names: list[str] = []
+        arguments: str | None = None
+        while self._takes("r") or self._takes("V") or self._takes("K"):
+            pass
+        while not self._takes("E"):
+            if self._text.startswith("I", self._at):
+                arguments = self._template_arguments()
+                shown = f"{_joined(names)}<{arguments}>"
+            elif self._text.startswith("S", self._at) and not names:
+                names.append("std" if self._takes("St") else self._substitution())
+                continue
+            else:
+                names.append(self._source_name())
+                arguments, shown = None, _joined(names)
+            if not self._text.startswith("E", self._at):
+                self._known.append(shown)
+        return _joined(names), arguments
+
+    def _source_name(self) -> str:
+        self._takes("L")  # internal linkage
+        length = _NUMBER.match(self._text, self._at)
+        end = length.end() + int(length.group()) if length else len(self._text) + 1
+        if length is None or end > len(self._text):
+            raise _UnknownForm
+        name, self._at = self._text[length.end() : end], end
+        return name
+
+    def _template_arguments(self) -> str:
+        self._takes("I")
+        found = []
+        while not self._takes("E"):
+            found.append(self._template_argument())
+        self._arguments = found
+        return ", ".join(found)
+
+    def _template_argument(self) -> str:
+        if self._takes("J"):  # a pack
+            found = []
+            while not self._takes("E"):
+                found.append(self._template_argument())
+            return ", ".join(found)
+        if not self._takes("L"):
+            return self.type()
+        kind = self.type()
+        value = _LITERAL.match(self._text, self._at)
+        if value is None:
+            raise _UnknownForm
+        self._at = value.end()
+        digits = value.group()[:-1].replace("n", "-")
+        if kind == "bool":
+            return "true" if digits == "1" else "false"
+        return digits if kind in ("int", "unsigned int") or kind.startswith(("long", "unsigned")) else f"({kind}){digits}"
+
+    def parameters(self, is_template: bool) -> tuple[str, ...]:
+        if is_template:
+            self.type()  # a template's symbol says what it returns
+        found = []
+        while not self._is_over():
+            found.append(self.type())
+        return () if found == ["void"] else tuple(found)
+
+    def type(self) -> str:
+        text = self._text[self._at : self._at + 1]
+        if text in _WRAPPERS and self._takes(text):
+            inner = self.type()
+            return self._new(f"{inner}{'' if inner.endswith(('*', '&')) else ' '}{_WRAPPERS[text]}")
+        if text in _QUALIFIERS:
+            return self._new(self._qualified())
+        for length in (2, 1):
+            code = self._text[self._at : self._at + length]
+            if code in _BUILTIN:
+                self._at += length
+                return _BUILTIN[code]
+        return self._named(text)
+
+    def _qualified(self) -> str:
+        words = []
+        while (code := self._text[self._at : self._at + 1]) in _QUALIFIERS and code:
+            self._at += 1
+            words.insert(0, _QUALIFIERS[code])
+        inner = self.type()
+        words = [word for word in words if word != "__restrict__"]
+        if not words:
+            return inner
+        return f"{inner}{' '.join(words)}" if inner.endswith("*") else f"{' '.join(words)} {inner}"
+
+    def _named(self, text: str) -> str:
+        if text == "S" and self._text[self._at : self._at + 2] != "St":
+            name = self._substitution()
+            return self._new(f"{name}<{self._template_arguments()}>") if self._text.startswith("I", self._at) else name
+        if text == "T":
+            return self._new(self._template_parameter())
+        if text == "N":
+            self._at += 1
+            name, arguments = self._nested()
+            return self._new(name if arguments is None else f"{name}<{arguments}>")
+        if text == "A":
+            return self._array()
+        if not (text.isdigit() or self._text.startswith("St", self._at)):
+            raise _UnknownForm
+        name = self._new(("std::" if self._takes("St") else "") + self._source_name())
+        return self._new(f"{name}<{self._inner_arguments()}>") if self._text.startswith("I", self._at) else name
+
+    def _inner_arguments(self) -> str:
+        of_function = self._arguments
+        found = self._template_arguments()
+        self._arguments = of_function
+        return found
+
+    def _array(self) -> str:
+        found = re.compile(r"A(\d+)_").match(self._text, self._at)
+        if found is None:
+            raise _UnknownForm
+        self._at = found.end()
+        return self._new(f"{self.type()} [{found[1]}]")
+
+    def _new(self, name: str) -> str:
+        self._known.append(name)
+        return name
+
+    def _numbered(self, sign: str) -> int:
+        """Read `S_`, `S0_`, `S1_`, ...: which of those there are."""
+        found = re.compile(rf"{sign}([0-9A-Z]*)_").match(self._text, self._at)
+        if found is None:
+            raise _UnknownForm
+        self._at = found.end()
+        return int(found[1], 36) + 1 if found[1] else 0
+
+    def _substitution(self) -> str:
+        code = self._text[self._at : self._at + 2]
+        if code in _IN_STD:
+            self._at += 2
+            return _IN_STD[code]
+        return self._one_of(self._known, self._numbered("S"))
+
+    def _template_parameter(self) -> str:
+        return self._one_of(self._arguments, self._numbered("T"))
+
+    @staticmethod
+    def _one_of(known: list[str], number: int) -> str:
+        if number >= len(known):
+            raise _UnknownForm
+        return known[number]
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "::".join(name for name in names if not name.startswith(_ANONYMOUS))

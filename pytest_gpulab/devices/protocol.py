@@ -224,6 +224,13 @@ class Module(Protocol):
             LaunchError: no such kernel.
         """
 
+    def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
+        """Return the types of the kernel's parameters, such as `const int *`, or None where its symbol has none.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel."""
 

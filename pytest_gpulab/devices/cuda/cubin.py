@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..elf import Elf
-from ..names import unmangle
+from ..names import unique_names, unmangle
 
 _OBJECT, _FUNCTION = 1, 2  # symbol types
 _KERNEL = 0x10  # the bit of st_other by which NVIDIA's tools tell a kernel from a device function
@@ -27,11 +27,11 @@ class CubinNames:
 
 def read_names(cubin: bytes) -> CubinNames:
     """Return the kernels and the `__device__` and `__constant__` variables of a compiled module."""
-    kernels, variables, nbytes = {}, {}, 0
+    kernels, variables, nbytes = [], {}, 0
     for symbol in Elf(cubin).symbols:
         if symbol.kind == _FUNCTION and symbol.section and symbol.other & _KERNEL:
-            kernels[unmangle(symbol.name)] = symbol.name
+            kernels.append(symbol.name)
         elif symbol.kind == _OBJECT and symbol.section.startswith(_VARIABLE_SECTIONS):
             variables[unmangle(symbol.name)] = symbol.name
             nbytes += symbol.nbytes
-    return CubinNames(kernels, variables, nbytes)
+    return CubinNames(unique_names(kernels), variables, nbytes)

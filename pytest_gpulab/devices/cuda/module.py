@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..names import signature
 from ..occupancy import BlockNeeds, KernelOccupancy, occupancy_of
 from ..protocol import (
     DEFAULT_OPTIONS,
@@ -104,6 +105,14 @@ class CudaModule:
             LaunchError: no such kernel.
         """
         return self._kernel(kernel).parameter_bytes
+
+    def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
+        """Return the types of the kernel's parameters, such as `const int *`, or None where its symbol has none.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return signature(self._symbol(kernel, self._names.kernels, "kernel")).parameters
 
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel.

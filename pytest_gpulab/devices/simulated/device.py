@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices import nvrtc, nvrtc_program
 from pytest_gpulab.devices.compiler_process import CompilerProcess
-from pytest_gpulab.devices.names import unmangle
+from pytest_gpulab.devices.names import signature, unique_names, unmangle
 from pytest_gpulab.devices.occupancy import (
     MAX_BLOCK_THREADS,
     BlockNeeds,
@@ -83,7 +83,8 @@ class SimulatedModule:
         self._module: PtxModule = parse(ptx)
         if (refused := oversized(self._module, source[1] if source else "kernel.cu")) is not None:
             raise CompileError(refused)
-        self._entries = {unmangle(f.name): f for f in self._module.functions.values() if f.entry and f.body}
+        entries = {f.name: f for f in self._module.functions.values() if f.entry and f.body}
+        self._entries = {name: entries[symbol] for name, symbol in unique_names(entries).items()}
         held = {name: v for name, v in self._module.variables.items() if v.space in ("global", "const")}
         total = sum(variable.nbytes for variable in held.values())
         if total > MAX_VARIABLE_BYTES:
@@ -186,6 +187,14 @@ class SimulatedModule:
             LaunchError: no such kernel.
         """
         return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
+
+    def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
+        """Return the types of the kernel's parameters, such as `const int *`, or None where its symbol has none.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return signature(self._entry(kernel).name).parameters
 
     def resources(self, kernel: str) -> KernelResources:
         """Return the compiler's figures for a kernel on the architecture that occupancy is asked for.
