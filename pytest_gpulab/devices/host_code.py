@@ -44,16 +44,15 @@ class DeviceText:
         host_names: what is declared there and not used, to its line.
         headers: those that are not read, to their lines.
         kernel_templates: names of templates of kernels, to their lines.
-        constants: arrays and whole numbers at namespace scope that are not marked, to whether it is an array.
-        words: how often each word occurs in what is left.
+        constant_arrays: names of constant arrays at namespace scope that are not marked.
     """
 
     text: str
-    host_lines: tuple[tuple[int, int], ...] = ()
-    host_names: Mapping[str, int] = None  # type: ignore[assignment]
-    headers: Mapping[str, int] = None  # type: ignore[assignment]
-    kernel_templates: Mapping[str, int] = None  # type: ignore[assignment]
-    constant_arrays: frozenset[str] = frozenset()
+    host_lines: tuple[tuple[int, int], ...]
+    host_names: Mapping[str, int]
+    headers: Mapping[str, int]
+    kernel_templates: Mapping[str, int]
+    constant_arrays: frozenset[str]
 
 
 def normalised(source: str) -> str:

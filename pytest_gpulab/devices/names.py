@@ -186,7 +186,9 @@ class _Reader:
         digits = value.group()[:-1].replace("n", "-")
         if kind == "bool":
             return "true" if digits == "1" else "false"
-        return digits if kind in ("int", "unsigned int") or kind.startswith(("long", "unsigned")) else f"({kind}){digits}"
+        return (
+            digits if kind in ("int", "unsigned int") or kind.startswith(("long", "unsigned")) else f"({kind}){digits}"
+        )
 
     def parameters(self, is_template: bool) -> tuple[str, ...]:
         if is_template:
@@ -211,7 +213,7 @@ class _Reader:
         return self._named(text)
 
     def _qualified(self) -> str:
-        words = []
+        words: list[str] = []
         while (code := self._text[self._at : self._at + 1]) in _QUALIFIERS and code:
             self._at += 1
             words.insert(0, _QUALIFIERS[code])

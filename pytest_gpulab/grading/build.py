@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_gpulab.devices.protocol import Device, DeviceError, ForesightedDevice, Module
+from pytest_gpulab.devices.host_code import DeviceText, device_text, normalised
+from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, ForesightedDevice, Module
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compile_errors import of_compile_error
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import unaccepted_include
@@ -79,6 +81,11 @@ class Builds:
         return self._source if isinstance(self._source, str) else ""
 
     @property
+    def code(self) -> DeviceText:
+        """The file's device code; that of an empty file where it cannot be read or compiled."""
+        return device_text(self.source, _headers(self._loaded))
+
+    @property
     def logs(self) -> tuple[str, ...]:
         """What the compiler said of each module that it made so far."""
         return tuple(module.log for module in self._compiled.values())
@@ -139,7 +146,10 @@ class Builds:
             module = self._compile(self._source, variant)
             _check_started(module, self._path.name)
             tunables = {tunable.name: _tunable(module, tunable) for tunable in exercise.tunables}
-            problem = signature_finding(module, _plans(exercise, variant, tunables))
+            names = parameter_names(self._source)
+            problem = signature_finding(module, _plans(exercise, variant, tunables), self.code, names)
+        except CompileError as error:
+            raise Blocked(*of_compile_error(error, self.code, self._source, self._path.name)) from error
         except DeviceError as error:
             raise Blocked(*of_error(error)) from error
         except InstructorsMistake as mistake:
@@ -148,7 +158,7 @@ class Builds:
             raise Blocked("failed", problem)
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
         module = limited(module, self._budget) if is_simulated else module
-        return Build(module, tunables, parameter_names(self._source), self._source)
+        return Build(module, tunables, names, self._source)
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Variants may differ in what is launched only: then they share a module."""
@@ -185,7 +195,7 @@ def _decoded(contents: bytes) -> str | Blocked:
         return Blocked("failed", finding("not-utf8", what))
     if not text.strip():
         return Blocked("failed", finding("empty-source", "The file is empty."))
-    return text
+    return normalised(text)
 
 
 def _checked(source: str | Blocked, filename: str) -> str | Blocked:

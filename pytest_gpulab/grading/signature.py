@@ -6,52 +6,71 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from pytest_gpulab.devices.host_code import DeviceText
 from pytest_gpulab.devices.protocol import LaunchLimits, Module
 from pytest_gpulab.exercise import Launch, Plan
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.parameter_types import C_NAMES, type_finding
+from pytest_gpulab.grading.parameters import Names
 
 POINTER_BYTES = 8
 
-_C_NAMES = {
-    "int8": "signed char",
-    "uint8": "unsigned char",
-    "int16": "short",
-    "uint16": "unsigned short",
-    "int32": "int",
-    "uint32": "unsigned int",
-    "int64": "long long",
-    "uint64": "unsigned long long",
-    "float16": "half",
-    "float32": "float",
-    "float64": "double",
-}
 
-
-def signature_finding(module: Module, plans: Iterable[Plan]) -> Finding | None:
+def signature_finding(
+    module: Module, plans: Iterable[Plan], code: DeviceText | None = None, names: Names | None = None
+) -> Finding | None:
     """Return the first thing that the module lacks for these plans, or None.
+
+    Args:
+        module: the compiled file.
+        plans: what is launched.
+        code: what was compiled of the file.
+        names: of the kernels' parameters.
 
     Raises:
         LaunchError: the device would refuse a launch, whatever its arguments.
     """
     plans = tuple(plans)
-    launches: dict[str, Launch] = {}
+    launches: dict[str, tuple[Plan, Launch]] = {}
     constants: dict[str, int] = {}
     for plan in plans:
         for launch in plan.launches:
-            launches.setdefault(launch.kernel, launch)
+            launches.setdefault(launch.kernel, (plan, launch))
         for symbol, name in plan.constants.items():
             constants[symbol] = max(constants.get(symbol, 0), plan.buffer(name).nbytes)
     missing = [name for name in launches if name not in module.kernels]
     if missing:
-        has = f"kernels in the file: {', '.join(module.kernels)}" if module.kernels else "the file has no kernel"
-        return finding("missing-kernel", f"There is no kernel called `{missing[0]}`.", evidence=(has,))
-    found = (_parameter_finding(module, launch) for launch in launches.values())
+        return _missing(missing[0], module, code)
+    found = [_parameter_finding(module, launch) for _, launch in launches.values()]
+    names = names or {}
+    found += [type_finding(module, plan, launch, names.get(name, ())) for name, (plan, launch) in launches.items()]
     found_constants = (_constant_finding(module, symbol, nbytes) for symbol, nbytes in constants.items())
     problem = next((problem for problem in (*found, *found_constants) if problem is not None), None)
     if problem is None:
         _check_limits(module, plans)
     return problem
+
+
+def _missing(name: str, module: Module, code: DeviceText | None) -> Finding:
+    has = f"kernels in the file: {', '.join(module.kernels)}" if module.kernels else "the file has no kernel"
+    line = code.kernel_templates.get(name) if code else None
+    several = [kernel for kernel in module.kernels if kernel.startswith((f"{name}<", f"{name}("))]
+    if several:
+        what = f"There are {len(several)} kernels called `{name}`: the grader cannot tell which one to launch."
+        return finding("missing-kernel", what, evidence=(has,), hint="Leave one of them; rename the others.")
+    if line is not None:
+        what = f"`{name}` (line {line}) is a template: a template is no kernel until it is instantiated."
+        hint = (
+            f"Instantiate it behind its definition, `template __global__ void {name}<...>(...);`, or leave out "
+            "`template <...>` and name the type itself, such as GPULAB_T."
+        )
+        return finding("missing-kernel", what, evidence=(has,), hint=hint)
+    line = code.host_names.get(name) if code else None
+    if line is not None:
+        what = f"`{name}` (line {line}) is no kernel: it is declared without `__global__`."
+        return finding("missing-kernel", what, evidence=(has,))
+    return finding("missing-kernel", f"There is no kernel called `{name}`.", evidence=(has,))
 
 
 def _check_limits(module: Module, plans: Sequence[Plan]) -> None:
@@ -96,7 +115,7 @@ def _constant_finding(module: Module, symbol: str, nbytes: int) -> Finding | Non
 
 
 def _type_name(argument: str | np.generic) -> str:
-    return "a pointer" if isinstance(argument, str) else _C_NAMES.get(argument.dtype.name, argument.dtype.name)
+    return "a pointer" if isinstance(argument, str) else C_NAMES.get(argument.dtype.name, argument.dtype.name)
 
 
 def _count(number: int, noun: str) -> str:

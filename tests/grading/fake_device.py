@@ -102,6 +102,9 @@ class FakeModule:
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
         return self.program.parameters
 
+    def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
+        return None
+
     def resources(self, kernel: str) -> KernelResources:
         return KernelResources(registers=16, shared_bytes=0)
 

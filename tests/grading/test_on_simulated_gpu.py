@@ -60,9 +60,13 @@ def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Devi
     assert any("wait" in line for line in finding.evidence)
 
 
-def test_host_code_gets_a_hint_of_its_own(gpu: Device, tmp_path: Path) -> None:
-    (finding,) = graded(tmp_path, gpu, TREE + "\nint main() { return 0; }\n")["compile"].findings
-    assert finding.code == "compile-error" and "leave out main()" in finding.hint
+def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
+    program = "#include <vector>\nint helper() { return std::vector<int>(3).size(); }\n"
+    assert graded(tmp_path, gpu, TREE + program + "int main() { return helper(); }\n")["compile"].verdict == "passed"
+    source = changed(TREE + program, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = helper() * tile[0];")
+    (finding,) = graded(tmp_path, gpu, source)["compile"].findings
+    assert finding.code == "compile-error" and finding.where == line_of(source, "helper() * tile")
+    assert finding.hint.startswith("`helper` (line ") and "is host code" in finding.hint
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""Whether a kernel's parameters have the types that a launch passes, as far as the compiled kernel's symbol tells."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Module
+from pytest_gpulab.exercise import Launch, Plan
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+
+C_NAMES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+    "float16": "half",
+    "float32": "float",
+    "float64": "double",
+}
+# sort and bytes of an element; signed and unsigned are alike, other types (structures) are not judged
+_LAYOUTS = {
+    "bool": "u1", "char": "i1", "signed char": "i1", "unsigned char": "i1", "short": "i2", "unsigned short": "i2",
+    "int": "i4", "unsigned int": "i4", "long": "i8", "unsigned long": "i8", "long long": "i8",
+    "unsigned long long": "i8", "__half": "f2", "float": "f4", "double": "f8",
+}  # fmt: skip
+_VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
+_LONG = {"longlong": "long long"}
+
+
+def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, ...]) -> Finding | None:
+    """Return the first parameter whose type differs from what the launch passes, or None.
+
+    `const`, the sign of integers and vectors of the asked type make no difference.
+
+    Args:
+        module: that has the kernel.
+        plan: whose buffers the launch passes.
+        launch: that was found to pass as many arguments of the right size.
+        names: of the parameters, as far as they are known.
+    """
+    types = module.parameter_types(launch.kernel)
+    if types is None or len(types) != len(launch.args):
+        return None
+    asked = [_asked(plan, argument) for argument in launch.args]
+    for at, (found, argument) in enumerate(zip(types, launch.args, strict=True)):
+        if not _fits(found, argument, plan):
+            what = f"{_label(at, names)} of `{launch.kernel}` is `{found}`, but the grader passes {asked[at]}."
+            return finding("wrong-signature", what, evidence=_both(types, asked), hint=_hint(found, argument, plan))
+    return _unwritable(plan, launch, types, asked, names)
+
+
+def _unwritable(
+    plan: Plan, launch: Launch, types: tuple[str, ...], asked: list[str], names: tuple[str, ...]
+) -> Finding | None:
+    """Return the output that is const, if the kernel can write to no array but inputs."""
+    arrays = [(at, plan.buffer(arg)) for at, arg in enumerate(launch.args) if isinstance(arg, str)]
+    results = [(at, buffer) for at, buffer in arrays if buffer.role != "input"]
+    if not results or any(not types[at].startswith("const ") for at, _ in results):
+        return None
+    at = results[0][0]
+    what = f"{_label(at, names)} of `{launch.kernel}` is `{types[at]}`, but the grader passes {asked[at]} to write to."
+    inputs = [other for other, given in arrays if given.role == "input" and not types[other].startswith("const ")]
+    hint = "Are two parameters swapped? Their order is that of the skeleton." if inputs else None
+    return finding("wrong-signature", what, evidence=_both(types, asked), hint=hint)
+
+
+def _both(types: tuple[str, ...], asked: list[str]) -> tuple[str, ...]:
+    return f"called with: {', '.join(asked)}", f"declared: {', '.join(types)}"
+
+
+def _label(at: int, names: tuple[str, ...]) -> str:
+    return f"Parameter {at + 1} (`{names[at]}`)" if at < len(names) else f"Parameter {at + 1}"
+
+
+def _asked(plan: Plan, argument: str | np.generic) -> str:
+    if not isinstance(argument, str):
+        return f"`{_c_name(argument.dtype)}`"
+    buffer = plan.buffer(argument)
+    return f"`{argument}`, `{'const ' if buffer.role == 'input' else ''}{_c_name(buffer.dtype)} *`"
+
+
+def _c_name(dtype: npt.DTypeLike) -> str:
+    name = str(np.dtype(dtype).name)
+    return C_NAMES.get(name, name)
+
+
+def _fits(found: str, argument: str | np.generic, plan: Plan) -> bool:
+    dtype = np.dtype(plan.buffer(argument).dtype if isinstance(argument, str) else argument.dtype)
+    is_pointer = found.endswith("*")
+    if is_pointer != isinstance(argument, str):
+        return found not in _LAYOUTS and not is_pointer
+    element = " ".join(word for word in found.rstrip("* ").split() if word not in ("const", "volatile"))
+    if found.count("*") > 1:
+        return False
+    layout = _layout(element)
+    return layout is None or layout == dtype.kind.replace("u", "i").replace("b", "u") + str(dtype.itemsize)
+
+
+def _layout(element: str) -> str | None:
+    vector = _VECTOR.fullmatch(element)
+    return _LAYOUTS.get(_LONG.get(vector[2], vector[2]) if vector else element)
+
+
+def _hint(found: str, argument: str | np.generic, plan: Plan) -> str:
+    if isinstance(argument, str) and found.endswith("*"):
+        return "The exercise compiles your file for several types: write GPULAB_T where the skeleton does."
+    return "Compare names, order and types with the skeleton's."
