@@ -107,7 +107,7 @@ class Head:
         if self._found[at].text == "{":
             if self._key and not self._has_value and self.classes is None:
                 self.classes = at
-            elif before is not None and before.kind == "word":
+            elif before is not None and before.kind == "word" and self._initialisers is None:
                 self._has_value = True
         elif self._found[at].text == "(" and self.parameters is None and not self._has_value and before is not None:
             is_named = before.kind == "word" and before.text not in _WITH_ARGUMENTS
