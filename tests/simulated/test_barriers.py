@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, Schedule
 
 HAZARDS = {
     "in a divergent branch": "if (t % 2)\n __syncthreads(); // HERE\n out[t] = t;",
@@ -121,3 +121,138 @@ def test_warp_operation_that_not_all_named_threads_reach(run: Run) -> None:
     (hazard,) = run(source, np.zeros(32, np.int32), block=(32,)).hazards
     assert hazard.what == "divergent threads in warp: not all threads that the mask names reach this _sync operation"
     assert (hazard.kind, hazard.where) == ("barrier", marked(source))
+
+
+NAMED = {
+    "a number for each warp": ('asm volatile("bar.sync %0;" :: "r"(t / 32 + 1)); // HERE', "deadlock: 32 threads wait"),
+    "another number in one branch": (
+        'if (t < 32) asm volatile("bar.sync 1;");\n else __syncthreads(); // HERE', "deadlock: 64 threads wait"
+    ),
+    "more threads than the block has": ('asm volatile("bar.sync 1, 128;"); // HERE', "deadlock: 96 threads wait"),
+    "64 of 96 threads": ('asm volatile("bar.sync 1, 64;"); // HERE', "deadlock: 32 threads wait"),
+    "too few that arrive": (
+        'if (t < 32) asm volatile("bar.arrive 1, 96;");\n else if (t < 64) asm volatile("bar.sync 1, 96;"); // HERE',
+        "deadlock: 32 threads wait",
+    ),
+    "a number beyond 15": ('asm volatile("bar.sync %0;" :: "r"(t / 32 + 14)); // HERE', "barriers 0 to 15"),
+    "a count that is no multiple of 32": ('asm volatile("bar.sync 1, %0;" :: "r"(n + 43)); // HERE', "multiple of 32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "what"), NAMED.values(), ids=NAMED.keys())
+def test_named_barrier_that_its_threads_never_complete(run: Run, body: str, what: str) -> None:
+    source = f"__global__ void f(int *out, int n) {{\n int t = threadIdx.x;\n {body}\n out[t] = 1;\n}}\n"
+    with pytest.raises(KernelFault, match=what) as fault:
+        run(source, np.zeros(96, np.int32), np.int32(5), grid=(2,), block=(96,))
+    assert fault.value.code in ("deadlock", "barrier")
+    assert fault.value.where == marked(source) and fault.value.lane is not None
+
+
+MISMATCHES = {
+    "numbers that differ within a warp": (
+        'if (t < 32) asm volatile("bar.arrive %0, 32;" :: "r"(1 + t / 16)); // HERE',
+        "invalid arguments: the threads of a warp give different barrier numbers or thread counts",
+        16,
+    ),
+    "more warps than are counted": (
+        'asm volatile("bar.sync 1, 64;"); // HERE',
+        "divergent threads in block: barrier 1 is for 64 threads, but more come to it",
+        1,
+    ),
+    "counts that differ": (
+        'asm volatile("bar.sync 2, %0;" :: "r"(t < 64 ? 64 : 128)); // HERE',
+        "invalid arguments: threads come to barrier 2 with different thread counts",
+        1,
+    ),
+    "counts that differ from those of an arrival": (
+        'if (t < 32) asm volatile("bar.arrive 1, 64;");\n else asm volatile("bar.sync 1, 128;"); // HERE',
+        "invalid arguments: threads come to barrier 1 with different thread counts",
+        1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "what", "count"), MISMATCHES.values(), ids=MISMATCHES.keys())
+def test_named_barrier_whose_operands_do_not_match(run: Run, body: str, what: str, count: int) -> None:
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n out[t] = 1;\n}}\n"
+    (hazard,) = run(source, np.zeros(128, np.int32), block=(128,)).hazards
+    assert (hazard.kind, hazard.what, hazard.where, hazard.count) == ("barrier", what, marked(source), count)
+
+
+PROPER = {
+    "a barrier for each pair of warps": 'asm volatile("bar.sync %0, 64;" :: "r"(1 + t / 64));',
+    "a barrier for each warp": 'asm volatile("bar.sync %0, 32;" :: "r"(1 + t / 32));',
+    "one number, one warp at a time": 'asm volatile("bar.sync 3, 32;");',
+    "a number for each block": 'asm volatile("bar.sync %0;" :: "r"(blockIdx.x + 1));',
+    "half a warp each": 'asm volatile("barrier.sync %0, 32;" :: "r"(1 + (t & 1)));',
+    "all threads, counted": 'asm volatile("bar.sync 7, 128;");',
+    "numbers that change in a loop": 'for (int k = 0; k < 4; ++k) asm volatile("bar.sync %0;" :: "r"(k));',
+}
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "warps", "warps-reversed"])
+@pytest.mark.parametrize("body", PROPER.values(), ids=PROPER.keys())
+def test_proper_named_barrier_is_no_hazard(run: Run, body: str, schedule: Schedule) -> None:
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n out[t] = 1;\n}}\n"
+    out = np.zeros(128, np.int32)
+    assert run(source, out, grid=(2,), block=(128,), options=LaunchOptions(schedule)).hazards == ()
+    assert out.all()
+
+
+def test_the_last_warp_counts_as_a_whole_one(run: Run) -> None:
+    source = '__global__ void f(int *out) { asm volatile("bar.sync 1, 64;"); out[threadIdx.x] = 1; }'
+    out = np.zeros(48, np.int32)
+    assert run(source, out, block=(48,)).hazards == ()
+    assert out.all()
+
+
+ABSENT = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
+SHUFFLES = {
+    "from lanes that its mask leaves out": ("if (t < 8)\n v = __shfl_sync(0xff, v, t + 8); // HERE\n out[t] = v;", 8),
+    "of one value": ("v = n; if (t < 8)\n v = __shfl_sync(0xff, v, t + 8); // HERE\n out[t] = v;", 8),
+    "a tree with a round too many": (
+        "if (t < 8) {\n for (int d = 8; d; d /= 2) v += __shfl_down_sync(0xff, v, d); // HERE\n"
+        " if (t == 0) out[0] = v; }", 8
+    ),
+    "from lanes that the block does not have": (
+        "for (int d = 16; d; d /= 2)\n v = max(v, __shfl_down_sync(~0u, v, d)); // HERE\n if (t == 32) out[0] = v;", 16
+    ),
+}  # fmt: skip
+SHUFFLER = "__global__ void f(int *out, int n) {{\n int t = threadIdx.x, v = t - 500;\n {body}\n}}\n"
+
+
+@pytest.mark.parametrize(("body", "count"), SHUFFLES.values(), ids=SHUFFLES.keys())
+def test_shuffle_from_a_lane_that_is_not_there(run: Run, body: str, count: int) -> None:
+    source = SHUFFLER.format(body=body)
+    (hazard,) = run(source, np.zeros(64, np.int32), np.int32(7), block=(48,), options=LaunchOptions(check=True)).hazards
+    assert (hazard.kind, hazard.what, hazard.where, hazard.count) == ("barrier", ABSENT, marked(source), count)
+
+
+def test_shuffle_from_a_lane_that_is_not_there_gives_zero(run: Run) -> None:
+    out = np.zeros(32, np.int32)
+    run(SHUFFLER.format(body="if (t < 8) v = __shfl_sync(0xff, v, t + 4); out[t] = v;"), out, np.int32(7))
+    assert out.tolist() == [*range(-496, -492), 0, 0, 0, 0, *range(-492, -468)]
+
+
+DROPPED = {
+    "the upper lanes of a tree": (
+        "if (t < 8) { for (int d = 4; d; d /= 2) v += __shfl_down_sync(0xff, v, d); if (t == 0) out[0] = v; }"
+    ),
+    "a check after the shuffle": (
+        "if (t < 5) { for (int d = 4; d; d /= 2) { int w = __shfl_down_sync(0x1f, v, d); if (t + d < 5) v += w; }"
+        " out[t] = v; }"
+    ),
+    "out of the range of the width": "if (t < 8) out[t] = __shfl_down_sync(0xff, v, 4, 8);",
+    "the lanes of a ballot": (
+        "unsigned m = __ballot_sync(~0u, t % 3 == 0); if (t % 3 == 0) out[t] = __shfl_sync(m, v, __ffs(m) - 1);"
+    ),
+    "the active lanes": "if (t & 1) { unsigned m = __activemask(); out[t] = __shfl_sync(m, v, 31 - __clz(m)); }",
+}
+
+
+@pytest.mark.parametrize("body", DROPPED.values(), ids=DROPPED.keys())
+def test_shuffle_whose_undefined_values_are_dropped_is_no_hazard(run: Run, body: str) -> None:
+    out = np.full(64, 9, np.int32)
+    profile = run(SHUFFLER.format(body=body), out, np.int32(7), block=(64,), options=LaunchOptions(check=True))
+    assert profile.hazards == ()
+    assert (out != 9).any(), "the runs with other values are undone"

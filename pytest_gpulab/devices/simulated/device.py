@@ -43,6 +43,7 @@ from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
+from pytest_gpulab.devices.simulated.execution import absent
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
@@ -275,7 +276,9 @@ class SimulatedModule:
             Printer(), counters,
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
         )  # fmt: skip
+        before = absent.snapshot(launch)
         ran = run_blocks(launch, self._device.gpu.sms)
+        absent.judge(launch, before, self._device.gpu.sms)
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
+from pytest_gpulab.devices.simulated.execution import named_barriers
 from pytest_gpulab.devices.simulated.execution.group import Group, meet
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps, to_warps
-from pytest_gpulab.devices.simulated.execution.memory import first_lane, lane_at
+from pytest_gpulab.devices.simulated.execution.memory import lane_at
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import Watch
 from pytest_gpulab.devices.simulated.execution.wave import Wave
@@ -50,6 +51,7 @@ class Barriers:
         self.all_alive = True
         self.waiting: list[_Waiting] = []
         self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads a block, by barrier
+        self.early_counts: dict[int, set[int | None]] = {}  # and the thread counts that they gave
 
     def exit(self, group: Group) -> None:
         """A group has ended."""
@@ -71,14 +73,24 @@ class Barriers:
     def arrive(self, group: Group, block: int, step: Step, value: tuple[Value, Value, Value]) -> Group | None:
         """Let a group wait; return it if nobody else of its blocks is missing."""
         number, threads, predicate = value
-        if step.barrier is not None and "arrive" in step.barrier.op:
-            self._count_early(group.lanes, int(number.flat[0]))
-            if self.wave.watch is not None:
-                self.wave.watch.named_barrier(group.lanes, int(number.flat[0]), leaving=False)
+        assert step.barrier is not None
+        pieces: list[Any]
+        if number.ndim == 0 and threads is None and number < named_barriers.BARRIERS:
+            pieces = [(None, int(number), None)]
+        else:
+            named_barriers.check(step.barrier, group.lanes, number, threads)
+            self._check_warps(group.lanes, step, number, threads)
+            pieces = named_barriers.pieces(group.lanes, number, threads)
+        if "arrive" in step.barrier.op:
+            for subset, which, count in pieces:
+                self._arrive_early(subset.lanes if subset else group.lanes, which, count)
             return group
-        limit = None if threads is None else int(threads.item(0))
-        entry = _Waiting(group, block, step, int(number.item(0)), limit, predicate)
-        if group.lanes.full and entry.threads in (None, self.wave.shape.threads):
+        if len(pieces) > 1:
+            self._wait_apart(group, block, step, predicate, pieces)
+            return None
+        _, which, count = pieces[0]
+        entry = _Waiting(group, block, step, which, count, predicate)
+        if group.lanes.full and entry.threads in (None, self.wave.shape.warps * WARP):
             self._reduce([entry], group)
             if self.wave.watch is not None:
                 self.wave.watch.barrier(None)
@@ -86,9 +98,30 @@ class Barriers:
         self.waiting.append(entry)
         return None
 
-    def _count_early(self, lanes: Lanes, number: int) -> None:
+    def _wait_apart(self, group: Group, block: int, step: Step, predicate: Value, pieces: list[Any]) -> None:
+        """Let lanes wait at barriers of several numbers or thread counts."""
+        live = step.live_in | step.writes | self._after(step)
+        children = group.part([subset for subset, _, _ in pieces], [live] * len(pieces))
+        for child, (subset, number, threads) in zip(children, pieces, strict=True):
+            own = None if predicate is None else subset.take(np.asarray(predicate))
+            self.waiting.append(_Waiting(child, block, step, number, threads, own))
+
+    def _check_warps(self, lanes: Lanes, step: Step, number: Value, threads: Value | None) -> None:
+        """Note a hazard where the lanes of a warp give different operands to a barrier that is for whole warps."""
+        assert step.barrier is not None
+        if step.barrier.op[0] == "barrier" and "aligned" not in step.barrier.op:
+            return
+        bad = named_barriers.differs_in_warp(lanes, number, threads)
+        if bad is not None:
+            what = "invalid arguments: the threads of a warp give different barrier numbers or thread counts"
+            self._note(what, self.line(step), lanes, bad)
+
+    def _arrive_early(self, lanes: Lanes, number: int, threads: int | None) -> None:
+        self.early_counts.setdefault(number, set()).add(threads)
         counts = self.arrived_early.setdefault(number, np.zeros(self.wave.shape.columns, np.int64))
-        counts += self._per_block(lanes)
+        counts += named_barriers.arrivals([lanes], self.alive).sum(axis=0)
+        if self.wave.watch is not None:
+            self.wave.watch.named_barrier(lanes, number, leaving=False)
 
     def _per_block(self, lanes: Lanes) -> npt.NDArray[np.int64]:
         """Threads of each block among these lanes."""
@@ -107,26 +140,49 @@ class Barriers:
         kept: list[_Waiting] = []
         for number in sorted({entry.number for entry in self.waiting}):
             entries = [entry for entry in self.waiting if entry.number == number]
-            done = self._complete(entries, alive, number)
-            self._judge(entries, done)
-            if self.wave.watch is not None and done.any():
-                self._tell(self.wave.watch, entries, done)
-            released += self._let_go(entries, done, kept)
+            going = self._complete(entries, alive, number)
+            if going.shape[0] == 1:
+                self._judge(entries, going[0])
+            if self.wave.watch is not None and going.any():
+                self._tell(self.wave.watch, entries, going)
+            released += self._let_go(entries, going, kept)
         self.waiting = kept
         if not released and stuck is not None:
             stuck(kept[0].group, kept[0].block)
         return released
 
     def _complete(self, entries: list[_Waiting], alive: npt.NDArray[Any], number: int) -> npt.NDArray[np.bool_]:
-        """Whether each block of the wave has everybody at this barrier."""
+        """Return who may go on: by block (1, blocks), or by thread, (threads, blocks), where only some of them may."""
+        counts = {entry.threads for entry in entries} | self.early_counts.get(number, set())
+        if len(counts) > 1:
+            what = f"invalid arguments: threads come to barrier {number} with different thread counts"
+            self.hazard(what, self.line(entries[0].step), entries[0].group.lanes)
         early = self.arrived_early.get(number)
-        arrived = sum((self._per_block(entry.group.lanes) for entry in entries), np.zeros(len(alive), np.int64))
+        if None in counts:
+            arrived = sum((self._per_block(entry.group.lanes) for entry in entries), np.zeros(len(alive), np.int64))
+            done: npt.NDArray[np.bool_] = (arrived + (0 if early is None else early) >= alive) & (arrived > 0)
+            return done.reshape(1, -1)
+        came = named_barriers.arrivals([entry.group.lanes for entry in entries], self.alive)
+        arrived = came.sum(axis=0)
         total = arrived if early is None else arrived + early
-        needed = alive if entries[0].threads is None else np.minimum(entries[0].threads, self.wave.shape.threads)
-        done: npt.NDArray[np.bool_] = (total >= needed) & (arrived > 0)
-        if early is not None:
+        needed = np.full(len(alive), max(count for count in counts if count is not None))
+        done = (total >= needed) & (arrived > 0)
+        if early is not None and done.any():
             early[done] = 0
-        return done
+            self.early_counts.pop(number, None)
+        if not (done & (total > needed)).any():
+            return done.reshape(1, -1)
+        self._too_many(entries, needed, done & (total > needed))
+        going: npt.NDArray[np.bool_] = done & named_barriers.first_warps(came, needed - (total - arrived))
+        return going
+
+    def _too_many(self, entries: list[_Waiting], needed: npt.NDArray[np.int64], over: npt.NDArray[np.bool_]) -> None:
+        """Note a hazard where more warps come to a barrier than it counts: luck decides which of them meet."""
+        if needed[0] > WARP:
+            column = int(np.flatnonzero(over)[0])
+            there = next(entry for entry in entries if column in entry.group.lanes.columns)
+            what = f"divergent threads in block: barrier {there.number} is for {needed[0]} threads, but more come to it"
+            self.hazard(what, self.line(there.step), there.group.lanes, column)
 
     def _judge(self, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
         """Note a hazard where a block completes a barrier with threads missing or at different places."""
@@ -141,19 +197,19 @@ class Barriers:
                 there = next(entry for entry in here if column in entry.group.lanes.columns)
                 self._report(there, column, entries, int(arrived[short].sum()))
 
-    def _tell(self, watch: Watch, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
+    def _tell(self, watch: Watch, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Let who looks for races know whom a barrier has put in order."""
         number, threads = entries[0].number, entries[0].threads
         if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):
-            watch.barrier(done)
+            watch.barrier(going[0])
             return
-        going = []
+        leaving = []
         for entry in entries:
-            mine = done[entry.group.lanes.column]
+            mine = _of(going, entry.group.lanes)
             if mine.any():
-                going.append(entry.group.lanes if mine.all() else entry.group.lanes.subset(mine).lanes)
-        if going:
-            watch.named_barrier(Union(going).lanes, number, leaving=True)
+                leaving.append(entry.group.lanes if mine.all() else entry.group.lanes.subset(mine).lanes)
+        if leaving:
+            watch.named_barrier(Union(leaving).lanes, number, leaving=True)
 
     def _report(self, entry: _Waiting, column: int, entries: list[_Waiting], count: int) -> None:
         others = sorted({str(self.line(e.step)) for e in entries if e.block != entry.block})
@@ -198,12 +254,10 @@ class Barriers:
                 self._invalid("must be the same in all threads that it names", where, lanes, bad)
 
     def _invalid(self, rule: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
-        bad = np.broadcast_to(bad, lanes.shape)
-        key = ("barrier", rule, where)
-        what = f"invalid arguments: the mask of a _sync operation {rule}"
-        if key not in self.wave.launch.hazards:
-            hazard = Hazard("barrier", what, where, first_lane(lanes, bad), int(bad.sum()))
-            self.wave.launch.hazards[key] = hazard
+        self._note(f"invalid arguments: the mask of a _sync operation {rule}", where, lanes, bad)
+
+    def _note(self, what: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
+        self.wave.note_lanes(what, where, lanes, bad)
 
     @staticmethod
     def line(step: Step) -> SourceLine | None:
@@ -223,7 +277,7 @@ class Barriers:
         self.wave.launch.hazards[key] = Hazard("barrier", what, where, lane_at(lanes, first), count)
 
     def _let_go(
-        self, entries: list[_Waiting], done: npt.NDArray[np.bool_], kept: list[_Waiting]
+        self, entries: list[_Waiting], may_go: npt.NDArray[np.bool_], kept: list[_Waiting]
     ) -> list[tuple[Group, int]]:
         released = []
         for position in sorted({entry.block for entry in entries}):
@@ -233,7 +287,7 @@ class Barriers:
                 entry.group.tag = 0
             going: list[Group] = []
             for entry in here:
-                mine = done[entry.group.lanes.column]
+                mine = _of(may_go, entry.group.lanes)
                 if mine.all():
                     self._reduce(here, entry.group, entry)
                     going.append(entry.group)
@@ -275,3 +329,10 @@ class Barriers:
     def check_all_left(self) -> None:
         """Hold that nobody was forgotten."""
         assert not self.alive.any(), "the scheduler lost threads"
+
+
+def _of(going: npt.NDArray[np.bool_], lanes: Lanes) -> npt.NDArray[np.bool_]:
+    """Return what a mask of a wave's blocks, or of their threads, says of each lane; broadcastable to their shape."""
+    threads = 0 if len(going) == 1 else lanes.threads[:, None]
+    mine: npt.NDArray[np.bool_] = going[threads, lanes.column]
+    return mine

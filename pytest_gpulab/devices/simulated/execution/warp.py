@@ -5,11 +5,16 @@ Only lanes of the executing group take part; the scheduler brings the lanes of a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps, to_warps
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Wave
+    from pytest_gpulab.devices.simulated.translation.sites import Site
 
 U4 = np.dtype(np.uint32)
 _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
@@ -50,26 +55,34 @@ def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
     return np.where(inside, source, lane), inside
 
 
-def shuffle(lanes: Lanes, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
+def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
     """Return the value of another lane of the warp, and whether that lane was in range.
 
-    A source lane outside the group gives the lane's own value (undefined on hardware).
+    A source lane outside the group gives what the launch says; see `absent`.
     """
     source, inside = _source(mode, lanes.laneid, b, c)
-    if value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat):
+    if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
         return value, inside
     thread = (lanes.warpid.astype(np.intp) * WARP) + source  # (threads, 1 or blocks)
     if not lanes.flat and thread.shape[1] == 1:
         row = _rows(lanes)[thread[:, 0]]
-        own = np.arange(lanes.shape[0])
-        return value.take(np.where(row < 0, own, row), axis=0), inside
+        if value.ndim == 0 or value.shape[0] == 1:
+            value = np.broadcast_to(value, (lanes.shape[0], value.shape[1] if value.ndim else 1))
+        return _present(wave, lanes, site, value.take(row, axis=0), (row < 0).reshape(-1, 1)), inside
     position = np.broadcast_to(thread, lanes.shape) * lanes.wave.columns + lanes.column
     place = np.full(lanes.wave.warps * WARP * lanes.wave.columns, -1, np.intp)
     place[lanes.position.ravel()] = np.arange(lanes.n)
-    index = place[position].ravel()
-    own = np.arange(lanes.n)
+    index = place[position]
     flat = np.broadcast_to(value, lanes.shape).ravel()
-    return flat[np.where(index < 0, own, index)].reshape(lanes.shape), inside
+    return _present(wave, lanes, site, flat[index], index < 0), inside
+
+
+def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDArray[np.bool_]) -> Value:
+    """Return what lanes found, where their source is there."""
+    if not absent.any():
+        return found
+    wave.note_absent(lanes, site, absent)
+    return np.where(absent, wave.launch.absent.view(found.dtype), found)
 
 
 def _rows(lanes: Lanes) -> Any:

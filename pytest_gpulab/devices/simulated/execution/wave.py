@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions
+from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
 from pytest_gpulab.devices.simulated.execution import atomics
 from pytest_gpulab.devices.simulated.execution.counters import Counters
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
-from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, lane_at
+from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
@@ -28,6 +28,7 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
 Dtype = np.dtype[Any]
+_ABSENT = np.uint32(0)  # what an H100 gives
 _WINDOW = np.uint64(1 << 40)  # the shared and the local window are one such step apart from each other and the rest
 
 
@@ -40,6 +41,8 @@ class Launch:
         unwritten: what registers hold at the start.
         hazards: by kind, sentence and place.
         deadline: when it must have ended.
+        absent: what a shuffle gives from a lane that is not there.
+        absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
         watch: what looks for races and uninitialised reads, if anything does.
     """
 
@@ -55,6 +58,8 @@ class Launch:
     deadline: Deadline
     unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
+    absent: np.uint32 = _ABSENT
+    absences: dict[Any, Hazard] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +138,21 @@ class Wave:
             return np.frombuffer(raw, dtype, 1, offset)[0]
         every = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, np.uint8), dtype.itemsize)
         return np.ascontiguousarray(every[offset.astype(np.intp)]).view(dtype)[..., 0]
+
+    def note_lanes(self, what: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
+        """Note a `barrier` hazard of the lanes at which a mask holds, once a place."""
+        key = ("barrier", what, where)
+        if key not in self.launch.hazards:
+            bad = np.broadcast_to(bad, lanes.shape)
+            self.launch.hazards[key] = Hazard("barrier", what, where, first_lane(lanes, bad), int(bad.sum()))
+
+    def note_absent(self, lanes: Lanes, site: Site, bad: npt.NDArray[np.bool_]) -> None:
+        """Note a shuffle whose source lane, for the lanes at which a mask holds, is not there, once a place."""
+        key = ("barrier", "shuffle", site.where)
+        if key not in self.launch.absences:
+            what = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
+            bad = np.broadcast_to(bad, lanes.shape)
+            self.launch.absences[key] = Hazard("barrier", what, site.where, first_lane(lanes, bad), int(bad.sum()))
 
     # --- loads and stores -------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Names:
         self.addresses = addresses
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
-        self.fences = False
+        self.fences = self.shuffles = False
         self.sees_order = False
         self._refusals = 0
         self._constants: dict[tuple[str, int], str] = {}

@@ -13,7 +13,9 @@ def _shuffle(b: BlockWriter, i: Instruction) -> None:
     target, *operands = i.operands
     value, lane, clamp = (b.read(operand, "u4") for operand in operands[:3])
     result, inside = b.temporary(), b.temporary()
-    b.lines.append(f"{result}, {inside} = shuffle(L, {mode!r}, {value}, {lane}, {clamp})")
+    b.names.shuffles = True
+    site = b.names.site("shuffle", "shuffle", 0, i)
+    b.lines.append(f"{result}, {inside} = shuffle(w, L, {site}, {mode!r}, {value}, {lane}, {clamp})")
     b.write(target.first if isinstance(target, Pair) else target, result, "u4")
     if isinstance(target, Pair):
         b.write(target.second, inside, "?")

@@ -74,6 +74,7 @@ class Program:
         fences: whether it has fences or accesses that release.
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
+        shuffles: whether it has shuffles.
         clean: what the race check found to be free of races, to be known again, with its size in bytes.
     """
 
@@ -91,6 +92,7 @@ class Program:
     unset: frozenset[str]
     fences: bool = False
     sees_order: bool = False
+    shuffles: bool = False
     clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
@@ -161,7 +163,7 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
-        layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order,
+        layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order, names.shuffles,
     )  # fmt: skip
 
 

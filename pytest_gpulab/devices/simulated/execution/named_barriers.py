@@ -1,0 +1,87 @@
+"""Numbers and thread counts of block barriers (PTX ISA 9.7.13, `barrier`): what each warp gives, and who may go on.
+
+A block has 16 barriers. A barrier without a thread count waits for all threads of the block, one with a count for
+exactly so many. Lanes that have exited, or that the block never had, arrive with the rest of their warp.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value, to_warps
+from pytest_gpulab.devices.simulated.execution.memory import first_lane
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
+
+BARRIERS = 16
+Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Subset, int, int | None]]:
+    """Split lanes by the barrier number and thread count that they give."""
+    counts = np.uint32(0) if threads is None else threads
+    key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
+    found = []
+    for value in np.unique(key).tolist():
+        count = None if threads is None else value & 0xFFFFFFFF
+        found.append((lanes.subset(np.ascontiguousarray(key == value)), value >> 32, count))
+    return found
+
+
+def check(instruction: Instruction, lanes: Lanes, number: Value, threads: Value | None) -> None:
+    """Hold the operands of a barrier to the rules.
+
+    Raises:
+        KernelFault: no such barrier, or a thread count that is no multiple of the warp size.
+    """
+    if int(number.max()) >= BARRIERS:
+        bad = number >= BARRIERS
+        what = f"invalid arguments: barrier {int(number.max())}; a block has the barriers 0 to {BARRIERS - 1}"
+        raise KernelFault("barrier", what, instruction.where, first_lane(lanes, bad))
+    if threads is None:
+        return
+    bad = (threads % np.uint32(WARP) != 0) | (threads == 0)
+    if bad.any():
+        count = int(np.broadcast_to(threads, lanes.shape)[np.broadcast_to(bad, lanes.shape)][0])
+        what = f"invalid arguments: a barrier for {count} threads; the count must be a multiple of {WARP}"
+        raise KernelFault("barrier", what, instruction.where, first_lane(lanes, bad))
+
+
+def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask | None:
+    """Return which lanes give another number or count than the first lane of their warp here, or None."""
+    if number.size == 1 and (threads is None or threads.size == 1):
+        return None
+    counts = np.uint32(0) if threads is None else threads
+    key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
+    least = to_warps(lanes, key, np.iinfo(np.int64).max).min(axis=1)
+    width = least.shape[1]
+    of_warp = least[(lanes.threads // WARP).reshape(-1, 1), lanes.column if width > 1 else 0]
+    bad: Mask = key != of_warp
+    return bad if bad.any() else None
+
+
+def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
+    """Return how many threads have come with these lanes, by warp and block of the wave.
+
+    Args:
+        lanes: of the wave.
+        alive: whether each thread of each block has not exited: (warps * 32, blocks).
+    """
+    wave = lanes[0].wave
+    here = np.zeros(alive.shape, np.bool_)
+    for each in lanes:
+        if each.flat:
+            here[each.threads, each.columns] = True
+        else:
+            here[np.ix_(each.threads, each.columns)] = True
+    came = here.reshape(wave.warps, WARP, -1).sum(axis=1)
+    gone = WARP - alive.reshape(wave.warps, WARP, -1).sum(axis=1)
+    return np.where(came > 0, came + gone, 0)
+
+
+def first_warps(came: Counts, needed: Counts) -> Mask:
+    """Return which threads go on where more have come than are needed: those of the lowest warps, (threads, blocks)."""
+    before = np.cumsum(came, axis=0) - came
+    return np.repeat(before < needed, WARP, axis=0)
