@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .hazards import Lane, Location, SourceLine
+from .hazards import Hazard, Lane, Location, SourceLine
 
 
 class DeviceError(Exception):
@@ -25,13 +25,14 @@ class KernelFault(DeviceError):
     """The kernel did something that ended the launch.
 
     Attributes:
-        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `assert`,
-            `trap` or `device-fault`.
+        code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `barrier`,
+            `assert`, `trap` or `device-fault`.
         what: one sentence.
         where, lane: the place, where known.
         output: what the kernel had printed until then.
         location: of a memory fault, where the access went, where known.
         launch: as in `Hazard`.
+        hazards: what was seen until then.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class KernelFault(DeviceError):
         output: str = "",
         location: Location | None = None,
         launch: str = "",
+        hazards: tuple[Hazard, ...] = (),
     ) -> None:
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
-        self.location, self.launch = location, launch
+        self.location, self.launch, self.hazards = location, launch, hazards
         place = f"{where}: " if where else ""
         super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
 

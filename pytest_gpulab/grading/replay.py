@@ -116,8 +116,9 @@ class Run:
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:
-        """Everything unsafe that did not end the replay."""
-        return (*(hazard for profile in self.profiles for hazard in profile.hazards), *self.damage)
+        """Everything unsafe that did not end the replay, also of the launch that did."""
+        last = self.error.hazards if isinstance(self.error, KernelFault) else ()
+        return (*(hazard for profile in self.profiles for hazard in profile.hazards), *last, *self.damage)
 
     @property
     def printed(self) -> str:

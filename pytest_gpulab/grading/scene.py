@@ -43,6 +43,7 @@ class Scene:
             named = place.named(self.called(launch, buffer.name), np.dtype(buffer.dtype).itemsize)
             what = what.replace(str(place), named)
         fault.what, fault.launch = what, self._told(launch, place)
+        fault.hazards = tuple(self.hazard(launch, hazard) for hazard in fault.hazards)
         return fault
 
     def called(self, launch: int, buffer: str) -> str:

@@ -124,7 +124,10 @@ def test_warp_operation_that_not_all_named_threads_reach(run: Run) -> None:
 
 
 NAMED = {
-    "a number for each warp": ('asm volatile("bar.sync %0;" :: "r"(t / 32 + 1)); // HERE', "deadlock: 32 threads wait"),
+    "a number for each warp": (
+        'asm volatile("bar.sync %0;" :: "r"(t / 32 + 1)); // HERE',
+        r"deadlock: 96 threads wait at kernel.cu:3 \(barriers 1, 2, 3\); nobody else comes",
+    ),
     "another number in one branch": (
         'if (t < 32) asm volatile("bar.sync 1;");\n else __syncthreads(); // HERE', "deadlock: 64 threads wait"
     ),
@@ -256,3 +259,37 @@ def test_shuffle_whose_undefined_values_are_dropped_is_no_hazard(run: Run, body:
     profile = run(SHUFFLER.format(body=body), out, np.int32(7), block=(64,), options=LaunchOptions(check=True))
     assert profile.hazards == ()
     assert (out != 9).any(), "the runs with other values are undone"
+
+
+def test_what_was_seen_before_a_fault_counts(run: Run) -> None:
+    body = (
+        "tile[t] = t; out[t] = tile[t ^ 1]; // RACE\n if (t >= 40) return;\n __syncthreads(); // EARLY\n"
+        " if (t == 39) out[1 << 20] = 0; // FAULT"
+    )
+    source = f"__global__ void f(int *out) {{\n __shared__ int tile[64]; int t = threadIdx.x;\n {body}\n}}\n"
+    with pytest.raises(KernelFault, match="__global__ write") as fault:
+        run(source, np.zeros(64, np.int32), block=(64,), options=LaunchOptions(check=True))
+    assert fault.value.where == marked(source, "// FAULT")
+    assert {(hazard.kind, hazard.where) for hazard in fault.value.hazards} == {
+        ("race", marked(source, "// RACE")),
+        ("barrier", marked(source, "// EARLY")),
+    }
+
+
+def test_a_barrier_that_threads_wait_at_when_others_have_returned_counts_although_a_fault_ends_the_wait(
+    run: Run,
+) -> None:
+    body = "if (t < 32) {\n __syncthreads(); // EARLY\n } else if (t < 64) return; else out[1 << 20] = 0; // FAULT"
+    source = f"__global__ void f(int *out) {{\n int t = threadIdx.x;\n {body}\n}}\n"
+    with pytest.raises(KernelFault) as fault:
+        run(source, np.zeros(96, np.int32), block=(96,), options=LaunchOptions("warps"))
+    assert fault.value.where == marked(source, "// FAULT")
+    assert [hazard.where for hazard in fault.value.hazards] == [marked(source, "// EARLY")]
+    assert "32 threads of the block had already returned" in fault.value.hazards[0].what
+
+
+def test_a_fault_alone_brings_no_hazard(run: Run) -> None:
+    source = "__global__ void f(int *out) { __syncthreads(); if (threadIdx.x == 3) out[1 << 20] = 0; __syncthreads(); }"
+    with pytest.raises(KernelFault) as fault:
+        run(source, np.zeros(64, np.int32), block=(64,), options=LaunchOptions(check=True))
+    assert fault.value.hazards == ()

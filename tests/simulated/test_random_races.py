@@ -225,3 +225,131 @@ def test_what_is_called_free_of_order_comes_out_alike_in_every_order(program: li
         assert len(set(left)) == 1
     shares_plainly = not any(statement.kind == "COUNT" or "MEET" in statement.kind for statement in program)
     assert profiles[0].order_free == (shares_plainly and not profiles[0].hazards)
+
+
+SPOKEN = """\
+#define READ(p) asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
+#define WRITE(p) asm volatile("st.global.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")
+#define LOOK(p) asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory")
+#define SAY(p) asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")
+#define SWAP(p) { asm volatile("atom.exch.b32 %0, [%1], %2;" : "=r"(x) : "l"(p), "r"(t * 7) : "memory"); y ^= x; }
+#define RELEASE(p) asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")
+#define FENCE(p) __threadfence()
+#define MEET(p) __syncthreads()
+__global__ void f(int *data) {
+int t = threadIdx.x, b = blockIdx.x, x = 0, y = 0;
+"""
+ONE, OTHER = "t + 99 * b == 5", "t + 99 * b == 139"  # thread 5 of block 0, thread 40 of block 1
+
+
+def speech(who: list[str], kinds: list[str]) -> st.SearchStrategy[list[Statement]]:
+    """Return statements of these threads about two words."""
+    words = st.sampled_from(["0", "0", "1", "1", "t % 2"])
+    return st.lists(
+        st.builds(Statement, st.sampled_from(kinds), st.sampled_from(who), words, st.just("data")),
+        min_size=1,
+        max_size=4,
+    )
+
+
+meeting = st.lists(st.just(Statement("MEET", "1", "0", "data")), max_size=1)
+speeches = st.tuples(
+    speech([ONE, ONE, "t == 5"], ["WRITE", "SAY", "SAY", "SAY", "SWAP", "RELEASE", "FENCE"]),
+    meeting,
+    speech([ONE, "t + 99 * b == 40"], ["SAY", "SAY", "FENCE", "SWAP"]) | st.just([]),
+    speech([OTHER, OTHER, "t == 40"], ["LOOK", "LOOK", "READ", "SWAP", "FENCE"]),
+    meeting,
+    speech([OTHER, "t == 5"], ["LOOK", "READ", "WRITE", "SAY"]) | st.just([]),
+).map(lambda parts: [statement for part in parts for statement in part])
+Done = tuple[int, int]  # an access: thread of the grid and statement
+
+
+class Hearsay:
+    """The brute-force check of what fences put in order: for every thread, the set of accesses that it knows of."""
+
+    def __init__(self, program: list[Statement]) -> None:
+        self.program = program
+        self.known: dict[int, set[Done]] = defaultdict(set)
+        self.public: dict[int, set[Done]] = defaultdict(set)
+        self.heard: dict[int, set[Done]] = defaultdict(set)
+        self.announced: dict[int, set[Done]] = defaultdict(set)  # the rest by word
+        self.seen: dict[int, set[Done]] = defaultdict(set)
+        self.rumours: dict[int, set[Done]] = defaultdict(set)
+        self.spoken: dict[int, Done] = {}
+        self.accesses: dict[int, list[Done]] = defaultdict(list)
+        self.found: set[frozenset[int]] = set()
+
+    def run(self) -> set[frozenset[int]]:
+        """Return the pairs of lines that race."""
+        for now, statement in enumerate(self.program):
+            if statement.kind == "MEET":
+                self.meet()
+                continue
+            for block in range(BLOCKS):
+                words = places(statement.where, block)
+                for thread in np.flatnonzero(chosen(statement.who, block)).tolist():
+                    self.step(block * THREADS + thread, now, statement.kind, words[thread])
+        first = SPOKEN.count("\n") + 1
+        return {frozenset(first + line for line in pair) for pair in self.found}
+
+    def meet(self) -> None:
+        for block in range(BLOCKS):
+            members = range(block * THREADS, (block + 1) * THREADS)
+            for thread in members:
+                self.known[thread].update(self.accesses_of(thread))
+            for table in self.known, self.public, self.heard:
+                together = set().union(*(table[thread] for thread in members))
+                for thread in members:
+                    table[thread] = set(together)
+
+    def step(self, thread: int, now: int, kind: str, word: int) -> None:
+        if kind in ("FENCE", "RELEASE"):
+            self.public[thread] |= self.known[thread] | set(self.accesses_of(thread))
+        if kind == "FENCE":
+            return
+        self.compare(thread, now, kind, word)
+        if kind in ("LOOK", "SWAP"):
+            self.known[thread] |= self.announced[word] | self.seen[word]
+            self.public[thread] |= self.announced[word]
+            self.heard[thread] |= self.rumours[word]
+        if kind in ("SAY", "SWAP", "RELEASE"):
+            kept = kind == "SWAP"
+            self.announced[word] = self.public[thread] | (self.announced[word] if kept else set())
+            self.seen[word] = {(thread, now)} | (self.seen[word] if kept else set())
+            before = self.known[thread] | set(self.accesses_of(thread))
+            self.rumours[word] = before | (self.rumours[word] if kept else set())
+            self.spoken[word] = thread, now
+        self.accesses[word].append((thread, now))
+
+    def accesses_of(self, thread: int) -> list[Done]:
+        return [done for all_of in self.accesses.values() for done in all_of if done[0] == thread]
+
+    def compare(self, thread: int, now: int, kind: str, word: int) -> None:
+        weak, reads = ("READ", "WRITE"), ("READ", "LOOK")
+        for other, when in self.accesses[word]:
+            its = self.program[when].kind
+            conflict = not (kind in reads and its in reads) and (kind in weak or its in weak)
+            if other != thread and conflict and (other, when) not in self.known[thread]:
+                self.found.add(frozenset((now, when)))
+        last = self.spoken.get(word)
+        apart = kind == "LOOK" and last is not None and last[0] // THREADS != thread // THREADS
+        if apart and last in self.heard[thread] and last not in self.known[thread]:
+            self.found.add(frozenset((now, last[1])))
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=speeches)
+def test_what_fences_put_in_order_is_that_of_a_brute_force_check(program: list[Statement]) -> None:
+    lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
+    device = SimulatedDevice()
+    module = device.compile(f"{SPOKEN}{lines}\nif ((x ^ y) == 123456) data[100] = 1;\n}}\n")
+    args = [device.array(np.zeros(WORDS, np.int32))]
+    hazards = module.launch("f", (BLOCKS,), (THREADS,), args, options=LaunchOptions(check=True)).hazards
+    reported = {
+        frozenset((hazard.where.line, hazard.other.where.line))
+        for hazard in hazards
+        if hazard.kind == "race" and hazard.where and hazard.other and hazard.other.where
+    }
+    expected = Hearsay(program).run()
+    assert reported <= expected, "a false alarm"
+    assert bool(reported) == bool(expected), "a race was missed"

@@ -28,6 +28,7 @@ class Access(NamedTuple):
         values: what is written; empty for reads, atomics, and writes that were repeated with other values.
         memory: the allocation; None for shared memory.
         time: grows from one record of a launch to the next.
+        announces: a write behind a fence, which tells others of what its thread did before.
     """
 
     site: Site
@@ -36,6 +37,7 @@ class Access(NamedTuple):
     values: list[Value]
     memory: Allocation | None
     time: int
+    announces: bool = False
 
     @property
     def same_in_all_blocks(self) -> bool:

@@ -6,7 +6,7 @@ What hardware lets pass but CUDA forbids (a barrier that not all threads of the 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -197,6 +197,15 @@ class Barriers:
                 there = next(entry for entry in here if column in entry.group.lanes.columns)
                 self._report(there, column, entries, int(arrived[short].sum()))
 
+    def judge_waiting(self) -> None:
+        """Note a hazard where threads still wait at a barrier that others of their block have returned before."""
+        short = self.alive.sum(axis=0) < self.wave.shape.threads
+        for entry in self.waiting:
+            waits = short & (self._per_block(entry.group.lanes) > 0)
+            if entry.threads is None and waits.any():
+                count = int(self._per_block(entry.group.lanes)[waits].sum())
+                self._report(entry, int(np.flatnonzero(waits)[0]), [entry], count)
+
     def _tell(self, watch: Watch, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Let who looks for races know whom a barrier has put in order."""
         number, threads = entries[0].number, entries[0].threads
@@ -222,13 +231,15 @@ class Barriers:
     def who_waits(self, group: Group) -> str:
         """Say, for the first block of a group that waits for ever, how many threads wait where, and what others did."""
         column = int(group.lanes.columns[0])
-        counts: Counter[tuple[SourceLine | None, int]] = Counter()
+        counts: Counter[SourceLine | None] = Counter()
+        numbers: dict[SourceLine | None, set[int]] = defaultdict(set)
         for entry in self.waiting:
-            counts[self.line(entry.step), entry.number] += int(self._per_block(entry.group.lanes)[column])
+            if count := int(self._per_block(entry.group.lanes)[column]):
+                counts[self.line(entry.step)] += count
+                numbers[self.line(entry.step)].add(entry.number)
         waits = [
-            f"{count} threads wait at {where or 'a barrier'}" + (f" (barrier {number})" if number else "")
-            for (where, number), count in counts.items()
-            if count
+            f"{count} threads wait at {where or 'a barrier'}{named_barriers.named(numbers[where])}"
+            for where, count in counts.items()
         ]
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
         waits += [f"{exited} have returned"] if exited else []

@@ -64,6 +64,7 @@ class Crossing:
         for accesses in by_memory.values():
             if any(access.site.modifies for access in accesses) and not _apart(accesses):
                 self._judge(accesses)
+                self._judge_order(accesses)
 
     def _judge(self, accesses: list[Access]) -> None:
         unit = unit_of(accesses)
@@ -78,6 +79,34 @@ class Crossing:
                 for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
                     others = Others(accesses, at[bad], blocks[bad], threads[bad])
                     self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
+
+    def _judge_order(self, accesses: list[Access]) -> None:
+        """Ask of reads that see another block's strong write whether anything but luck has shown it to them.
+
+        A value and the flag that announces it, both volatile, race with nothing. But without a fence between the two
+        writes another block may see the flag, and not the value.
+        """
+        fences = self.reporter.fences
+        relied_on = [(at, a) for at, a in enumerate(accesses) if a.site.access == "read" and _is_used(a)]
+        written = [(at, a) for at, a in enumerate(accesses) if a.site.modifies and not a.site.is_weak]
+        if fences is None or not relied_on or not written or not (exposed := fences.exposed()):
+            return
+        unit, latest = unit_of(accesses), dict[int, tuple[int, int, int]]()
+        for part in parts_of(sorted(relied_on + written, key=lambda entry: entry[0]), unit, one_block=False):
+            blocks = _block_of(part)
+            own = zip(part.unit.tolist(), blocks.tolist(), part.thread.tolist(), strict=True)
+            if part.access.site.modifies:
+                latest.update((word, (part.position, block, thread)) for word, block, thread in own)
+                continue
+            for i, (word, block, _) in enumerate(own):
+                at, other, thread = latest.get(word, (-1, block, -1))
+                if other != block and (accesses[at].time, (other, thread)) in exposed:
+                    self.reporter.unannounced(part, i, blocks, (accesses[at], other, thread))
+
+
+def _is_used(access: Access) -> bool:
+    """Whether a read of what others write is more than a look whether it is time to go on."""
+    return not access.site.is_weak and not access.site.is_awaited and not access.site.is_guess
 
 
 def _block_of(part: Part) -> IndexArray:
@@ -131,7 +160,7 @@ def _contested(parts: list[Part]) -> list[Part]:
         return []
     for part, mine in zip(parts, words, strict=True):
         site = part.access.site
-        flags[mine] |= _WEAK * (site.order == "weak") | _CHANGED * site.modifies
+        flags[mine] |= _WEAK * site.is_weak | _CHANGED * site.modifies
     hot = met & (flags == _WEAK | _CHANGED)
     return [part.where(mask) for part, mine in zip(parts, words, strict=True) if (mask := hot[mine]).any()]
 
@@ -157,7 +186,7 @@ class _Sweep:
     """
 
     def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
-        self.weak = np.array([access.site.order == "weak" for access in accesses])
+        self.weak = np.array([access.site.is_weak for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
         self.write, self.reads = _Slot(words), (_Slot(words), _Slot(words))
@@ -173,7 +202,7 @@ class _Sweep:
         for slot in self.writers:
             same = (slot.value[words] == bits) & (bits >= 0)
             yield from self._against(slot, "WAW" if site.modifies else "RAW", part, words, same)
-        is_weak = site.order == "weak"
+        is_weak = site.is_weak
         if not site.modifies:
             self._note(self.reads if is_weak else self.strong_reads, part, words)
             return
@@ -191,7 +220,7 @@ class _Sweep:
     def _against(self, slot: _Slot, kind: str, part: Part, words: IndexArray, same: Mask) -> Iterator[Met]:
         at, block = slot.at[words], slot.block[words]
         bad = (at >= 0) & (block != _block_of(part))
-        if part.access.site.order != "weak":
+        if not part.access.site.is_weak:
             bad &= self.weak[at]
         if bad.any():
             yield kind, bad, at, block, slot.thread[words], same

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError
 from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 from pytest_gpulab.devices.simulated.execution.locating import located
 from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
@@ -101,7 +102,7 @@ def run_blocks(launch: Launch, sms: int) -> int:
     """Run all (or a sample of the) blocks of a launch on a GPU with `sms` multiprocessors; return how many.
 
     Raises:
-        KernelFault: with what the kernel had printed until then.
+        KernelFault: with the kernel's output and hazards until then.
         CannotSimulate: the copies of its functions need more local memory than a thread has.
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
@@ -128,7 +129,7 @@ def run_blocks(launch: Launch, sms: int) -> int:
         what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
         raise KernelFault("time-limit", what, output=launch.printer.text) from None
     except KernelFault as fault:
-        raise located(launch, fault) from None
+        raise located(launch, fault, _hazards_until(launch, fault)) from None
     return ran
 
 
@@ -143,7 +144,7 @@ def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int)
         if started:
             active.append(Scheduler(launch, waiting.pop()))
         count = len(active)
-        active = [scheduler for scheduler in active if not scheduler.run()]
+        active = _advanced(active)
         if not active or started or len(active) < count:
             idle = 0
             if not waiting and len(active) == 1 and active[0].is_alone:
@@ -154,6 +155,29 @@ def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int)
         seen = state
         if idle >= (1 if all(scheduler.is_endless for scheduler in active) else PATIENCE):
             raise active[0].endless()
+
+
+def _hazards_until(launch: Launch, fault: KernelFault) -> tuple[Hazard, ...]:
+    """Return the hazards that were seen before a fault; there is no time to look for more when it is up."""
+    if launch.watch is not None and fault.code != "time-limit":
+        with suppress(TimeIsUp):
+            launch.watch.end()
+    return tuple(launch.hazards.values())
+
+
+def _advanced(active: list[Scheduler]) -> list[Scheduler]:
+    """Let waves run; return those that have not ended.
+
+    Raises:
+        KernelFault: in one of them; the hazards of all until then are noted.
+    """
+    try:
+        return [scheduler for scheduler in active if not scheduler.run()]
+    except KernelFault as fault:
+        with suppress(TimeIsUp):
+            for scheduler in active if fault.code != "time-limit" else ():
+                scheduler.judge_stopped(fault)
+        raise
 
 
 def _fingerprint(active: list[Scheduler]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.names import unmangle_local
-from pytest_gpulab.devices.protocol import KernelFault, Location
+from pytest_gpulab.devices.protocol import Hazard, KernelFault, Location
 from pytest_gpulab.devices.simulated.execution.memory import NULL_BYTES, OutOfBounds
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
@@ -30,13 +30,13 @@ class _Candidate:
     base: int | None = None
 
 
-def located(launch: Launch, fault: KernelFault) -> KernelFault:
-    """Return the fault with what the kernel printed until then, and with the array if one was missed."""
+def located(launch: Launch, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
+    """Return the fault with the kernel's output and hazards until then, and with the array if one was missed."""
     what, location = fault.what, None
     if isinstance(fault, OutOfBounds):
         location = locate(launch, fault.site, fault.space, fault.address)
         what = f"{fault.what}: {location or fault.nowhere}"
-    return KernelFault(fault.code, what, fault.where, fault.lane, launch.printer.text, location)
+    return KernelFault(fault.code, what, fault.where, fault.lane, launch.printer.text, location, hazards=hazards)
 
 
 def locate(launch: Launch, site: Site, space: str, address: int) -> Location | None:

@@ -162,7 +162,7 @@ class Arena:
 
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield the bytes of every allocation."""
-        return (allocation.data for allocation in self.allocations())
+        return (allocation.data for allocation in self.allocations)
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that an address lies in."""

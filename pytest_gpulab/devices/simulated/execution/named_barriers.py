@@ -81,6 +81,13 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
     return np.where(came > 0, came + gone, 0)
 
 
+def named(numbers: set[int]) -> str:
+    """Return barriers in brackets, nothing for the one of `__syncthreads()` alone."""
+    if numbers == {0}:
+        return ""
+    return f" (barrier{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))})"
+
+
 def first_warps(came: Counts, needed: Counts) -> Mask:
     """Return which threads go on where more have come than are needed: those of the lowest warps, (threads, blocks)."""
     before = np.cumsum(came, axis=0) - came

@@ -212,29 +212,34 @@ def _contested(parts: list[Part], key: IndexArray, met: IndexArray, size: int) -
 class _Strong:
     """Which pairs of accesses the memory model allows without an order: those of which neither is weak.
 
-    Volatile accesses of different warps to global memory are such, as flags need; inside a warp and in shared memory
-    `volatile` orders nothing, whatever kernels from before Volta relied on.
+    Volatile accesses of different warps to global memory are such, as flags need; in shared memory only where a fence
+    stands before the write: without one they are a tree that lacks its barriers. Inside a warp `volatile` orders
+    nothing, whatever kernels from before Volta relied on.
     """
 
     def __init__(self, events: Sequence[Event], is_global: bool) -> None:
         sites = [event.site if isinstance(event, Access) else None for event in events]
         self._strong = np.array([site is not None and site.is_strong for site in sites])
         self._volatile = np.array([site is not None and site.is_volatile for site in sites])
+        self._announces = np.array([isinstance(event, Access) and event.announces for event in events])
         self._global = is_global
 
     def __call__(self, at: Positions, thread: IndexArray, part: Part) -> Mask:
         site = part.access.site
         both: Mask = self._strong[at] & site.is_strong
-        if self._global and site.order != "weak":
+        if site.order != "weak":
             apart = thread // WARP != part.thread // WARP
-            both = both | (apart & (self._strong[at] | self._volatile[at]))
+            allowed = self._strong[at] | self._volatile[at]
+            if not self._global and not part.access.announces:
+                allowed &= self._announces[at]
+            both = both | (apart & allowed)
         return both
 
 
 def _signature(events: Iterable[Event]) -> object:
     """What tells one stretch from another, if all blocks do the same in both."""
     return tuple(
-        (event.site.index, event.lanes.threads_key, event.address.tobytes())
+        (event.site.index, event.lanes.threads_key, event.address.tobytes(), event.announces)
         if isinstance(event, Access)
         else _sync_signature(event)
         for event in events
@@ -252,7 +257,7 @@ def _story(events: Sequence[Event], suspects: Sequence[Part]) -> object:
     told = [(at, _sync_signature(event)) for at, event in enumerate(events) if not isinstance(event, Access)]
     for part in suspects:
         lanes = (part.unit.tobytes(), part.thread.tobytes(), part.column.tobytes())
-        told.append((part.position, (part.access.site.index, part.nth, lanes)))
+        told.append((part.position, (part.access.site.index, part.nth, part.access.announces, lanes)))
     return tuple(what for _, what in sorted(told, key=lambda entry: entry[0]))
 
 

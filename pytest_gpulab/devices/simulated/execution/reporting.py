@@ -29,6 +29,7 @@ _HAZARDS = {
 
 
 Locate = Callable[[Site, str, int], Location | None]
+NO_FENCE = "no fence between the value and the flag that announces it"
 IN_ONE_WARP = "in one warp, no __syncwarp() between"
 
 
@@ -101,6 +102,21 @@ class Reporter:
             first, second = (int(others.blocks[i]), int(others.threads[i])), (int(blocks[i]), int(part.thread[i]))
             question = Question(first, others.access(i).time, second, part.access.time)
             self._open.append((question, (key, hazard)))
+
+    def unannounced(self, part: Part, i: int, blocks: IndexArray, other: tuple[Access, int, int]) -> None:
+        """Leave it to the end whether a lane relies on a write that no fence separates from what announces it."""
+        access, block, thread = other
+        mine = int(blocks[i]), int(part.thread[i])
+        where, met = part.access.site.where, access.site.where
+        key = ("race", "order", where, met)
+        self._asked[key] += 1
+        if self._asked[key] > MAX_QUESTIONS:
+            return
+        shape = part.access.lanes.wave
+        party = Party(said(access.site), met, lane_of(shape, block, thread))
+        what = f"potential {_HAZARDS['RAW']} hazard on __global__ memory by different blocks, {NO_FENCE}"
+        hazard = Hazard("race", what, where, lane_of(shape, *mine), 1, party)
+        self._open.append((Question((block, thread), access.time, mine, part.access.time, True), (key, hazard)))
 
     def settle(self) -> None:
         """Report what the fences of the launch, which is over, have left without an order."""

@@ -85,6 +85,13 @@ class Scheduler:
                     self.wave.watch.end()
                 return True
 
+    def judge_stopped(self, fault: KernelFault) -> None:
+        """A fault ends the launch: note what is certainly wrong with what threads have done so far."""
+        if fault.code != "deadlock":  # which says already who waits
+            self.barriers.judge_waiting()
+        if self.wave.watch is not None:
+            self.wave.watch.end()
+
     # --- the ready groups -------------------------------------------------------------------------------
 
     def _admit(self, group: Group, block: int) -> None:

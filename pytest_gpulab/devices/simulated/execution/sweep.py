@@ -267,7 +267,7 @@ class Sweep:
 
     def _note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
         site = part.access.site
-        is_weak = site.order == "weak"
+        is_weak = site.is_weak
         if not site.modifies:
             (self.reads if is_weak else self.strong_reads).add(part, words)
             return
@@ -324,7 +324,7 @@ def races(
     words, index = np.unique(keys, return_inverse=True)
     across = any(isinstance(event, Arrival) for event in events)
     known = Known(len(columns), wave.warps, across)
-    any_strong = any(part.access.site.order != "weak" for part in parts)
+    any_strong = any(not part.access.site.is_weak for part in parts)
     sweep = Sweep(known, len(words), any_strong, unit_bytes, strong)
     ends = np.cumsum([len(part.unit) for part in parts])
     at = 0

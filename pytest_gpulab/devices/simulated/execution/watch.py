@@ -43,7 +43,7 @@ class LaunchWatch:
         self.time = self.orders = 0
         self.program, self.changing = program, changing
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
-        self.fences = Fences() if program.fences else None
+        self.fences = Fences() if program.communicates else None
         self.reporter = Reporter(hazards, self.fences, locate)
         self.crossing = Crossing(self.reporter)
 
@@ -80,13 +80,15 @@ class Watch:
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
         self.shared = Written(shared_bytes, shape.columns)
         self._orders_seen = 0
+        self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
 
     # --- accesses -----------------------------------------------------------------------------------------
 
     def access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """A group reads (no values), writes or atomically changes shared memory."""
-        access = Access(site, lanes, address, values, None, self.launch.tick())
+        announces = site.modifies and site.order != "weak" and self._have_fenced(lanes)
+        access = Access(site, lanes, address, values, None, self.launch.tick(), announces)
         self.races.add(access)
         self._strong(access)
         if site.access != "write":
@@ -152,7 +154,7 @@ class Watch:
         self.launch.orders += site.modifies
         if site.releases:
             fences.add(access.time, "fence", access.lanes)
-        what = {"atomic": "exchange"}.get(site.access, site.access)
+        what = site.access if site.access != "atomic" else "exchange" if site.returns else "update"
         fences.add(access.time, what, access.lanes, access.address, access.memory)
 
     # --- what orders ----------------------------------------------------------------------------------------
@@ -164,9 +166,15 @@ class Watch:
         if self.launch.fences is not None:
             self.launch.fences.add(time, "warps", lanes, mask)
 
+    def _have_fenced(self, lanes: Lanes) -> bool:
+        """Whether all of these lanes have executed a fence since the last barrier of their block."""
+        return bool(self._fenced.size) and bool(self._fenced[lanes.threads.reshape(-1, 1), lanes.column].all())
+
     def fence(self, lanes: Lanes, whole_device: bool) -> None:
         """Lanes have made known what they did, to everybody or to their block."""
         time = self.launch.order()
+        if self._fenced.size:
+            self._fenced[lanes.threads.reshape(-1, 1), lanes.column] = True
         if self.launch.fences is not None:
             self.launch.fences.add(time, "fence" if whole_device else "block fence", lanes)
 
@@ -175,6 +183,8 @@ class Watch:
         time = self.launch.order()
         self.races.barrier(columns)
         self.shared.look()
+        if self._fenced.size:
+            self._fenced[:, slice(None) if columns is None else columns] = False
         if self.launch.fences is not None:
             which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
             one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)

@@ -90,6 +90,8 @@ class Names:
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
         self.fences = self.shuffles = False
+        self.guesses: frozenset[int] = frozenset()  # see `loads`
+        self.awaited: frozenset[int] = frozenset()
         self.sees_order = False
         self._refusals = 0
         self._constants: dict[tuple[str, int], str] = {}
@@ -124,9 +126,10 @@ class Names:
         order, releases = ordering(access, getattr(instruction, "op", ()))
         self.fences |= releases
         self.sees_order |= order != "weak"
+        number = instruction.number
         site = Site(
-            space, access, nbytes, instruction.where, len(self.sites), order, releases, instruction.number, returns,
-            kind,
+            space, access, nbytes, instruction.where, len(self.sites), order, releases, number, returns, kind,
+            number in self.guesses, number in self.awaited,
         )  # fmt: skip
         self.sites.append(site)
         name = f"s{site.index}"

@@ -22,6 +22,7 @@ from pytest_gpulab.devices.simulated.translation.control import Block, Graph, bu
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.loads import awaited, guesses
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
@@ -104,6 +105,11 @@ class Program:
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
 
     @cached_property
+    def communicates(self) -> bool:
+        """Whether its threads may learn in the course of a launch what others have done, barriers aside."""
+        return self.fences or any(site.observes for site in self.sites)
+
+    @cached_property
     def origins(self) -> Origins:
         """What the addresses of its memory instructions are computed from."""
         return Origins(self.kernel)
@@ -155,6 +161,7 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     graph = build(flat)
     layout = _Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
+    names.guesses, names.awaited = guesses(graph.blocks), awaited(graph.blocks)
     source, masks = _write(graph, names)
     namespace = names.namespace
     namespace.update(vocabulary)

@@ -52,6 +52,8 @@ class Site:
         number: of the PTX statement, see `Instruction.number`.
         returns: whether an atomic's old value is wanted.
         kind: of an atomic, see `atomic_kind`; empty for loads and stores.
+        is_guess: an `atomicCAS` checks the value that it loads; see `loads`.
+        is_awaited: whether its loop goes on depends on the value that it loads.
     """
 
     space: str
@@ -64,6 +66,8 @@ class Site:
     number: int = -1
     returns: bool = False
     kind: str = ""
+    is_guess: bool = False
+    is_awaited: bool = False
 
     @property
     def takes_turns(self) -> bool:
@@ -90,7 +94,17 @@ class Site:
     @property
     def is_strong(self) -> bool:
         """Whether it never races with others of its kind."""
-        return self.order == "strong"
+        return self.order == "strong" or self.is_guess
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it races with any access of another thread that nothing orders."""
+        return self.order == "weak" and not self.is_guess
+
+    @property
+    def observes(self) -> bool:
+        """Whether its thread can learn from it what another one has done."""
+        return self.order != "weak" and (self.access == "read" or self.returns)
 
     @property
     def is_volatile(self) -> bool:

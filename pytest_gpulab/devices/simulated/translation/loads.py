@@ -1,0 +1,102 @@
+"""How a program uses what it loads, told from its text: values that it waits for, guesses that `atomicCAS` checks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Reg, Statement, Sym
+from pytest_gpulab.devices.simulated.translation.control import Block, defined_and_used
+from pytest_gpulab.devices.simulated.translation.sites import ordering
+
+_COPIES = ("mov", "cvta")
+
+
+def guesses(blocks: Sequence[Block]) -> frozenset[int]:
+    """Return the loads, by number, of values that an `atom.cas` at the same address compares with what is there.
+
+    The loop that the CUDA C++ Programming Guide makes any atomic operation of begins with such a load: if another
+    thread has changed the value meanwhile, the comparison fails, and nothing is lost.
+    """
+    copies: dict[str, set[str]] = defaultdict(set)
+    sources: dict[str, list[Instruction]] = defaultdict(list)
+    swaps, loads = [], []
+    for instruction in _instructions(blocks):
+        if isinstance(target := instruction.operands[0] if instruction.operands else None, Reg):
+            sources[target.name].append(instruction)
+            if instruction.op[0] in _COPIES and isinstance(source := instruction.operands[1], Reg):
+                copies[source.name].add(target.name)
+        if instruction.op[0] == "atom" and "cas" in instruction.op:
+            swaps.append(instruction)
+        elif instruction.op[0] == "ld" and isinstance(target, Reg):
+            loads.append((instruction, target.name))
+    compared = defaultdict(set)
+    for swap in swaps:
+        if isinstance(expected := swap.operands[2], Reg):
+            compared[_place(swap.operands[1], sources)].add(expected.name)
+    return frozenset(
+        load.number for load, name in loads
+        if not compared[_place(load.operands[1], sources)].isdisjoint(_reached(name, copies))
+    )  # fmt: skip
+
+
+def awaited(blocks: Sequence[Block]) -> frozenset[int]:
+    """Return the loads that see what others write, by number, of values that decide whether their loop goes on."""
+    found: set[int] = set()
+    for i, block in enumerate(blocks):
+        if block.spins:
+            loop = blocks[min(target for target in block.targets if target <= i) : i + 1]
+            found |= _deciding(loop)
+    return frozenset(found)
+
+
+def _deciding(loop: Sequence[Block]) -> set[int]:
+    """Return the strong loads of a loop that its branches depend on."""
+    statements = [s for s in _instructions(loop) if s.op[0] != "bra"]
+    wanted = {block.last.guard[0].name for block in loop if block.last is not None and block.last.guard is not None}
+    found: set[int] = set()
+    while True:
+        more = set(wanted)
+        for statement in statements:
+            written, read = defined_and_used(statement, {})
+            if wanted.isdisjoint(written):
+                continue
+            if statement.op[0] == "ld":
+                found |= {statement.number} if ordering("read", statement.op)[0] != "weak" else set()
+            elif statement.op[0] != "atom":
+                more.update(read)
+        if more == wanted:
+            return found
+        wanted = more
+
+
+def _instructions(blocks: Iterable[Block]) -> Iterator[Instruction]:
+    for block in blocks:
+        statements: list[Statement | None] = [*block.body, block.last]
+        yield from (statement for statement in statements if isinstance(statement, Instruction))
+
+
+def _place(operand: object, sources: dict[str, list[Instruction]]) -> object:
+    """Return what tells one address from another: two operands with the same one are the same address."""
+    if not isinstance(operand, Address):
+        return operand
+    base, offset = operand.base, operand.offset
+    while isinstance(base, Reg) and len(made := sources[base.name]) == 1:
+        op, operands = made[0].op[0], made[0].operands
+        if op in _COPIES and isinstance(operands[1], Reg | Sym):
+            base = operands[1]
+        elif op == "add" and isinstance(operands[1], Reg) and isinstance(operands[2], Imm):
+            base, offset = operands[1], offset + operands[2].value
+        else:
+            break
+    return (base.name, offset + getattr(base, "offset", 0)) if isinstance(base, Reg | Sym) else (base, offset)
+
+
+def _reached(name: str, copies: dict[str, set[str]]) -> set[str]:
+    """Return the registers that a register's value is copied to, itself included."""
+    reached, new = {name}, [name]
+    while new:
+        more = copies[new.pop()] - reached
+        reached |= more
+        new.extend(more)
+    return reached
