@@ -59,7 +59,7 @@ class ClassHooks:
         problems += [submission.note for submission in self.collection.submissions if submission.note]
         if self._roster is not None:
             book.roster, book.absent = self._roster.students, self._roster.absent(students)
-            problems += [f"{folder}: nobody in the roster" for folder in self._roster.strangers(students)]
+            problems += [f"{folder}: not on the roster" for folder in self._roster.strangers(students)]
             for student, folders in self._roster.shared(students).items():
                 told = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
                 problems.append(f"{student.id}: {told}")
@@ -197,12 +197,13 @@ class ClassHooks:
         from pytest_gpulab.course.similarity import alike, given_with
         from pytest_gpulab.reports.gradebook import Likeness
 
+        owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
         by_exercise: dict[str, dict[str, bytes]] = {}
         for submission in self.collection.submissions:
             with suppress(OSError):  # nobody's copy, then
                 by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
         for exercise, sources in by_exercise.items():
-            for group in alike(sources, given_with(self._exercises / exercise)):
+            for group in alike(sources, given_with(self._exercises / exercise), owners):
                 yield from (
                     Likeness(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
                 )

@@ -182,7 +182,8 @@ def _members(zipped: zipfile.ZipFile) -> Iterator[_Member]:
             yield _member(parts, info)
 
 
-def _member(parts: tuple[str, ...], info: zipfile.ZipInfo) -> _Member:
+def _member(found: tuple[str, ...], info: zipfile.ZipInfo) -> _Member:
+    parts = (entries.student_name(found[0]), *map(entries.part_name, found[1:]))
     for end, part in enumerate(parts, 1):
         fault = entries.fault_of_name(part)
         if fault is not None:

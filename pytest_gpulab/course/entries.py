@@ -6,6 +6,7 @@ looked at before they are used, and a student who hands in a million files is al
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import unicodedata
@@ -99,11 +100,27 @@ def printable(name: str) -> str:
     return "".join(_escaped(sign) if _is_unprintable(sign) else sign for sign in name)
 
 
+def part_name(name: str) -> str:
+    """Return the name of a file or folder as reports and ids use it.
+
+    Accents are one sign with their letter, however a system writes them. Signs that cannot be printed, and bytes that
+    are no UTF-8, are escaped: the work under such a name is graded like any other.
+    """
+    return printable(unicodedata.normalize("NFC", name))
+
+
+def student_name(name: str) -> str:
+    """Return the name of a student's folder: a long one is cut, and a part of its hash keeps it apart from others."""
+    name = part_name(name)
+    if len(name.encode()) <= MAX_NAME_BYTES:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name.encode()[: MAX_NAME_BYTES // 2].decode(errors='ignore')}-{digest}"
+
+
 def fault_of_name(name: str) -> Finding | None:
     """Return why the name of a file or folder cannot be used, None if it can."""
-    if any(map(_is_unprintable, name)):
-        return Finding("bad-name", "The name has signs that cannot be printed.", hint=NAME)
-    if (size_bytes := len(name.encode())) > MAX_NAME_BYTES:
+    if (size_bytes := len(name.encode(errors="surrogateescape"))) > MAX_NAME_BYTES:
         return Finding("bad-name", f"The name has {size_bytes} bytes; at most {MAX_NAME_BYTES} are read.", hint=NAME)
     return None
 
@@ -136,8 +153,6 @@ def too_many_files() -> Finding:
 def of_folder(folder: Path) -> Iterator[Entry]:
     """Yield what lies in the folder of a class, each student's part in one run and in the order of names.
 
-    However a system writes accents, an entry has them in one sign with their letter: that is one name to people.
-
     Raises:
         OSError: the folder itself cannot be read.
     """
@@ -155,7 +170,7 @@ def _of_student(child: os.DirEntry[str]) -> Iterator[Entry]:
 
 
 def _walked(child: os.DirEntry[str], above: tuple[str, ...]) -> Iterator[Entry]:
-    parts = (*above, unicodedata.normalize("NFC", child.name))
+    parts = (*above, part_name(child.name) if above else student_name(child.name))
     try:
         entry = _looked_at(child, parts)
     except OSError as error:
@@ -178,7 +193,7 @@ def _children(folder: os.DirEntry[str]) -> list[os.DirEntry[str]]:
 def _looked_at(child: os.DirEntry[str], parts: tuple[str, ...]) -> Entry:
     status = child.stat(follow_symlinks=False)
     is_folder = stat.S_ISDIR(status.st_mode)
-    fault = fault_of_name(child.name)
+    fault = fault_of_name(child.name) if len(parts) > 1 else None
     if fault is None and is_folder and len(parts) > MAX_DEPTH:
         fault = too_deep()
     if fault is None and not is_folder:
@@ -223,4 +238,6 @@ def _is_unprintable(sign: str) -> bool:
 
 
 def _escaped(sign: str) -> str:
-    return f"\\x{ord(sign):02x}" if ord(sign) < 256 else f"\\u{ord(sign):04x}"
+    """Return an escape; a byte that is no UTF-8 was read as a surrogate, which tells the byte."""
+    number = ord(sign) - 0xDC00 if 0xDC80 <= ord(sign) <= 0xDCFF else ord(sign)
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

@@ -12,7 +12,7 @@ import io
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +33,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "last": ("last name", "surname", "family name"),
     "folder": ("folder", "directory", "github_username"),
 }
-_NO_STUDENT = "points possible"  # what Canvas writes below its header for a name
-_OF_MOODLE = re.compile(r"(?P<name>.+)_(?P<number>\d+)_assignsubmission_\w+")
+_NO_STUDENT = ("points possible", "manual posting")  # what Canvas writes below its header
+# The first such words count: what follows them may be of the student's choice.
+_OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
 _OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # as `submissions` calls the students of its exports
+_OF_BRIGHTSPACE = re.compile(r"(?P<id>\d+)-\d+ ?- (?P<name>.+) ?- \w+ \d{1,2}, \d{4} \d{3,4} ?[AP]M")
 
 
 class RosterError(Exception):
@@ -44,18 +46,20 @@ class RosterError(Exception):
 
 @dataclass(frozen=True)
 class _Row:
-    """A student with the folder's name, where one is given, and the line of the file that says so."""
+    """A student with the folder's name, where one is given, the line of the file, and what else may be an id."""
 
     student: Student
     folder: str
     line: int
+    aliases: tuple[str, ...] = ()
 
 
 class Roster:
     """The students of a class and whose folders are whose.
 
-    A folder is a student's by its name in the column `folder`, else by the id, else by the name, if one student only
-    has it; upper and lower case are the same. What Moodle's and Canvas' exports call a student is understood.
+    A folder is a student's by its name in the column `folder`, else by the id, else by another column that may hold
+    ids, else by the name, if one student only has it; upper and lower case are the same. Folders as Moodle, Canvas,
+    Brightspace and `gh classroom` name them are understood.
 
     Attributes:
         students: all of them, in the order of the file.
@@ -64,10 +68,8 @@ class Roster:
     def __init__(self, rows: Iterable[_Row]) -> None:
         found = tuple(rows)
         self.students = tuple(row.student for row in found)
-        by_name: dict[str, list[Student]] = defaultdict(list)
-        for student in self.students:
-            by_name[_key(student.name)].append(student)
-        self._owners = {name: namesakes[0] for name, namesakes in by_name.items() if name and len(namesakes) == 1}
+        self._owners = _only_owners((row.student.name, row.student) for row in found)
+        self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
         self._owners |= {_key(student.id): student for student in self.students}
         self._owners |= {_key(row.folder): row.student for row in found if row.folder}
 
@@ -89,7 +91,7 @@ class Roster:
         return cls(rows)
 
     def student(self, folder: str) -> Student | None:
-        """Return whose a folder is; None where that is nobody's."""
+        """Return the student of a folder; None where it is not on the roster."""
         keys = map(_key, _names(folder))
         return next((self._owners[key] for key in keys if key in self._owners), None)
 
@@ -112,6 +114,14 @@ class Roster:
         return {student: theirs for student, theirs in by_student.items() if len(theirs) > 1}
 
 
+def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
+    """Return the students by those names that only one of them has."""
+    owners: dict[str, set[Student]] = defaultdict(set)
+    for name, student in named:
+        owners[_key(name)].add(student)
+    return {name: next(iter(theirs)) for name, theirs in owners.items() if name and len(theirs) == 1}
+
+
 class _Mistake(Exception):
     """What is wrong with the file, or with one line of it."""
 
@@ -123,6 +133,10 @@ def _names(folder: str) -> Iterator[str]:
         yield from (f"participant {moodle['number']}", moodle["name"])
     if canvas := _OF_CANVAS.fullmatch(folder):
         yield canvas["id"]
+    if brightspace := _OF_BRIGHTSPACE.fullmatch(folder):
+        yield from (brightspace["id"], brightspace["name"])
+    for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username: the longest username
+        yield folder[hyphen.end() :]
 
 
 def _key(name: str) -> str:
@@ -148,15 +162,21 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
         _Mistake: the header is wrong, or the table ends in the middle of a cell.
     """
     (header_line, header), separator = _header(text)
+    records = [
+        (line, cells)
+        for line, cells in _records(text, separator)
+        if line != header_line and not any(_key(cell) in _NO_STUDENT for cell in cells)
+    ]
     columns = _columns(header_line, header)
+    ids = _id_columns(header)
+    columns["id"] = _filled(ids, [cells for _, cells in records])
+    aliases = [at for at in ids if at != columns["id"]]
     rows: list[_Row] = []
     mistakes: list[str] = []
     lines: dict[tuple[str, str], int] = {}
-    for line, cells in _records(text, separator):
-        if line == header_line or _NO_STUDENT in map(_key, cells):
-            continue
+    for line, cells in records:
         try:
-            rows.append(_row(line, cells, columns, len(header)))
+            rows.append(_row(line, cells, columns, aliases, len(header)))
             _note_line(rows[-1], lines)
         except _Mistake as mistake:
             mistakes.append(f"line {line}: {mistake}")
@@ -199,6 +219,18 @@ def _columns(line: int, header: list[str]) -> dict[str, int]:
     return found
 
 
+def _id_columns(header: list[str]) -> list[int]:
+    """Return where columns are that may hold ids, the best first."""
+    titles = [_key(cell) for cell in header]
+    return [titles.index(title) for title in COLUMNS["id"] if title in titles]
+
+
+def _filled(columns: Sequence[int], records: Sequence[Sequence[str]]) -> int:
+    """Return the first column that has a cell in each record, else the one with most: platforms leave some empty."""
+    counts = {at: sum(at < len(cells) and bool(cells[at]) for cells in records) for at in columns}
+    return max(columns, key=lambda at: counts[at])
+
+
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the records that are not blank, each with the line it begins in.
 
@@ -216,7 +248,7 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
         raise _Mistake(f"line {line}: {error}") from None
 
 
-def _row(line: int, cells: list[str], columns: Mapping[str, int], width: int) -> _Row:
+def _row(line: int, cells: list[str], columns: Mapping[str, int], aliases: Sequence[int], width: int) -> _Row:
     if any(cells[width:]):
         raise _Mistake(f"{len(cells)} cells for {width} columns; put a cell with a separator in it in quotes")
     told = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
@@ -225,9 +257,9 @@ def _row(line: int, cells: list[str], columns: Mapping[str, int], width: int) ->
     if not student.id:
         raise _Mistake("there is no id")
     for text in (student.id, student.name, folder):
-        if fault_of_name(text):
+        if fault_of_name(text) or printable(text) != text:
             raise _Mistake(f"{printable(text[:80])}: too long, or with signs that cannot be printed")
-    return _Row(student, folder, line)
+    return _Row(student, folder, line, tuple(cells[at] for at in aliases if at < len(cells)))
 
 
 def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:

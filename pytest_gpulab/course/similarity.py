@@ -141,12 +141,15 @@ class _Link(NamedTuple):
         return Match((self.first, self.second), self.similarity, self.view.to_the_letter, lines)
 
 
-def alike(sources: Mapping[str, bytes], given: Iterable[bytes] = ()) -> tuple[Group, ...]:
+def alike(
+    sources: Mapping[str, bytes], given: Iterable[bytes] = (), owners: Mapping[str, str] | None = None
+) -> tuple[Group, ...]:
     """Return the groups of submissions that resemble each other, those with the closest match first.
 
     Args:
-        sources: of one exercise, submission to its source: one submission of each student.
+        sources: of one exercise, submission to its source.
         given: what every student was given: see `given_with`.
+        owners: submission to its student, if known: two of one student's are not compared.
     """
     texts, shared = {name: _text(source) for name, source in sources.items()}, [_text(source) for source in given]
     views = (_View(_structure, texts, shared), _View(_letters, texts, shared))
@@ -155,7 +158,7 @@ def alike(sources: Mapping[str, bytes], given: Iterable[bytes] = ()) -> tuple[Gr
         others = names[nth + 1 :]
         for second, *found in zip(others, *(view.similarities(first, others) for view in views), strict=True):
             closest = max(found)
-            if closest >= ALIKE:
+            if closest >= ALIKE and (owners is None or owners[first] != owners[second]):
                 links.append(_Link(closest, first, second, views[found.index(closest)]))
     return tuple(Group(tuple(sorted(names)), tuple(link.match() for link in tree)) for names, tree in _forest(links))
 

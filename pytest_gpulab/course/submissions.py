@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection as Names
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,14 +32,18 @@ _LAST_S = 253_402_300_799.0  # the end of the year 9999
 _OF_CANVAS = re.compile(
     r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<stem>.+?)(?:-(?P<attempt>\d+))?(?P<suffix>\.\w+)"
 )
-_OF_MOODLE = re.compile(r"(?P<student>.+_\d+_assignsubmission_file)_(?P<file>.+)")
+# The first such words count: a student chooses the file's name behind them, which may hold the same words again.
+_OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
+_OF_BLACKBOARD = re.compile(r".+_(?P<student>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
+_OTHER_ARCHIVE = re.compile(r"(?P<student>.+?)\.(?:7z|rar|tgz|txz|tbz2?|tar(?:\.(?:gz|bz2|xz|zst))?)", re.IGNORECASE)
 _MACHINES = ("unreadable",)
 
 LATE = "late"
 """The code of a finding about when something was handed in."""
 NOTHING = "nothing-handed-in"
-"""The code of a finding about a folder with nothing in it that seems to be meant for an exercise."""
+"""The code of a finding about an empty folder."""
 LAYOUT = "the layout is <student>/<exercise>.cu or <student>/<exercise>/*.cu"
+NO_ZIP = Finding("bad-archive", "Of archives only ZIPs are unpacked.", hint="Pack the files anew, as a ZIP.")
 NO_STUDENT = Finding("no-student", "The file is in no student's folder.", hint=f"Move it: {LAYOUT}.")
 
 
@@ -125,8 +130,11 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
     by_student: dict[str, list[Entry]] = defaultdict(list)
     problems: list[Problem] = []
     for entry in _entries(source, by_name, scratch):
-        if len(entry.parts) > 1 or (entry.is_folder and not _is_misnamed(entry)):
+        if len(entry.parts) > 1 or entry.is_folder:
             by_student[entry.parts[0]].append(entry)
+        elif packed := _OTHER_ARCHIVE.fullmatch(entry.parts[0]):
+            parts = (packed["student"], entry.parts[0])
+            by_student[packed["student"]].append(replace(entry, parts=parts, fault=NO_ZIP))
         elif entry.fault is not None:
             problems.append(Problem("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
@@ -167,12 +175,15 @@ def _in_a_folder(entry: Entry) -> Entry:
     """Return a file that a platform has named after its student as if it were in a folder of that student's.
 
     Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
-    changes with every file and -1 counts attempts.
+    changes with every file and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
     """
-    if len(entry.parts) > 1 or entry.is_folder or _is_misnamed(entry):
+    if len(entry.parts) > 1 or entry.is_folder:
         return entry
     if moodle := _OF_MOODLE.fullmatch(entry.parts[0]):
         return replace(entry, parts=(moodle["student"], moodle["file"]))
+    if blackboard := _OF_BLACKBOARD.fullmatch(entry.parts[0]):
+        parts = (blackboard["student"], blackboard["file"])
+        return replace(entry, parts=parts, modified_s=_attempted_s(blackboard["time"]), exported=entry.parts[0])
     if canvas := _OF_CANVAS.fullmatch(entry.parts[0]):
         return replace(
             entry,
@@ -184,8 +195,11 @@ def _in_a_folder(entry: Entry) -> Entry:
     return entry
 
 
-def _is_misnamed(entry: Entry) -> bool:
-    return entry.fault is not None and entry.fault.code == "bad-name"
+def _attempted_s(time: str) -> float:
+    """Return the time of an attempt as Blackboard writes it, taken for UTC; 0 if no calendar has it."""
+    with suppress(ValueError):
+        return datetime.strptime(time, "%Y-%m-%d-%H-%M-%S").replace(tzinfo=timezone.utc).timestamp()
+    return 0.0
 
 
 @dataclass(frozen=True)
@@ -268,7 +282,8 @@ class _Student:
         others, advice = sorted(self.others, key=self._likeness_to_a_source), self._advice()
         names = f", but {_first_named(others)}" if others else ""
         what = f"There is no .cu file{names}{advice}."
-        return Finding("wrong-ending" if advice else NOTHING, what, evidence=_named(others), hint=LAYOUT)
+        code = "wrong-ending" if advice else "no-source" if others else NOTHING
+        return Finding(code, what, evidence=_named(others), hint=LAYOUT)
 
     def _left_out(self) -> Finding:
         others = sorted(self.others, key=self._likeness_to_a_source)  # notes are rarely a mistake
@@ -294,6 +309,8 @@ def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None
     What an exercise brings along, in a copy of the course for instance, lies deeper and does not count.
     """
     inside = [part for part in parts[1:] if suffix_of(part) != ".zip"]
+    if not inside:
+        return None
     by_folder = by_name.get(inside[0].casefold()) if len(inside) == 2 else None
     return by_name.get(Path(inside[-1]).stem.casefold(), by_folder)
 

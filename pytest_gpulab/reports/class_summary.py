@@ -12,7 +12,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.students import Points, Row, graded_points, points_text
+from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text
 from pytest_gpulab.reports.table import WIDTH, WORST_FIRST, laid_out, overall_verdict
 
 MAX_STUDENTS = 60
@@ -24,7 +24,7 @@ Section = tuple[str, list[str]]
 
 def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     """Yield the summary's sections, each a title and its lines, at most `WIDTH` columns wide but for long names."""
-    grades = gradebook.grades
+    grades = counting_grades(gradebook)
     everyone = standings(gradebook, grades)
     yield from _section("gpulab: class", _exercises(grades, everyone))
     yield from _section("gpulab: checks that most fail", _hardest(grades))

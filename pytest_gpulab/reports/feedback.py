@@ -13,6 +13,7 @@ from pytest_gpulab.reports import formats, pages
 from pytest_gpulab.reports.annotated import listings
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.instructor.standings import Standing, standings
 from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows
 from pytest_gpulab.reports.views import GradeView
 from pytest_gpulab.reports.visibility import for_student
@@ -39,8 +40,9 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     refuse_a_part(gradebook, context)
     path.mkdir(exist_ok=True)
     exercises = {grade.exercise for grade in gradebook.grades if grade.student}
-    for row in readers(gradebook):
-        formats.write_text(path / f"{file_name(row.student.id)}.html", page(row, context.finished, exercises))
+    for standing in standings(gradebook, gradebook.grades):
+        name = f"{file_name(standing.row.student.id)}.html"
+        formats.write_text(path / name, page(standing, context.finished, exercises))
 
 
 def readers(gradebook: Gradebook) -> list[Row]:
@@ -48,17 +50,17 @@ def readers(gradebook: Gradebook) -> list[Row]:
     return [row for row in rows(gradebook) if row.handed_in]
 
 
-def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:
-    """Return a student's page; instructors' expected verdicts are no business of students.
+def page(standing: Standing, created: datetime, exercises: Collection[str] = ()) -> str:
+    """Return a student's page, with the totals of the instructor's report but without expected verdicts.
 
     Args:
-        row: the student's.
+        standing: the student's.
         created: when it is written, in UTC.
         exercises: of the class; those of which the student has no grade are named.
     """
+    row = standing.row
     grades = [for_student(grade) for grade in row.grades]
     views = [GradeView(grade) for grade in grades]
-    points = Points.of(check for grade in grades for check in grade.checks)
     missing = sorted(set(exercises) - {grade.exercise for grade in grades})
     return pages.rendered(
         "feedback.html.jinja",
@@ -67,7 +69,9 @@ def page(row: Row, created: datetime, exercises: Collection[str] = ()) -> str:
         ungraded=row.ungraded,
         missing=missing,
         left_out=row.left_out if missing else {},
-        points=points,
+        earned=standing.earned,
+        possible=standing.possible,
+        ungraded_points=Points.of(row.checks).ungraded,
         devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
         has_listings=any(listings(grade) for grade in grades),
         estimated=any(view.estimated for view in views),

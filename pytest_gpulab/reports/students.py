@@ -129,6 +129,16 @@ def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
     return tuple(best[exercise] for exercise in sorted(best))
 
 
+def counting_grades(gradebook: Gradebook) -> tuple[Grade, ...]:
+    """Return the grades that count: of several of one student for an exercise the best, and all of unknown students."""
+    best: dict[tuple[str, str], Grade] = {}
+    for grade in gradebook.grades:
+        key = (grade.student or grade.submission, grade.exercise)
+        if key not in best or grade.points > best[key].points:
+            best[key] = grade
+    return tuple(best.values())
+
+
 def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
     """Keep a part of the points from being taken for a student's result.
 

@@ -33,7 +33,7 @@ def test_a_source_with_another_ending_is_named_with_advice(tmp_path: Path, name:
 
 @pytest.mark.parametrize("name", ["notes.txt", "reductions.cpp", "reduction/notes.txt"])
 def test_another_file_is_named_without_advice(tmp_path: Path, name: str) -> None:
-    assert told(tmp_path, "nothing-handed-in", name) == f"There is no .cu file, but {name}."
+    assert told(tmp_path, "no-source", name) == f"There is no .cu file, but {name}."
 
 
 def test_of_many_files_three_are_named_likely_sources_first(tmp_path: Path) -> None:

@@ -36,6 +36,11 @@ def mistakes(tmp_path: Path, contents: str | bytes) -> list[str]:
         "First Name,Last Name,SID,Email,Total Score\nAda,Lovelace,17,a@b.c,\nBob,Dylan,18,b@b.c,3\n",  # Gradescope
         "uid,uin,name,role\na@b.c,17,Ada Lovelace,Student\nb@b.c,18,Bob Dylan,Student\n",  # PrairieLearn
         "Identifier,Full name\n17,Ada Lovelace\n18,Bob Dylan\n",
+        "First name,Last name,ID number,Username\nAda,Lovelace,,17\nBob,Dylan,,18\n",  # Moodle's grade export
+        "First Name,Last Name,SID,Email\nAda,Lovelace,,17\nBob,Dylan,x9,18\n",  # Gradescope, of whom one has a blank
+        "Student,ID,SIS User ID\n,,,Manual Posting\n    Points Possible,,\nAda Lovelace,17,x\nBob Dylan,18,y\n".replace(
+            ",SIS User ID", ",SIS User ID,HW 1"
+        ),
     ],
 )
 def test_tables_of_usual_kinds_are_read(tmp_path: Path, contents: str) -> None:
@@ -73,6 +78,31 @@ def test_moodles_folders_are_understood(tmp_path: Path) -> None:
 def test_canvas_folders_are_understood(tmp_path: Path) -> None:
     known = roster(tmp_path, "Student,ID\nAda Lovelace,17\nBob Dylan,18\n")
     assert known.student("lovelaceada_canvas_17") == ADA and known.student("team_17") is None
+
+
+def test_other_columns_that_may_hold_ids_name_folders_too(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name,username,email\n17,Ada Lovelace,ada,a@b.c\n18,Bob Dylan,bob,17\n")
+    assert known.student("ada") == known.student("a@b.c") == ADA and known.student("bob") == BOB
+    assert known.student("17") == ADA, "an id before another student's other columns"
+
+
+def test_clones_of_gh_classroom_are_understood(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name,github_username\n17,Ada Lovelace,ada-l\n18,Bob Dylan,l\n")
+    assert known.student("hw-1-ada-l") == ADA and known.student("hw-1-l") == BOB
+    assert known.student("hw-1-eve") is None
+
+
+def test_brightspaces_folders_are_understood(tmp_path: Path) -> None:
+    known = roster(tmp_path, "id,name\n17,Ada Lovelace\n18,Bob Dylan\n")
+    assert known.student("4711-332211 - Ada Lovelace - Mar 1, 2026 1105 AM") == ADA
+    assert known.student("18-332211 - Somebody Else - Mar 1, 2026 905 PM") == BOB
+
+
+def test_moodles_name_is_the_first_one(tmp_path: Path) -> None:
+    known = roster(tmp_path, "Identifier,Full name\nParticipant 1,Mallory\nParticipant 2,Bob Dylan\n")
+    assert known.student("Mallory_1_assignsubmission_file_Bob Dylan_2_assignsubmission_file") == Student(
+        "Participant 1", "Mallory"
+    )
 
 
 def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
         write(folder, f"alice/{name}\u202e.txt" if name == "b" else f"alice/{name}.txt")
     write(folder, "alice/z.cu")
     left_out = next(each.finding for each in collected(folder).problems if each.finding.code == "no-exercise")
-    assert left_out.what == "5 files for no exercise, left out: z.cu, a.txt, c.txt and 2 more."
+    assert left_out.what == r"6 files for no exercise, left out: z.cu, a.txt, b\u202e.txt and 3 more."
 
 
 def test_the_only_exercise_is_named_alone(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_student_without_a_source_is_told(folder: Path) -> None:
     found = collected(folder)
     assert found.students == ("alice", "bob") and found.submissions == ()
     alice, bob = found.problems
-    assert alice.finding.code == bob.finding.code == "nothing-handed-in" and bob.finding.evidence == ()
+    assert alice.finding.code == "no-source" and bob.finding.code == "nothing-handed-in" and bob.finding.evidence == ()
     assert alice.finding.what == "There is no .cu file, but 00.txt, 01.txt, 02.txt and 9 more."
     assert alice.finding.evidence[-2:] == ("alice/09.txt", "and 2 more")
     assert bob.finding.what == "There is no .cu file."
@@ -290,20 +290,34 @@ def test_a_folder_that_cannot_be_read_is_nobody_elses_trouble(folder: Path) -> N
     assert [(problem.student, problem.finding.code) for problem in found.problems] == [("alice", "unreadable")]
 
 
-@pytest.mark.parametrize("name", ["al\nice", "al\x1b[31mice", "al\u202eice", "al\u2028ice", b"al\xffice"])
-def test_a_name_that_cannot_be_printed_is_told_with_escapes(folder: Path, name: str | bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "escaped"),
+    [
+        ("al\nice", r"al\x0aice"),
+        ("al\x1b[31mice", r"al\x1b[31mice"),
+        ("al\u202eice", r"al\u202eice"),
+        ("al\u2028ice", r"al\u2028ice"),
+        ("Jürgen".encode("cp1252"), r"J\xfcrgen"),
+    ],
+)
+def test_a_name_that_cannot_be_printed_is_graded_with_escapes(folder: Path, name: str | bytes, escaped: str) -> None:
     student = os.fsdecode(name)
     write(folder, f"{student}/reduction.cu")
     write(folder, f"bob/{student}.cu")
     write(folder, f"bob/scan/{student}.cu")
     found = collected(folder)
-    assert found.students == ("bob",) and found.submissions == ()
-    assert [(each.student, each.exercise, each.finding.code) for each in found.problems] == [
-        ("", "", "bad-name"),
-        ("bob", "scan", "bad-name"),
-        ("bob", "", "bad-name"),
-    ]
-    assert all(problem.label.isprintable() and "\\" in problem.label for problem in found.problems)
+    assert found.students == (escaped, "bob") if escaped < "bob" else ("bob", escaped)
+    assert {each.label for each in found.submissions} == {f"{escaped}/reduction.cu", f"bob/scan/{escaped}.cu"}
+    assert all(each.read() for each in found.submissions)
+    assert [(each.student, each.finding.code) for each in found.problems] == [("bob", "no-exercise")]
+
+
+def test_a_students_long_name_is_cut_and_stays_apart_from_others(folder: Path) -> None:
+    for last in "ab":
+        write(folder, f"{120 * 'ü'}{last}/reduction.cu")
+    first, second = collected(folder).students
+    assert first != second and max(len(first.encode()), len(second.encode())) < 120
+    assert len(collected(folder).submissions) == 2
 
 
 def test_a_very_long_name_is_told(folder: Path) -> None:
@@ -314,9 +328,8 @@ def test_a_very_long_name_is_told(folder: Path) -> None:
 def test_the_name_that_a_platform_gives_a_file_may_be_unprintable_too(folder: Path) -> None:
     write(folder, "Ada \u202e_4711_assignsubmission_file_scan.cu")
     write(folder, "bob/scan.cu")
-    found = collected(folder)
-    assert found.students == ("bob",)
-    assert [(each.student, each.finding.code) for each in found.problems] == [("", "bad-name")]
+    assert collected(folder).students == (r"Ada \u202e_4711_assignsubmission_file", "bob")
+    assert len(collected(folder).submissions) == 2
 
 
 def test_names_in_any_script_are_fine(folder: Path) -> None:
@@ -365,6 +378,54 @@ class HiddenFirst(list[os.DirEntry[str]]):
 def test_folders_are_not_searched_for_ever(folder: Path) -> None:
     write(folder, "alice/" + "deep/" * 20 + "reduction.cu")
     assert only_problem(folder).finding.what == "Folders below 16 others are not searched."
+
+
+@pytest.mark.parametrize("name", ["mallory.cu.zip", "alice/mallory.cu.zip", "alice/scan.cu.zip"])
+def test_an_archive_that_is_called_like_a_source_stops_nobody(folder: Path, name: str) -> None:
+    write(folder, name, "no ZIP")
+    write(folder, "bob/scan.cu")
+    found = collected(folder)
+    assert [each.student for each in found.submissions] == ["bob"]
+    assert [each.finding.code for each in found.problems] == ["bad-archive"]
+
+
+@pytest.mark.parametrize("name", ["x.cu", "scan.cu", "alice/x.cu", "alice/scan.cu"])
+def test_a_folder_that_is_called_like_a_source_stops_nobody(folder: Path, name: str) -> None:
+    (folder / name).mkdir(parents=True)
+    write(folder, "bob/scan.cu")
+    found = collected(folder)
+    assert [each.student for each in found.submissions] == ["bob"]
+    assert [each.finding.code for each in found.problems] == ["nothing-handed-in"]
+
+
+@pytest.mark.parametrize("name", ["ada.tar.gz", "ada.7z", "ada.RAR", "ada.tgz", "ada.tar"])
+def test_other_archives_than_zips_are_told_with_their_student(folder: Path, name: str) -> None:
+    write(folder, name)
+    write(folder, "bob/scan.cu")
+    found = collected(folder)
+    assert found.students == ("ada", "bob")
+    assert [(each.student, each.finding.what) for each in found.problems] == [
+        ("ada", "Of archives only ZIPs are unpacked.")
+    ]
+
+
+def test_a_file_of_moodles_is_the_students_whose_name_comes_first(folder: Path) -> None:
+    write(folder, "Mallory_1_assignsubmission_file_Bob_2_assignsubmission_file_scan.cu")
+    write(folder, "Bob_2_assignsubmission_file_scan.cu")
+    found = collected(folder)
+    assert found.students == ("Bob_2_assignsubmission_file", "Mallory_1_assignsubmission_file")
+    assert [each.student for each in found.submissions] == ["Bob_2_assignsubmission_file"]
+
+
+def test_blackboards_files_are_their_students_and_the_last_attempt_counts(folder: Path) -> None:
+    for time in ("2026-03-01-12-00-00", "2026-03-02-08-30-00"):
+        write(folder, f"Scan of floats_alovelace_attempt_{time}_scan.cu", time)
+    write(folder, "Scan of floats_alovelace_attempt_2026-13-99-00-00-00_reduction.cu")
+    write(folder, "Scan of floats_alovelace_attempt_2026-03-02-08-30-00.txt")
+    found = collected(folder)
+    assert found.students == ("alovelace",)
+    assert {each.exercise: each.read() for each in found.submissions}["scan"] == b"2026-03-02-08-30-00"
+    assert len(found.submissions) == 2
 
 
 def test_a_folder_without_students_is_refused(folder: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_class_is_graded_and_told_in_tables(school: Course, kept: str) -> None
 def test_folders_and_the_roster_are_compared(school: Course, kept: str) -> None:
     school.write("roster.csv", "id\nann\nbob\ncem\n")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv")
-    result.stdout.fnmatch_lines(["dora: nobody in the roster"])
+    result.stdout.fnmatch_lines(["dora: not on the roster"])
     school.write("roster.csv", "id,name\n1,ann\nbob,\ncem,\ndora,\n")
     school.write("handed_in/1/notes.txt", "see my other folder")
     result = school.grade(*CLASS, kept, "--gpulab-roster=roster.csv")
@@ -134,13 +134,14 @@ def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: st
             "jo: There is no .cu file, but twice.cpp: submissions end in .cu.",
             "*gpulab: students*",
             "frank * failed * - *",
-            "gpulab: wrote grades.csv, report.html, 7 pages in pages/",
+            "gpulab: wrote grades.csv, report.html, 8 pages in pages/",
         ]
     )
     table = (school.folder / "grades.csv").read_text(encoding="utf-8-sig").splitlines()
     rows = {student: cells for student, *cells in (line.split(",") for line in table[1:])}
-    assert list(rows) == ["ann", "bob", "cem", "frank", "gil", "ida", "jo"], "a folder may be of no student at all"
+    assert list(rows) == ["ann", "bob", "cem", "dora", "frank", "gil", "ida", "jo"], "an empty folder has no row"
     why = {"frank": "1 file for no exercise", "gil": "2 files for no", "ida": "ida/all.zip: ", "jo": "but twice.cpp"}
+    why |= {"dora": "but notes.txt"}
     for student, words in why.items():
         assert rows[student][:3] == ["", "", "0"] and words in ",".join(rows[student][3:])
     assert "left out: const.cu" in (school.folder / "pages" / "frank.html").read_text(encoding="utf-8")
@@ -358,7 +359,8 @@ def test_what_was_not_chosen_is_not_taken_for_not_handed_in(school: Course, kept
 def test_after_a_failure_that_stops_the_run_everyone_has_a_row_that_says_so(school: Course, kept: str) -> None:
     school.grade(*CLASS, kept, "-x", "--gpulab-report=csv:grades.csv")
     notes = {row.split(",")[0]: row.split(",")[-1] for row in csv_rows(school)}
-    assert list(notes) == ["ann", "bob", "cem"]
+    assert list(notes) == ["ann", "bob", "cem", "dora"]
+    assert "but notes.txt" in notes.pop("dora")
     assert set(notes.values()) == {"the run was stopped"}
 
 

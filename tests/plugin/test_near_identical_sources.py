@@ -16,6 +16,17 @@ __device__ int mixed(int value) {{
 """
 
 
+def test_two_folders_of_one_student_are_neither_alike_nor_counted_twice(course: Course) -> None:
+    course.write("roster.csv", "id,folder\nann,ann\nbob,bob\n")
+    for folder in ("ann", "hw-ann", "bob"):
+        course.write(f"handed_in/{folder}/twice.cu", (RIGHT if folder == "bob" else RIGHT + HELPER))
+    options = ("--gpulab-submissions=handed_in", "--gpulab-workers=1", "--gpulab-store=kept")
+    result = course.grade(*options, "--gpulab-roster=roster.csv", "--gpulab-report=json:grades.json")
+    assert json.loads((course.folder / "grades.json").read_text())["duplicates"] == []
+    result.stdout.fnmatch_lines(["exercise * graded *", "twice *  2  *"])
+    result.stdout.no_fnmatch_line("*near-identical*")
+
+
 def test_a_renamed_copy_is_told_of_both_and_costs_no_points(course: Course) -> None:
     copy = HELPER.replace("value", "x").replace("mixed", "helper").replace("// Mixes.", "/* Mine. */")
     for student, source in (("ann", RIGHT + HELPER), ("bob", copy + RIGHT), ("cem", RIGHT), ("dora", RIGHT)):

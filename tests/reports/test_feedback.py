@@ -17,7 +17,8 @@ from pytest_gpulab.reports import formats, pages
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.feedback import page
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
-from pytest_gpulab.reports.students import rows
+from pytest_gpulab.reports.instructor.standings import standings
+from pytest_gpulab.reports.students import points_text
 
 CONTEXT = Context(finished=datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc))
 
@@ -89,6 +90,18 @@ def test_hidden_cases_and_expected_failures_are_not_told(tmp_path: Path) -> None
     assert "FAILED correct[hidden]" in text and "Think." in text and "wrong-result" in text
 
 
+def test_a_page_shows_the_totals_of_the_instructors_report(tmp_path: Path) -> None:
+    book = Gradebook()
+    first, other = (next(g for g in Made(9).gradebook().grades if g.exercise == name) for name in ("reduction", "scan"))
+    add(book, replace(first, student="s1", submission="s1/reduction.cu"))
+    add(book, replace(first, student="s2", submission="s2/reduction.cu"))
+    add(book, replace(other, student="s2", submission="s2/scan.cu"))
+    one, two = standings(book, book.grades)
+    assert one.possible == two.possible > one.earned > 0
+    for standing, text in zip((one, two), written(tmp_path, book).values(), strict=True):
+        assert f"{points_text(standing.earned)} of {points_text(standing.possible)} points." in text
+
+
 def test_what_the_machine_could_not_grade_is_explained(tmp_path: Path) -> None:
     base = Made(1).gradebook().grades[0]
     lost = CheckResult("safe[races]", "safe", "not gradable", 0, 5, (Finding("device-fault", "The device failed."),))
@@ -107,10 +120,10 @@ def test_a_part_of_the_points_is_no_result(tmp_path: Path) -> None:
 @settings(max_examples=30, deadline=None)
 @given(class_books())
 def test_any_class_has_pages_that_can_be_read_and_name_no_hidden_case(made: Gradebook) -> None:
-    for row in rows(made):
-        text = page(row, CONTEXT.finished)
+    for standing in standings(made, made.grades):
+        text = page(standing, CONTEXT.finished)
         Page(text.encode().decode())
-        assert not [check.name for check in row.checks if check.hidden and check.name in text]
+        assert not [check.name for check in standing.row.checks if check.hidden and check.name in text]
 
 
 def test_what_students_write_is_never_obeyed(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pytest_gpulab.reports.instructor.speeds import all_series
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.instructor.svg import Drawing, Sheet, inline
-from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN
+from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN, counting_grades
 from pytest_gpulab.reports.table import timings
 from pytest_gpulab.reports.views import GradeView
 
@@ -68,7 +68,7 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         created: when it is written, in UTC: the one thing on the page that does not come from the gradebook.
         interrupted: whether checks or submissions are missing, because the run was stopped.
     """
-    grades, sheet = gradebook.grades, Sheet()
+    grades, sheet = counting_grades(gradebook), Sheet()
     everyone = standings(gradebook, grades)
     found = flags(gradebook, grades)
     values = (
