@@ -214,8 +214,8 @@ class CaseRuns:
                         stay.enter_context(at_work_on(self._device))
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                     if verdict != "passed":
-                        note = f"input pattern: {pattern}"
-                        noted = tuple(replace(found, evidence=(*found.evidence, note)) for found in findings)
+                        notes = _notes(case, pattern)
+                        noted = tuple(replace(found, evidence=(*found.evidence, *notes)) for found in findings)
                         explained = with_hazards(noted, runs, build.source if self._is_simulated else None)
                         return CaseOutcome(verdict, explained, _without_outputs(runs))
         except InstructorsMistake as mistake:
@@ -337,6 +337,13 @@ def _judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdi
     if findings and repetition is not FIRST:
         findings = (_not_repeatable(findings, repetition),)
     return ("failed", findings) if findings else ("passed", ())
+
+
+def _notes(case: Case, pattern: str) -> tuple[str, ...]:
+    """Name the input pattern that failed, and those before it that passed."""
+    passed = case.patterns[: case.patterns.index(pattern)]
+    correct = (f"correct with other inputs of this size: {', '.join(passed)}",) if passed else ()
+    return (*correct, f"input pattern: {pattern}")
 
 
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:

@@ -45,6 +45,7 @@ FOREIGN = (
     "Usual cause: a value takes part that is not of the input: a start value, what stands in for elements beyond the "
     "end, or memory that nobody has set."
 )
+WRAPS = "Usual cause: a partial result of another type, which does not wrap around: float, double, or a wider integer."
 COUNTED_TWICE = "Usual cause: two threads take the same element. Which indices does each thread read, at this length?"
 
 
@@ -69,7 +70,7 @@ def omission(mistake: Mistake) -> Pattern | None:
     bits = _bits(mistake, values)
     others = () if is_likely(bits, TRIED_OTHERS) else (_something_else,)
     parts = () if is_likely(bits, TRIED_PARTS) else (_part_left_out,)
-    ways = (_few_different, *others, *parts, _foreign)
+    ways = (_few_different, *others, *parts, _foreign, _wraps_around)
     found = next((pattern for way in ways if (pattern := way(mistake, name, values))), None)
     return replace(found, bits=bits) if found and found.cause else found
 
@@ -149,6 +150,17 @@ def _foreign(mistake: Mistake, name: str, values: Array) -> Pattern | None:
     if not is_choice or got in (limits.min, limits.max) or (values == got).any():
         return None
     return Pattern(f"it is {number(got)}, which is no element of `{name}`", FOREIGN)
+
+
+def _wraps_around(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+    """Say that sums on the way leave the range of the result's type: not every type wraps around as an integer does."""
+    if not mistake.is_exact or not _is_expected(mistake, np.add, values):
+        return None
+    limits = np.iinfo(mistake.actual.dtype)
+    sums = np.cumsum(values, dtype=np.float64)
+    if limits.min <= sums.min() and sums.max() <= limits.max:
+        return None
+    return Pattern(f"sums on the way leave the range of {mistake.actual.dtype}, and must wrap around", WRAPS)
 
 
 def _is_expected(mistake: Mistake, operation: Any, values: Array) -> bool:

@@ -446,3 +446,11 @@ KNOWN = (
 def test_results_that_the_exercise_knows_are_told_by_its_words(actual: Any, words: str, cause: str) -> None:
     pattern = values.pattern_of(mistake(actual.astype(np.float32), F, 1e-6, known=lambda: KNOWN))
     assert (pattern.what, pattern.cause) == (words, cause) if pattern else words == ""
+
+
+def test_that_sums_must_wrap_around_is_told_only_where_they_do() -> None:
+    large = np.array([2**30, 2**30, 2**30, -(2**30), -(2**30), 5], np.int32)
+    assert (
+        omitted(12345, large.sum(), large, blocks=1) == "sums on the way leave the range of int32, and must wrap around"
+    )
+    assert omitted(12345, 2**30 + 5, np.array([2**30, 2, 3], np.int32), blocks=1) == ""

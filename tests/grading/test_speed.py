@@ -209,7 +209,7 @@ def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Benc
 
     result = bench.result("speedup[1.5x]", program(twice), speed=(SpeedTier(1.5, 40, 2**20),))
     assert [finding.what for finding in result.findings] == [
-        "At the timed size 2^20: `in`: 2 elements of this input are overwritten; it must stay as it is."
+        "At the timed size 2^20: `in`: 2 elements were overwritten; this input must stay as it is."
     ]
 
 
