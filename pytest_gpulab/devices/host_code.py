@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import resources
 
 from .declarations import Declaration, Macro, Parsed, members, parse
 from .tokens import Token
@@ -18,6 +19,7 @@ from .tokens import Token
 _LINE_ENDS = re.compile("\r\n?")
 _BYTE_ORDER_MARK = "\ufeff"
 _DELETED = " = delete;"
+_OWN_HEADER = "gpulab.cuh"
 # headers for device code, of CUDA and of the standard library; what others declare no kernel can call
 _DEVICE_HEADERS = re.compile(
     r"gpulab\.cuh|cuda/.*|nv/.*|cub/.*|cooperative_groups(?:\.h|/.*)|cuda_(?:fp|bf)\d+\.(?:h|hpp)|cuda_(?:pipeline|awbarrier)\w*\.h"
@@ -65,9 +67,14 @@ def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
 
     Args:
         source: the file's text.
-        headers: the texts of the files that it may include, by name.
+        headers: the texts of the files that it may include besides our own, by name.
     """
-    return _device_text(source, tuple(headers), tuple(headers.values()))
+    return _device_text(source, tuple(headers), (_own_header(), *headers.values()))
+
+
+@lru_cache(maxsize=1)
+def _own_header() -> str:
+    return (resources.files("pytest_gpulab") / "include" / _OWN_HEADER).read_text(encoding="utf-8")
 
 
 @lru_cache(maxsize=16)
@@ -124,15 +131,12 @@ def _header(directive: Token) -> str:
 
 
 def _is_unread(directive: Token, given: Iterable[str]) -> bool:
-    """Say whether it includes what device code has no use for, or what is not there."""
-    if (
-        directive.text != "include"
-        or len(directive.within) < 2
-        or (directive.within[1].text not in ("<",) and directive.within[1].kind != "string")
-    ):
+    """Say whether it includes what device code has no use for, or what is not there; paths are for the compiler."""
+    operand = directive.within[1:2]
+    if directive.text != "include" or not operand or not (operand[0].text == "<" or operand[0].kind == "string"):
         return False
     name = _header(directive)
-    if name in given or name == "gpulab.cuh":
+    if name in given or name == _OWN_HEADER or name.startswith(("/", "~", ".")) or ".." in name:
         return False
     return name not in STANDARD_HEADERS and not (_DEVICE_HEADERS.fullmatch(name) and name not in _NEVER_DEVICE)
 

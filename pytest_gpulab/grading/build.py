@@ -15,7 +15,7 @@ from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compile_errors import of_compile_error
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
-from pytest_gpulab.grading.includes import unaccepted_include
+from pytest_gpulab.grading.includes import moved_line, unaccepted_include
 from pytest_gpulab.grading.parameters import Names, parameter_names
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
@@ -199,13 +199,19 @@ def _decoded(contents: bytes) -> str | Blocked:
 
 
 def _checked(source: str | Blocked, filename: str) -> str | Blocked:
-    """Refuse to compile what would make the compiler read any file of this machine."""
-    found = None if isinstance(source, Blocked) else unaccepted_include(source)
-    if found is None:
+    """Refuse to compile what would make the compiler read any file of this machine, or speak of other places."""
+    if isinstance(source, Blocked):
         return source
-    what = f"The file may include headers by their plain names only, not {found.operand}."
-    hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
-    return Blocked("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
+    found = unaccepted_include(source)
+    if found is not None:
+        what = f"The file may include headers by their plain names only, not {found.operand}."
+        hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+        return Blocked("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
+    line = moved_line(source)
+    if line is not None:
+        hint = "Delete the directive: findings must point to the lines of your file."
+        return Blocked("failed", finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint))
+    return source
 
 
 def _headers(loaded: LoadedExercise) -> dict[str, str]:

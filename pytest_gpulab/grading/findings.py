@@ -107,8 +107,10 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 """Code, a pattern in the sentence, and the hint that then fits better than the code's usual one."""
 
-# all but tab and line feed
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# all but tab and line feed; and signs that turn text round, or that nobody sees
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
 
 
 def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (), hint: str | None = None) -> Finding:
@@ -134,7 +136,7 @@ def hint_of(code: str, told: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text without control characters, which could clear or colour the terminal of whoever grades it."""
+    """Return the text without control characters, which could clear, colour or reorder a terminal's text."""
     return _CONTROL.sub("?", text)
 
 

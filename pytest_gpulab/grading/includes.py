@@ -26,7 +26,15 @@ _DIRECTIVE = re.compile(
 )
 _PLAIN = r"""(?:<(?P<angled>[^<>"\n]+)>|"(?P<quoted>[^"\n]+)")"""
 _OPERAND = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}(?:/[/*].*)?")
+# Where the operator stands plainly, or is asked for; elsewhere a macro could have it, or make it out of parts.
 _QUESTION = re.compile(r"\b__has_(?:include|include_next|embed)\b[ \t]*\(([^)\n]*)")
+_DEFINED = re.compile(r"(?:\bdefined[ \t]*\(?|#[ \t]*ifn?def)[ \t]*__has_\w+[ \t]*")
+_OPERATORS = ("__has_include", "__has_include_next", "__has_embed")
+_NAMED = re.compile(rf"\b(?:{'|'.join(_OPERATORS)})\b[^\n]*")
+_PASTE = re.compile(r"##|%:%:|\?\?=\?\?=")
+_WORD = re.compile(r"\b_\w*")
+# A line that would move what follows into another file, or to other lines.
+_MOVED = re.compile(rf"(?:^|\*/){_BLANKS}(?:#|%:|\?\?=){_BLANKS}(?:line\b|(?=\d))(.*)$", re.MULTILINE)
 _ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
 # gcc joins lines although blanks follow the backslash, NVIDIA's compilers do not; a lone return is a blank or an end
 _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
@@ -45,6 +53,30 @@ def unaccepted_include(source: str) -> Include | None:
                 if header is None or not _is_plain(header):
                     operand = found[1].strip()
                     return Include(_line_of(source, found[0], operand), operand)
+        hidden = _hidden_question(text)
+        if hidden is not None:
+            return Include(_line_of(source, hidden, hidden), hidden)
+    return None
+
+
+def moved_line(source: str) -> int | None:
+    """Return the line of the first `#line` directive, or None: places in messages and listings must stay true."""
+    for text in _readings(source):
+        found = _MOVED.search(text)
+        if found:
+            return _line_of(source, found[0], found[1].strip())
+    return None
+
+
+def _hidden_question(text: str) -> str | None:
+    """Return what asks whether a file exists in another form than `__has_include(<name>)`, or could be made to."""
+    rest = _QUESTION.sub(" ", _DEFINED.sub(" ", text))
+    named = _NAMED.search(rest)
+    if named:
+        return named[0].strip()
+    if _PASTE.search(rest):
+        parts = (word for word in _WORD.findall(rest) if any(each.startswith(word) for each in _OPERATORS))
+        return next(parts, None)
     return None
 
 

@@ -35,6 +35,11 @@ _LAYOUTS = {
 _VECTOR = re.compile(r"(u?)(char|short|int|long|longlong|float|double)[1-4]")
 _LONG = {"longlong": "long long"}
 
+_HINT = (
+    "Declare the parameter as in the skeleton. Where that says GPULAB_T, write it as well: it is another type in each "
+    "variant."
+)
+
 
 def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, ...]) -> Finding | None:
     """Return the first parameter whose type differs from what the launch passes, or None.
@@ -54,7 +59,7 @@ def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, .
     for at, (found, argument) in enumerate(zip(types, launch.args, strict=True)):
         if not _fits(found, argument, plan):
             what = f"{_label(at, names)} of `{launch.kernel}` is `{found}`, but the grader passes {asked[at]}."
-            return finding("wrong-signature", what, evidence=_both(types, asked), hint=_hint(found, argument, plan))
+            return finding("wrong-signature", what, evidence=_both(types, asked), hint=_HINT)
     return _unwritable(plan, launch, types, asked, names)
 
 
@@ -85,7 +90,7 @@ def _asked(plan: Plan, argument: str | np.generic) -> str:
     if not isinstance(argument, str):
         return f"`{_c_name(argument.dtype)}`"
     buffer = plan.buffer(argument)
-    return f"`{argument}`, `{'const ' if buffer.role == 'input' else ''}{_c_name(buffer.dtype)} *`"
+    return f"`{'const ' if buffer.role == 'input' else ''}{_c_name(buffer.dtype)} *` (`{argument}`)"
 
 
 def _c_name(dtype: npt.DTypeLike) -> str:
@@ -108,9 +113,3 @@ def _fits(found: str, argument: str | np.generic, plan: Plan) -> bool:
 def _layout(element: str) -> str | None:
     vector = _VECTOR.fullmatch(element)
     return _LAYOUTS.get(_LONG.get(vector[2], vector[2]) if vector else element)
-
-
-def _hint(found: str, argument: str | np.generic, plan: Plan) -> str:
-    if isinstance(argument, str) and found.endswith("*"):
-        return "The exercise compiles your file for several types: write GPULAB_T where the skeleton does."
-    return "Compare names, order and types with the skeleton's."

@@ -60,6 +60,13 @@ HOSTILE = {
 ASKING = {
     "has_include": '#if __has_include("@")\n#error it is there\n#endif',
     "has_include with angles": "#if __has_include( <@> )\n#error it is there\n#endif",
+    "has_include by another name": '#define ASK __has_include\n#if ASK("@")\n#error it is there\n#endif',
+    "has_include of parts": '#define J(a, b) a##b\n#if J(__has_, include)("@")\n#error it is there\n#endif',
+    "has_include of small parts": '#define J(a, b) a%:%:b\n#if J(_, _has_include)("@")\n#error it is there\n#endif',
+    "has_include behind a comment": '#if __has_include/**/("@")\n#error it is there\n#endif',
+    "has_include behind another blank": '#if __has_include\v("@")\n#error it is there\n#endif',
+    "has_include as an argument": '#define ASK(x) (__has_include x)\n#if ASK(("@"))\n#error it is there\n#endif',
+    "has_include of brackets": '#define PATH ("@")\n#if __has_include PATH\n#error it is there\n#endif',
     "has_include of a macro": '#define PATH "@"\n#if __has_include(PATH)\n#error it is there\n#endif',
 }
 
@@ -143,7 +150,8 @@ def test_a_plain_name_is_not_looked_for_where_pytest_runs(
 ) -> None:
     monkeypatch.chdir(secret.parent)
     compiler = CompilerProcess(within=none("it was not asked for"))
-    assert f'cannot open source file "{secret.name}"' in all_said(compiler, f'#include "{secret.name}"')
+    assert SECRET not in all_said(compiler, f'#include "{secret.name}"')
+    assert "it is there" not in all_said(compiler, f'#if __has_include("{secret.name}")\n#error it is there\n#endif')
     compiler.close()
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_gpulab.grading.includes import Include, unaccepted_include
+from pytest_gpulab.grading.includes import Include, moved_line, unaccepted_include
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from pytest_gpulab.grading.includes import Include, unaccepted_include
         "// #include \"/etc/passwd\"\n/* #include \"/etc/passwd\" */\n",
         "const char *text = \"/*\";\n#define includes 1\nint included;\n",
         "#include <gpulab.cuh> /* all\nof it */ #pragma once\nint number; // of #include lines\n",
+        "#if defined(__has_include)\n#if __has_include (<cuda/barrier>)\n#endif\n#endif\n#define J(a, b) a##b\n",
         "#if defined __has_include && __has_include(<cub/cub.cuh>)\n#endif\n#ifdef __has_include\n#endif\n",
     ],
 )  # fmt: skip
@@ -65,3 +66,15 @@ def test_a_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
     begin_s = time.process_time()
     unaccepted_include(piece * (1_000_000 // len(piece)))
     assert time.process_time() - begin_s < 10
+
+
+@pytest.mark.parametrize(
+    "source", ['#line 7 "a.cu"', "# line 7", '# 12 "a.cu"', "%:line 3", "/* a */ #line 3", "??=line 3"]
+)
+def test_directives_that_move_lines_are_found(source: str) -> None:
+    assert moved_line(f"int a;\n{source}\nint b;\n") == 2
+
+
+@pytest.mark.parametrize("source", ["int line = 3;", "#define line 3", "#pragma line", "a #line 3", "// line 3"])
+def test_other_lines_do_not_move(source: str) -> None:
+    assert moved_line(source) is None

@@ -65,8 +65,7 @@ class _Text:
     @cached_property
     def with_prelude(self) -> str:
         """The device code behind the macros."""
-        macros = dict(self.headers) | {"gpulab.cuh": (_INCLUDE_DIR / "gpulab.cuh").read_text(encoding="utf-8")}
-        return with_prelude(device_text(self.source, macros).text, self.filename, self.defines)
+        return with_prelude(device_text(self.source, self.headers).text, self.filename, self.defines)
 
 
 def read_headers() -> None:

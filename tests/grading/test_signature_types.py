@@ -1,0 +1,119 @@
+"""The types of a kernel's parameters are held to those that the exercise passes; and what is no kernel is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grader import Grader
+
+EXERCISES = Path(__file__).parents[2] / "exercises"
+BODY = """
+{
+    __shared__ GPULAB_T tile[BLOCK_SIZE];
+    unsigned t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    tile[t] = i < n ? in[i] : GPULAB_IDENTITY;
+    __syncthreads();
+    for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
+        if (t < stride)
+            tile[t] = GPULAB_OP(tile[t], tile[t + stride]);
+        __syncthreads();
+    }
+    if (t == 0)
+        out[blockIdx.x] = tile[0];
+}
+"""
+START = "#include <gpulab.cuh>\nGPULAB_TUNABLE(BLOCK_SIZE, 256)\n"
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Device:
+    return open_device("sim")[0]
+
+
+def compiled(gpu: Device, tmp_path: Path, head: str, after: str = "") -> tuple[str, tuple[Finding, ...]]:
+    """Return the verdict of `compile` on a reduction whose kernel has that head, and the findings."""
+    path = tmp_path / "reduction.cu"
+    path.write_text(START + head + BODY + after)
+    exercise = Catalogue(EXERCISES).load("reduction")
+    grader = Grader(exercise, path, gpu, seed=3)
+    result = grader.run(next(check for check in checks_of(exercise.exercise) if check.name == "compile"))
+    return result.verdict, result.findings
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)",
+        "__global__ void reduce(GPULAB_T *in, GPULAB_T *out, int n)",
+        "__global__ void reduce(const GPULAB_T *__restrict__ in, GPULAB_T *__restrict__ out, const unsigned n)",
+        'extern "C" __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)',
+        "__global__ void reduce(volatile GPULAB_T *in, volatile GPULAB_T *out, unsigned n)",
+    ],
+)
+def test_usual_ways_to_write_them_are_accepted(gpu: Device, tmp_path: Path, head: str) -> None:
+    assert compiled(gpu, tmp_path, head)[0] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        ("__global__ void reduce(GPULAB_T *out, const GPULAB_T *in, unsigned n)",
+         "Parameter 2 (`in`) of `reduce` is `const int *`, but the grader passes `int *` (`out`) to write to."),
+        ("__global__ void reduce(const double *in, double *out, unsigned n)",
+         "Parameter 1 (`in`) of `reduce` is `const double *`, but the grader passes `const int *` (`in`)."),
+        ("__global__ void reduce(const GPULAB_T *in, float *out, unsigned n)",
+         "Parameter 2 (`out`) of `reduce` is `float *`, but the grader passes `int *` (`out`)."),
+        ("__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, float n)",
+         "Parameter 3 (`n`) of `reduce` is `float`, but the grader passes `unsigned int`."),
+        ("__global__ void reduce(const int *in, int *out, unsigned n)",
+         "Parameter 1 (`in`) of `reduce` is `const int *`, but the grader passes `const float *` (`in`)."),
+    ],
+)  # fmt: skip
+def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, what: str) -> None:
+    verdict, (finding,) = compiled(gpu, tmp_path, head)
+    assert (verdict, finding.code, finding.what) == ("failed", "wrong-signature", what)
+
+
+def test_a_template_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
+    head = "template <typename T>\n__global__ void reduce(const T *in, T *out, unsigned n)"
+    _, (finding,) = compiled(gpu, tmp_path, head)
+    assert finding.what == "`reduce` (line 3) is a template: a template is no kernel until it is instantiated."
+    assert "`template __global__ void reduce<...>(...);`" in finding.hint
+    instance = "template __global__ void reduce<GPULAB_T>(const GPULAB_T *, GPULAB_T *, unsigned);"
+    assert compiled(gpu, tmp_path, head, instance)[0] == "passed"
+    two = "template __global__ void reduce<char>(const char *, char *, unsigned);"
+    _, (finding,) = compiled(gpu, tmp_path, head, instance + two)
+    assert finding.what.startswith("There are 2 kernels called `reduce`")
+    assert finding.evidence == ("kernels in the file: reduce<int>, reduce<char>",)
+
+
+def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
+    _, (finding,) = compiled(gpu, tmp_path, "void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)")
+    assert finding.what == "`reduce` (line 3) is no kernel: it is declared without `__global__`."
+
+
+@pytest.mark.parametrize(
+    ("sign", "name"),
+    [("\u00a0", "a no-break space"), ("\u200b", "a zero-width space"), ("\u202e", "right-to-left override"),
+     ("\u201c", "a curly quotation mark"), ("\x07", "a control character")],
+)  # fmt: skip
+def test_signs_that_cannot_be_seen_are_named(gpu: Device, tmp_path: Path, sign: str, name: str) -> None:
+    head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    comment = f"// a {sign} in a comment\n"
+    assert compiled(gpu, tmp_path, comment + head)[0] == "passed"
+    _, (finding,) = compiled(gpu, tmp_path, comment + head.replace("void reduce", f"void{sign} reduce"))
+    assert name in finding.what and "line 4, column 16" in finding.what and finding.where == "reduction.cu:4"
+    assert sign not in finding.what + "".join(finding.evidence)
+
+
+def test_line_directives_are_refused(gpu: Device, tmp_path: Path) -> None:
+    head = '#line 7 "other.cu"\n__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)'
+    verdict, (finding,) = compiled(gpu, tmp_path, head)
+    assert (verdict, finding.what, finding.where) == ("failed", "The file uses `#line`.", "reduction.cu:3")
