@@ -13,6 +13,7 @@ from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compile_errors import of_compile_error
+from pytest_gpulab.grading.compile_notes import host_code_note, unread_tunables
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import moved_line, unaccepted_include
@@ -84,6 +85,15 @@ class Builds:
     def code(self) -> DeviceText:
         """The file's device code; that of an empty file where it cannot be read or compiled."""
         return device_text(self.source, _headers(self._loaded))
+
+    def notes(self) -> tuple[Finding, ...]:
+        """Return what is worth a note, once all variants are compiled."""
+        exercise, found = self._loaded.exercise, []
+        note = host_code_note(self.code, self._path.name)
+        built = next((made for made in self._made.values() if isinstance(made, Build)), None)
+        if built is not None:
+            found = unread_tunables(self.code, _headers(self._loaded), exercise, built.tunables)
+        return (*(() if note is None else (note,)), *found)
 
     @property
     def logs(self) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class Grader:
             self._builds.of_all(variants_of(self._loaded.exercise))
         except Blocked as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
-        return check.result("passed")
+        return check.result("passed", self._builds.notes())
 
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)

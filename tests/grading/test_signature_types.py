@@ -117,3 +117,22 @@ def test_line_directives_are_refused(gpu: Device, tmp_path: Path) -> None:
     head = '#line 7 "other.cu"\n__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)'
     verdict, (finding,) = compiled(gpu, tmp_path, head)
     assert (verdict, finding.what, finding.where) == ("failed", "The file uses `#line`.", "reduction.cu:3")
+
+
+def test_host_code_is_told_once(gpu: Device, tmp_path: Path) -> None:
+    head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    verdict, (note,) = compiled(gpu, tmp_path, head, "int main()\n{\n    return 0;\n}\n")
+    assert verdict == "passed" and note.where == "reduction.cu:17"
+    assert note.what == "Host code (lines 17 to 20) is not used: the grader launches your kernels."
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_told"),
+    [("(ITEMS_PER_THREAD, 2)", True), ("(ITEMS_PER_THREAD, 1)", False),
+     ("(ITEMS_PER_THREAD, 2)\n__constant__ int items = ITEMS_PER_THREAD;", False)],
+)  # fmt: skip
+def test_a_tunable_that_nothing_reads_is_told(gpu: Device, tmp_path: Path, declared: str, is_told: bool) -> None:
+    head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    verdict, notes = compiled(gpu, tmp_path, f"GPULAB_TUNABLE{declared}\n{head}")
+    told = ["ITEMS_PER_THREAD is declared as 2, but nothing reads it."] if is_told else []
+    assert (verdict, [note.what for note in notes]) == ("passed", told)
