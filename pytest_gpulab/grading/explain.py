@@ -26,7 +26,7 @@ def most_telling(
         others: checks with theirs.
     """
     first, *rest = findings
-    alike = [(name, found[0]) for name, found in others if found and found[0].code == first.code]
+    alike = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
     name, best = max(alike, key=lambda other: other[1].bits, default=("", first))
     if best.bits <= first.bits:
         return findings

@@ -216,6 +216,12 @@ def test_the_compilers_warning_stands_beside_the_finding(
 
 FIRST = [
     ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", places.STRIDED),
+    (
+        "divergence/assigns_in_a_condition",
+        "correct[two-way n=1]",
+        "at index 1, 2",
+        "all threads write the same element",
+    ),
     ("divergence/paths_swapped", "correct[two-way n=1]", "the result of path 0", TAKEN),
 ]
 
