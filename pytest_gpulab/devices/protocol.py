@@ -129,6 +129,7 @@ class LaunchOptions:
         check: look for races and for uninitialised reads.
         time_limit_s: the longest that the launch may take, by the clock; None is no limit. A loop that changes nothing
             is endless and is stopped at once.
+        cooperative: all blocks are resident at once and may wait for each other, as in `grid.sync()`.
     """
 
     schedule: Schedule = "lockstep"
@@ -138,6 +139,7 @@ class LaunchOptions:
     estimate: bool = False
     check: bool = False
     time_limit_s: float | None = None
+    cooperative: bool = False
 
 
 DEFAULT_OPTIONS = LaunchOptions()

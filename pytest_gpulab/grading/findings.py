@@ -88,6 +88,13 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
      "the largest step of a loop."),
     ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: exactly those that reach it."),
+    ("barrier", "(?i)^grid synch", "Blocks of an ordinary launch cannot wait for each other. The exercise's next launch"
+     " begins when all of them have ended."),
+    ("barrier", "a shuffle from a lane", "Which lanes take part? A tree of k lanes begins with lanes k / 2 apart; a "
+     "check after the shuffle drops what absent lanes give."),
+    ("barrier", r"barrier \d+ is for|barrier numbers|thread counts", "Every warp that must meet gives the same barrier "
+     "number and the same thread count, 32 for each warp."),
+    ("race", "no fence between", "Call __threadfence() after the value is written and before the flag is."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
      "writes, except by atomics."),
     ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "

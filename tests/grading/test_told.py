@@ -248,3 +248,17 @@ def test_a_passing_kernel_is_told_nothing(gpu: Device, catalogue: Catalogue) -> 
 def test_a_missing_barrier_is_no_matter_of_registers() -> None:
     told = "potential read-after-write (RAW) hazard on __shared__ memory in one block, in the same line"
     assert hint_of("race", told) == HINTS["race"]
+
+
+HAZARDS = {
+    "potential (RAW) hazard by different blocks, no fence between the value and the flag": ("race", "__threadfence()"),
+    "Grid synchronisation in an ordinary launch: its blocks cannot wait": ("barrier", "next launch begins"),
+    "Invalid arguments: a shuffle from a lane that is inactive or has exited": ("barrier", "lanes k / 2 apart"),
+    "Divergent threads in block: barrier 1 is for 64 threads, but more come": ("barrier", "same thread count"),
+}
+
+
+@pytest.mark.parametrize(("what", "expected"), HAZARDS.items())
+def test_a_hazard_of_barriers_and_fences_has_a_hint_of_its_own(what: str, expected: tuple[str, str]) -> None:
+    code, hint = expected
+    assert hint in hint_of(code, what)

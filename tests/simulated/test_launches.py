@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from places import Run
 
-from pytest_gpulab.devices.protocol import CannotSimulate, CompileError, Device, LaunchError, Module
+from pytest_gpulab.devices.protocol import (
+    CannotSimulate,
+    CompileError,
+    Device,
+    KernelFault,
+    LaunchError,
+    LaunchOptions,
+    Module,
+    SourceLine,
+)
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
@@ -301,3 +310,45 @@ def test_all_threads_of_a_block_may_write_one_word_of_its_own(run: Run, blocks: 
     out = np.zeros(64 * blocks, np.int32)
     run(source, out, grid=(blocks,), block=(64,))
     assert (out == 63).all()
+
+
+GRID_SYNC = """#include <cooperative_groups.h>
+__global__ void f(int *out, int n) {
+    auto grid = cooperative_groups::this_grid();
+    out[grid.thread_rank()] = n;
+    grid.sync(); // HERE
+    out[512 + grid.thread_rank()] = out[511 - grid.thread_rank()];
+}
+"""
+
+
+def test_grid_synchronisation_works_in_a_cooperative_launch(run: Run) -> None:
+    out = np.zeros(1024, np.int32)
+    options = LaunchOptions(check=True, cooperative=True)
+    profile = run(GRID_SYNC, out, np.int32(7), grid=(8,), block=(64,), options=options)
+    assert out.tolist() == [7] * 1024
+    assert profile.hazards == ()
+
+
+def test_grid_synchronisation_in_an_ordinary_launch_is_a_fault_at_its_line(run: Run) -> None:
+    with pytest.raises(KernelFault, match="without cooperation") as fault:
+        run(GRID_SYNC, np.zeros(1024, np.int32), np.int32(7), grid=(8,), block=(64,))
+    assert fault.value.code == "barrier" and fault.value.where == SourceLine("kernel.cu", 5)
+
+
+def test_the_grid_may_be_asked_for_its_threads_in_an_ordinary_launch(run: Run) -> None:
+    out = np.zeros(1024, np.int32)
+    assert run(GRID_SYNC.replace("grid.sync();", ""), out, np.int32(7), grid=(8,), block=(64,)).hazards == ()
+    assert out[:512].tolist() == [7] * 512
+
+
+def test_blocks_of_a_cooperative_launch_must_fit_on_the_gpu(run: Run) -> None:
+    options = LaunchOptions(cooperative=True)
+    with pytest.raises(LaunchError, match=r"of 20000 blocks: at most 264 can be resident at once"):
+        run("__global__ void f() {}", grid=(20_000,), block=(1024,), options=options)
+
+
+def test_a_function_that_is_defined_nowhere_does_not_compile(device: SimulatedDevice) -> None:
+    source = "__device__ int helper(int);\n__global__ void f(int *out) {\n out[threadIdx.x] = helper(threadIdx.x);\n}\n"
+    with pytest.raises(CompileError, match=r"^kernel.cu\(3\): error: the function `helper` is called, but defined"):
+        device.compile(source)

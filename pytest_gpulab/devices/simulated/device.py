@@ -44,6 +44,7 @@ from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
 from pytest_gpulab.devices.simulated.execution import absent
+from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
@@ -60,7 +61,7 @@ from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
 from pytest_gpulab.devices.simulated.oversized import oversized, static_shared_bytes
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
-from pytest_gpulab.devices.simulated.translation.inline import function_address
+from pytest_gpulab.devices.simulated.translation.inline import function_address, undefined
 from pytest_gpulab.devices.simulated.translation.program import Program, translate
 from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
@@ -84,6 +85,8 @@ class SimulatedModule:
         self._module: PtxModule = parse(ptx)
         if (refused := oversized(self._module, source[1] if source else "kernel.cu")) is not None:
             raise CompileError(refused)
+        if (missing := undefined(self._module)) is not None:
+            raise CompileError(missing)
         entries = {f.name: f for f in self._module.functions.values() if f.entry and f.body}
         self._entries = {name: entries[symbol] for name, symbol in unique_names(entries).items()}
         held = {name: v for name, v in self._module.variables.items() if v.space in ("global", "const")}
@@ -276,9 +279,10 @@ class SimulatedModule:
             Printer(), counters,
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
         )  # fmt: skip
-        before = absent.snapshot(launch)
-        ran = run_blocks(launch, self._device.gpu.sms)
-        absent.judge(launch, before, self._device.gpu.sms)
+        with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))):
+            before = absent.snapshot(launch)
+            ran = run_blocks(launch, self._device.gpu.sms)
+            absent.judge(launch, before, self._device.gpu.sms)
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,

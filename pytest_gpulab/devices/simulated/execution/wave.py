@@ -29,6 +29,10 @@ from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHAR
 
 Dtype = np.dtype[Any]
 _ABSENT = np.uint32(0)  # what an H100 gives
+ORDINARY_LAUNCH = (
+    "grid synchronisation in an ordinary launch: the exercise launches this kernel without cooperation, "
+    "so its blocks cannot wait for each other"
+)
 _WINDOW = np.uint64(1 << 40)  # the shared and the local window are one such step apart from each other and the rest
 
 
@@ -41,6 +45,7 @@ class Launch:
         unwritten: what registers hold at the start.
         hazards: by kind, sentence and place.
         deadline: when it must have ended.
+        workspace: address of the memory through which the blocks of a cooperative launch meet; 0 in an ordinary one.
         absent: what a shuffle gives from a lane that is not there.
         absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
         watch: what looks for races and uninitialised reads, if anything does.
@@ -58,6 +63,7 @@ class Launch:
     deadline: Deadline
     unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
+    workspace: int = 0
     absent: np.uint32 = _ABSENT
     absences: dict[Any, Hazard] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)
@@ -145,6 +151,11 @@ class Wave:
         if key not in self.launch.hazards:
             bad = np.broadcast_to(bad, lanes.shape)
             self.launch.hazards[key] = Hazard("barrier", what, where, first_lane(lanes, bad), int(bad.sum()))
+
+    def workspace(self, register: str) -> Value:
+        """`%envreg1` and `%envreg2`: the halves of the address of the workspace of grid synchronisation."""
+        high, low = divmod(self.launch.workspace, 1 << 32)
+        return np.uint32(high if register == "%envreg1" else low)
 
     def note_absent(self, lanes: Lanes, site: Site, bad: npt.NDArray[np.bool_]) -> None:
         """Note a shuffle whose source lane, for the lanes at which a mask holds, is not there, once a place."""
@@ -331,6 +342,8 @@ class Wave:
 
     def trap(self, lanes: Lanes, site: Site) -> NoReturn:
         """`trap`."""
+        if self.program.grid_syncs and not self.launch.workspace:  # how cooperative groups refuse a null workspace
+            raise KernelFault("barrier", ORDINARY_LAUNCH, site.where, lane_at(lanes, 0))
         raise KernelFault("trap", "the kernel stopped itself with __trap()", site.where, lane_at(lanes, 0))
 
 

@@ -39,6 +39,8 @@ _FUNCTION = re.compile(
 _CALL = re.compile(
     r"call(?:\.uni)?\s*(?:\((?P<results>[^)]*)\)\s*,)?\s*(?P<callee>[\w$%]+)\s*(?:,\s*\((?P<arguments>[^)]*)\))?", re.S
 )
+_INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
+_TOOLKIT = "/include/"  # in the path of NVIDIA's headers; those of a submission have no folder
 _FILE = re.compile(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>")
 _DIRECTIVE = re.compile(r"\.(\w+)")
@@ -93,6 +95,7 @@ class _Parser:
         self.function: Function | None = None
         self.scopes: list[_Scope] = []
         self.where: SourceLine | None = None
+        self.callers: dict[tuple[str, ...], SourceLine] = {}  # of places in the toolkit's headers
         self.serial = 0
         self.number = -1  # of the last instruction or call
         self.pending = ""  # the statement that is being read
@@ -233,6 +236,11 @@ class _Parser:
         line = int(numbers[2])
         if line:  # line 0 is the compiler's "nowhere in particular": keep the last real line
             self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
+            inlined = _INLINED.search(text)
+            if inlined is not None and _TOOLKIT in self.where.file:  # the line that called it
+                number, at = int(inlined[1]), int(inlined[2])
+                caller = SourceLine(self.module.files.get(number, inlined[1]), at)
+                self.where = self.callers[tuple(numbers[1:4])] = self.callers.get(tuple(inlined.groups()), caller)
 
     def _registers(self, text: str) -> None:
         match = re.match(r"\.reg\s*(?:\.v[248]\s*)?\.(\w+)\s+(.*)", text, re.S)

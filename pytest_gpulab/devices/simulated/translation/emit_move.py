@@ -14,7 +14,10 @@ _WINDOW_BITS = 40  # the windows of shared and local memory are apart from the r
 def _mov(b: BlockWriter, i: Instruction) -> None:
     target, source = i.operands
     code = type_code(i)
-    if isinstance(source, Vector):
+    if isinstance(source, Sym) and source.name in ("%envreg1", "%envreg2"):
+        b.names.grid_syncs = True
+        b.write(target, f"w.workspace({source.name!r})", "u4")
+    elif isinstance(source, Vector):
         _pack(b, target, source, code)
     elif isinstance(target, Vector):
         _unpack(b, target, source, code)

@@ -50,6 +50,18 @@ def function_address(module: PtxModule, name: str) -> int:
     return FUNCTION_BASE + FUNCTION_STRIDE * list(module.functions).index(name)
 
 
+def undefined(module: PtxModule) -> str | None:
+    """Say, in the compiler's form, which C++ function is called and never defined: nvcc refuses such a file."""
+    for function in module.functions.values():
+        for call in (statement for statement in function.body if isinstance(statement, Call)):
+            name = call.callee.name if isinstance(call.callee, Sym) else ""
+            called = module.functions.get(name)
+            if called is not None and not called.body and name.startswith("_Z"):
+                place = f"{call.where.file}({call.where.line}): " if call.where else ""
+                return f"{place}error: the function `{unmangle(name)}` is called, but defined nowhere ({name})"
+    return None
+
+
 def inline(module: PtxModule, kernel: Function) -> Function:
     """Return the kernel with every call replaced by the callee's statements.
 

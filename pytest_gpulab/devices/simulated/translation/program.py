@@ -76,6 +76,7 @@ class Program:
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
         shuffles: whether it has shuffles.
+        grid_syncs: whether it asks for the workspace of grid synchronisation.
         clean: what the race check found to be free of races, to be known again, with its size in bytes.
     """
 
@@ -94,6 +95,7 @@ class Program:
     fences: bool = False
     sees_order: bool = False
     shuffles: bool = False
+    grid_syncs: bool = False
     clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
@@ -171,6 +173,7 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
         layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order, names.shuffles,
+        names.grid_syncs,
     )  # fmt: skip
 
 

@@ -1,0 +1,35 @@
+"""Launches whose blocks may wait for each other (`cudaLaunchCooperativeKernel`): the workspace of `grid.sync()`.
+
+Cooperative groups find it through the special registers `%envreg1` and `%envreg2`, the halves of its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pytest_gpulab.devices.protocol import LaunchError
+from pytest_gpulab.devices.simulated.execution.wave import Launch
+
+WORKSPACE_BYTES = 1024  # zeroed; cooperative groups of CUDA 13 use the first few words
+
+
+@contextmanager
+def cooperating(launch: Launch, resident: int) -> Iterator[None]:
+    """Give a cooperative launch its workspace while it runs.
+
+    Raises:
+        LaunchError: more blocks than can be resident at once; they would wait for others for ever.
+    """
+    if not launch.options.cooperative:
+        yield
+        return
+    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    if blocks > resident:
+        raise LaunchError(f"a cooperative launch of {blocks} blocks: at most {resident} can be resident at once")
+    workspace = launch.arena.allocate(WORKSPACE_BYTES)
+    launch.workspace = workspace.base
+    try:
+        yield
+    finally:
+        launch.arena.free(workspace)
