@@ -101,12 +101,19 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
         values = factors(pattern, count, dtype, rng)
     else:
         values = numerics.fill(pattern, count, dtype, rng)
-    # Extremes on the far side of zero, so that a kernel that starts from 0 instead of the identity is wrong.
+    # Values at the type's far end, so that a kernel that starts from anything but the identity is wrong.
     if operation in ("max", "min") and pattern == "random":
-        values += dtype(-2000 if operation == "max" else 2000)
+        values = at_the_top(values) * dtype(-1 if operation == "max" else 1)
     if operation == "min" and pattern == "needle":
         values = -values
     return {"in": np.resize(values, problem.size)}
+
+
+def at_the_top(values: Array) -> Array:
+    """Return the values of `fill`'s "random" moved up to the largest numbers of their type."""
+    if values.dtype == np.float32:
+        return values * np.float32(2e38)
+    return values + np.int32(np.iinfo(np.int32).max - 1001)
 
 
 def factors(pattern: str, count: int, dtype: type, rng: np.random.Generator) -> Array:
