@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from pytest_gpulab.devices.filenames import line_one, shown
+from pytest_gpulab.devices.host_arrays import check_host_arrays
 from pytest_gpulab.devices.host_code import device_text
 from pytest_gpulab.devices.nvrtc_headers import before, header_files
 from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
@@ -26,6 +27,7 @@ MISSING = (
 )
 # To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
 _NO_CACHE = "--no-cache"
+_LINES = "--generate-line-info"
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
 # Whatever is not marked is device code: host code has been taken out. nvcc knows 128-bit integers without being told.
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
@@ -92,7 +94,13 @@ def compile_ptx(
     Raises:
         CompileError: with the compiler's messages.
     """
-    ptx, log = _compile(run, ptx_request(source, filename, architecture, defines, headers))
+    request = ptx_request(source, filename, architecture, defines, headers)
+    ptx, log = _compile(run, request)
+    arrays = device_text(source, headers or {}).constant_arrays
+    if arrays:
+        options = ["--device-debug" if option == _LINES else option for option in request.options]
+        unoptimised, _ = _compile(run, request._replace(options=options))
+        check_host_arrays(unoptimised.decode(errors="replace"), shown(filename), arrays)
     return ptx.decode(errors="replace").strip(), log
 
 
@@ -104,7 +112,7 @@ def ptx_request(
     headers: Mapping[str, str] | None = None,
 ) -> Request:
     """Return what `compile_ptx` asks of NVRTC."""
-    options = [f"--gpu-architecture={architecture}", "--generate-line-info"]
+    options = [f"--gpu-architecture={architecture}", _LINES]
     return _request(source, filename, options, defines, headers, "ptx")
 
 

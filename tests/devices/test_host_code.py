@@ -196,3 +196,21 @@ def test_directives_that_move_lines_have_no_effect() -> None:
 def test_line_ends_of_all_kinds_are_line_ends() -> None:
     with pytest.raises(CompileError, match=r"^a\.cu\(3\): error"):
         nvrtc.compile_ptx("\ufeff// old\r__device__ int a;\r\n__device__ int x = y;\r", "a.cu", "compute_90")
+
+
+@pytest.mark.parametrize(
+    "array", ["static const int t[3]", "const int t[]", "constexpr int t[3]", "namespace a { const int t[3]"]
+)
+@pytest.mark.parametrize("read", ["t[i % 3]", "t[1]"])
+def test_kernels_cannot_read_constant_arrays_of_hosts(array: str, read: str) -> None:
+    """As with nvcc; what a compiler needs at compile time it may have."""
+    close = " } using a::t;" if "namespace" in array else ""
+    source = f"{array} = {{1, 2, 3}};{close}\n__global__ void k(int *p, int i)\n{{\n    p[0] = {read};\n}}\n"
+    with pytest.raises(CompileError, match=r'^a\.cu\(4\): error: identifier "t" is undefined in device code$'):
+        nvrtc.compile_ptx(source, "a.cu", "compute_90")
+    nvrtc.compile_ptx(source.replace("static ", "").replace("const", "__constant__ const", 1), "a.cu", "compute_90")
+
+
+def test_constant_arrays_may_be_used_at_compile_time() -> None:
+    kernel = "__global__ void k(int *p) { __shared__ int s[t[1]]; p[0] = s[0] = 1; }"
+    nvrtc.compile_ptx(f"constexpr int t[3] = {{1, 2, 3}};\n{kernel}", "a.cu", "compute_90")

@@ -1,0 +1,64 @@
+"""What nvcc accepts in device code NVRTC accepts, and the reverse: names and headers, one by one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from known_names import ALWAYS, HEADERS, KNOWN_DIFFERENCES, NEVER, WITH_HEADERS
+
+from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.cuda.nvcc import _OPTIONS
+from pytest_gpulab.devices.protocol import CompileError
+
+STATEMENTS = (*ALWAYS, *WITH_HEADERS, *NEVER)
+INCLUDES = "".join(f"#include <{name}>\n" for name in HEADERS)
+
+
+def accepted(compiled: Callable[[str], str], statements: Sequence[str], includes: str = "") -> set[str]:
+    """Return the statements that compile; those that do not are left out until the rest does."""
+    left = list(statements)
+    for _ in range(20):
+        kernels = (f"__global__ void k{at}(int *o, float *f, double *d) {{ {text} }}\n" for at, text in enumerate(left))
+        said = compiled(includes + "".join(kernels))
+        if not said:
+            return set(left)
+        lines = {
+            int(line) - includes.count("\n") - 1 for line in re.findall(r"^[^\n(]*a\.cu\((\d+)\): error", said, re.M)
+        }
+        assert lines, said
+        left = [text for at, text in enumerate(left) if at not in lines]
+    raise AssertionError("the compiler found new errors each time")
+
+
+def by_nvrtc(source: str) -> str:
+    try:
+        nvrtc.compile_ptx(source, "a.cu", "compute_90")
+    except CompileError as error:
+        return error.diagnostics
+    return ""
+
+
+def test_without_headers_nvrtc_knows_what_nvcc_knows() -> None:
+    assert accepted(by_nvrtc, STATEMENTS) == set(ALWAYS) - set(KNOWN_DIFFERENCES)
+
+
+def test_with_headers_nvrtc_knows_what_nvcc_knows() -> None:
+    expected = {*ALWAYS, *WITH_HEADERS} - set(KNOWN_DIFFERENCES)
+    assert accepted(by_nvrtc, STATEMENTS, INCLUDES) == expected
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="the record is compared with nvcc where there is one")
+def test_the_record_is_what_nvcc_says(tmp_path: Path) -> None:
+    def by_nvcc(source: str) -> str:
+        (tmp_path / "a.cu").write_text(source)
+        command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, "a.cu", "-o", "a.cubin"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.stderr + done.stdout if done.returncode else ""
+
+    assert accepted(by_nvcc, STATEMENTS) == set(ALWAYS)
+    assert accepted(by_nvcc, STATEMENTS, INCLUDES) == {*ALWAYS, *WITH_HEADERS}
