@@ -32,7 +32,8 @@ class Scene:
         place = hazard.location
         what = hazard.what
         if place is not None and (elements := self._elements(launch, place)):
-            what = f"{what}: {elements} was never written"
+            said = f": {elements} was never written"
+            what += "" if what.endswith(said) else said  # a fault may be raised again, and holds hazards
         return replace(hazard, what=what, launch=self._told(launch, place))
 
     def fault(self, launch: int, fault: KernelFault) -> KernelFault:

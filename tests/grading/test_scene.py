@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from doubling import PLACE
 
-from pytest_gpulab.devices.protocol import Device, KernelFault, Location
+from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, Location
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
@@ -115,3 +115,14 @@ def test_what_a_guard_zone_shows_has_the_name_of_the_kernel_that_writes_the_arra
     launches = (Launch("sums", (2,), (4,), ("in", "partials0")), Launch("sums", (1,), (4,), ("partials0", "out")))
     scene = Scene(Plan((*buffers, Buffer("out", "output", np.float32, (1,))), launches), {}, {"sums": ("x", "y")})
     assert [scene.damaged(name) for name in ("in", "partials0", "out", "another")] == ["x", "y", "y", "another"]
+
+
+def test_naming_twice_changes_nothing() -> None:
+    buffers = (Buffer("in", "input", np.float32, (8,)), Buffer("out", "output", np.float32, (8,)))
+    scene = Scene(Plan(buffers, (Launch("k", (1,), (8,), ("in", "out")),)), {"out": _Array(4096)}, {})  # type: ignore[dict-item]
+    place = Location("global", 4, 32, 4, 4, "read", base=4096)
+    seen = Hazard("uninitialised", "uninitialized read", PLACE, location=place)
+    fault = KernelFault("time-limit", "time limit", PLACE, hazards=(seen,))
+    for _ in range(2):
+        fault = scene.fault(0, fault)
+    assert [hazard.what for hazard in fault.hazards] == ["uninitialized read: `out[1]` was never written"]
