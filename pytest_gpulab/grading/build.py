@@ -14,6 +14,7 @@ from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Var
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compile_errors import of_compile_error
 from pytest_gpulab.grading.compile_notes import host_code_note, unread_tunables
+from pytest_gpulab.grading.defined_tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import moved_line, unaccepted_include
@@ -75,6 +76,9 @@ class Builds:
         else:
             self.sha256 = hashlib.sha256(contents).hexdigest()
             self._source = _checked(_decoded(contents), path.name)
+        if isinstance(self._source, str):
+            names = [tunable.name for tunable in loaded.exercise.tunables]
+            self._source = with_defined_tunables(self._source, names)
 
     @property
     def source(self) -> str:

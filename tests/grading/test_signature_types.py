@@ -8,6 +8,7 @@ import pytest
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import Finding
@@ -136,3 +137,23 @@ def test_a_tunable_that_nothing_reads_is_told(gpu: Device, tmp_path: Path, decla
     verdict, notes = compiled(gpu, tmp_path, f"GPULAB_TUNABLE{declared}\n{head}")
     told = ["ITEMS_PER_THREAD is declared as 2, but nothing reads it."] if is_told else []
     assert (verdict, [note.what for note in notes]) == ("passed", told)
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["#define BLOCK_SIZE 128", "#define BLOCK_SIZE (64 * 2) // threads\nGPULAB_TUNABLE(BLOCK_SIZE, (256))",
+     "GPULAB_TUNABLE(BLOCK_SIZE,\n 256)\n#define BLOCK_SIZE 128"],
+)  # fmt: skip
+def test_a_macro_serves_as_a_tunable(gpu: Device, tmp_path: Path, declared: str) -> None:
+    head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    path = tmp_path / "reduction.cu"
+    path.write_text(f"#include <gpulab.cuh>\n{declared}\n{head}{BODY}")
+    exercise = Catalogue(EXERCISES).load("reduction")
+    builds = Builds(path, exercise, gpu)
+    assert builds.of(exercise.exercise.cases[0].variant).tunables["BLOCK_SIZE"] == 128
+
+
+def test_a_macro_that_is_no_number_is_the_compilers_to_name(gpu: Device, tmp_path: Path) -> None:
+    head = "#define BLOCK_SIZE many\n__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
+    verdict, (finding,) = compiled(gpu, tmp_path, head)
+    assert verdict == "failed" and 'identifier "many" is undefined' in finding.what
