@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from .hazards import Hazard, Lane, Location, SourceLine
 
 
@@ -33,6 +35,7 @@ class KernelFault(DeviceError):
         location: of a memory fault, where the access went, where known.
         launch: as in `Hazard`.
         hazards: what was seen until then.
+        read_per_thread: as in `LaunchProfile`, until then.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class KernelFault(DeviceError):
         location: Location | None = None,
         launch: str = "",
         hazards: tuple[Hazard, ...] = (),
+        read_per_thread: Mapping[int, float] | None = None,
     ) -> None:
+        self.read_per_thread = read_per_thread or {}
         self.code, self.what, self.where, self.lane, self.output = code, what, where, lane, output
         self.location, self.launch, self.hazards = location, launch, hazards
         place = f"{where}: " if where else ""

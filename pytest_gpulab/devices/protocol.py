@@ -89,6 +89,8 @@ class LaunchProfile:
             (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
             blocks alone.
         unset: lines that may read a variable before it has a value, of a checked launch.
+        read_per_thread: bytes that a thread reads of each array among the arguments, by its position; the average, of a
+            checked launch.
         unchecked: what the race check did not look at, because it would have taken too much memory: clauses to follow
             these words.
     """
@@ -108,6 +110,7 @@ class LaunchProfile:
     instruction_source: InstructionSource = ""
     order_free: bool = False
     unset: tuple[SourceLine, ...] = ()
+    read_per_thread: Mapping[int, float] = field(default_factory=dict)
     unchecked: tuple[str, ...] = ()
 
 

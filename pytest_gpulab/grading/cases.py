@@ -42,6 +42,7 @@ from pytest_gpulab.grading.replay import (
     Run,
     replay,
 )
+from pytest_gpulab.grading.rereads import Rereads, with_rereads
 from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBudget, TimeLimits
 
 MAX_PRINTED_CHARS = 4000
@@ -135,6 +136,7 @@ class CaseRuns:
         self._limits, self._budget = limits, budget
         self._stopped: list[tuple[Case, Finding]] = []
         self._has_hung = False
+        self.rereads = Rereads()
 
     def outcome(self, case: Case) -> CaseOutcome:
         """Run a case, in as many repetitions of each pattern as may differ, up to the first thing that is wrong.
@@ -213,7 +215,9 @@ class CaseRuns:
                     if not runs:  # then once for all patterns: who asks often waits often
                         stay.enter_context(at_work_on(self._device))
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
+                    reread = self.rereads.of(case, plan, runs, build.parameters)
                     if verdict != "passed":
+                        findings = with_rereads(findings, reread)
                         notes = _notes(case, pattern)
                         noted = tuple(replace(found, evidence=(*found.evidence, *notes)) for found in findings)
                         explained = with_hazards(noted, runs, build.source if self._is_simulated else None)

@@ -27,6 +27,7 @@ from pytest_gpulab.grading.findings import because_of, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.quoting import Quotes
+from pytest_gpulab.grading.rereads import with_rereads
 from pytest_gpulab.grading.safety import harmless, not_checked, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.time_limits import TimeBudget
@@ -137,9 +138,8 @@ class Grader:
             return self._correct(check, subject)
         if isinstance(subject, SafeCheck):
             return self._safe(check, subject)
-        if isinstance(subject, UsesCheck):
-            return self._uses(check, subject)
-        return self._speedup(check, subject)
+        result = self._uses(check, subject) if isinstance(subject, UsesCheck) else self._speedup(check, subject)
+        return replace(result, findings=with_rereads(result.findings, self._cases.rereads.seen))
 
     def _compile(self, check: Check) -> CheckResult:
         try:

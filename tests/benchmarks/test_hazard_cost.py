@@ -1,9 +1,10 @@
 """What looking costs: launches with counters and hazard checks against the same launches without, in CPU time.
 
 Run with `pytest tests/benchmarks/test_hazard_cost.py --benchmark-only -s`. The ladders are all solutions on all cases
-of their exercises; the data-dependent kernels use shared memory at places that the data say. Each case is launched all
-ways in turn, several times over, and the least time of each way counts; translation and the compiler's machine code,
-which a kernel needs once, are left to a round that does not count.
+of their exercises; the data-dependent kernels use shared memory at places that the data say; the long ones access
+global memory again and again without a barrier. Each case is launched all ways in turn, several times over, and the
+least time of each way counts; translation and the compiler's machine code, which a kernel needs once, are left to a
+round that does not count.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pytest_gpulab.grading.replay import FIRST, Arrays
 ROOT = Path(__file__).parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 SOLUTIONS = sorted(ROOT.glob("solutions/*/*.cu"))
-LADDER_LIMIT, DATA_LIMIT = 2.0, 5.0
+LADDER_LIMIT, DATA_LIMIT, LONG_LIMIT = 2.0, 5.0, 5.0
 ROUNDS = 7
 WAYS = {
     "plain": LaunchOptions(),
@@ -139,3 +140,32 @@ def test_looking_costs_more_where_places_come_from_data(benchmark: BenchmarkFixt
     took = benchmark.pedantic(lambda: best_s(run, rounds), rounds=1)
     print("\n" + shown(f"{name}, at most {DATA_LIMIT:g}x", took))
     assert benchmark.disabled or took["both"] <= DATA_LIMIT * took["plain"]
+
+
+HEAD = "int t = threadIdx.x, i = blockIdx.x * blockDim.x + t, w = gridDim.x * blockDim.x; float s = 0;"
+LONG = {
+    "matrix product": "int y = i / n, x = i % n; for (int k = 0; k < n; k++) s += a[y * n + k] * b[k * n + x];"
+    " c[i] = s;",
+    "matrix product, summed in memory": "int y = i / n, x = i % n; c[i] = 0;"
+    " for (int k = 0; k < n; k++) c[i] += a[y * n + k] * b[k * n + x];",
+    "own elements again and again": "for (int r = 0; r < n / 8; r++)"
+    " for (int k = 0; k < 16; k++) c[(i + k * w) % (n * n)] += a[i];",
+    "every thread reads all of an array": "for (int k = 0; k < 8 * n; k++) s += a[k]; c[i] = s;",
+}
+
+
+@pytest.mark.parametrize("n", [128, 256])
+@pytest.mark.parametrize("name", LONG)
+def test_looking_costs_little_where_global_memory_is_read_again_and_again(
+    benchmark: BenchmarkFixture, name: str, n: int
+) -> None:
+    device, blocks = SimulatedDevice(), 2 if benchmark.disabled else n * n // 256
+    source = f"__global__ void f(const float *a, const float *b, float *c, int n) {{ {HEAD} {LONG[name]} }}"
+    module, arrays = device.compile(source), [device.array(np.ones((n, n), np.float32)) for _ in range(3)]
+
+    def run(options: LaunchOptions) -> None:
+        assert module.launch("f", (blocks,), (256,), (*arrays, np.int32(n)), options=options).hazards == ()
+
+    took = benchmark.pedantic(lambda: best_s(run, 0 if benchmark.disabled else 2), rounds=1)
+    print("\n" + shown(f"{name}, {n}, hazards at most {LONG_LIMIT:g}x", took))
+    assert benchmark.disabled or took["hazards"] <= LONG_LIMIT * took["plain"]

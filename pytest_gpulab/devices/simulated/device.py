@@ -29,6 +29,7 @@ from pytest_gpulab.devices.protocol import (
     Array,
     CompileError,
     DeviceInfo,
+    KernelFault,
     KernelResources,
     LaunchError,
     LaunchOptions,
@@ -279,15 +280,19 @@ class SimulatedModule:
             Printer(), counters,
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
         )  # fmt: skip
-        with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))):
-            before = absent.snapshot(launch)
-            ran = run_blocks(launch, self._device.gpu.sms)
-            absent.judge(launch, before, self._device.gpu.sms)
+        try:
+            with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))):
+                before = absent.snapshot(launch)
+                ran = run_blocks(launch, self._device.gpu.sms)
+                absent.judge(launch, before, self._device.gpu.sms)
+        except KernelFault as fault:
+            fault.read_per_thread = launch.read_per_thread(args)
+            raise
         profile = LaunchProfile(
             kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
             order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
-            unchecked=launch.unchecked,
+            unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
         )  # fmt: skip
         return profile if counters is None else self._counted(profile, counters, ran, total)
 

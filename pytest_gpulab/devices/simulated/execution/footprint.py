@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ _SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)
 _WARPS = np.uint64(((1 << _WARP_BITS) - 1) << _SECTOR_BITS)
 _PIECE = 20  # bits of an address within a piece that only one array can lie in
 _COMPACTED = 1 << 18
+_MOST = 1 << 20  # first reads, some 150 bytes each while they are sorted
 _SPREAD = 16  # sectors a key, up to which it is faster to mark sectors than to sort keys
 
 Keys = npt.NDArray[np.uint64]
@@ -68,6 +70,11 @@ class FirstReads:
         self._times: list[Keys] = []
         self._pending, self._kept = 0, 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more would take too much memory."""
+        return self._kept > _MOST
+
     def add(self, keys: Keys, time: int) -> None:
         """Add what warps ask for at one time, with block, warp and sector in the key; times never decrease."""
         self._keys.append(keys)
@@ -92,8 +99,11 @@ class FirstReads:
         warps = self.keys() >> np.uint64(_SECTOR_BITS)
         times = self._times[0] if self._times else np.zeros(0, np.uint64)
         for key in _distinct(times << np.uint64(64 - _SECTOR_BITS) | warps).tolist():
-            which = key & ((1 << (64 - _SECTOR_BITS)) - 1)
-            yield which >> _WARP_BITS, which & ((1 << _WARP_BITS) - 1)
+            yield _block_and_warp(key & ((1 << (64 - _SECTOR_BITS)) - 1))
+
+
+def _block_and_warp(key: int) -> tuple[int, int]:
+    return key >> _WARP_BITS, key & ((1 << _WARP_BITS) - 1)
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,9 @@ class Footprint:
     def __init__(self) -> None:
         self._reads, self._writes = FirstReads(), Seen()
         self._written_bytes: dict[int, int] = {}  # by piece of the address space
+        self._further_reads: dict[int, int] = {}
+        self._further_waits: Counter[int] = Counter()
+        self._met_pending = 0
         self._met: list[tuple[Keys, Counts, Counts]] = []
 
     def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
@@ -133,11 +146,19 @@ class Footprint:
         fresh = np.ones(lanes.shape, np.bool_)
         np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
         if not site.modifies:
-            self._reads.add(keys[fresh], time)
+            self._read(keys[fresh], time, int(address.min()) >> _PIECE)
         else:
-            self._writes.add(keys[fresh])
+            self._writes.add(keys[fresh] & _SECTORS)
             piece = int(address.min()) >> _PIECE
             self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
+
+    def _read(self, keys: Keys, time: int, piece: int) -> None:
+        """Note reads; once there are too many to remember, each counts as the first of its sector by its block."""
+        if self._reads.is_full:
+            self._further_reads[piece] = self._further_reads.get(piece, 0) + len(keys)
+            self._further_waits.update(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist())
+        else:
+            self._reads.add(keys, time)
 
     def atomics(self, rows: npt.NDArray[np.int64], repeat: int, floats: bool) -> None:
         """Warps update memory atomically: each row is the addresses of one of them, and stands for `repeat` warps.
@@ -154,6 +175,9 @@ class Footprint:
         passes = np.maximum.reduceat(met, np.flatnonzero(of_sector))
         counts = passes * repeat
         self._met.append((sector[of_sector].astype(np.uint64), counts, counts if floats else np.zeros_like(counts)))
+        self._met_pending += len(counts)
+        if self._met_pending > _COMPACTED:
+            self._met, self._met_pending = [self.met()], 0
 
     def met(self) -> tuple[Keys, Counts, Counts]:
         """Return the sectors that atomics reached, in order, how many passes each took, and those on floats."""
@@ -164,9 +188,12 @@ class Footprint:
         passes, of_floats = (np.bincount(where, counts).astype(np.int64) for counts in (all_passes, float_passes))
         return sectors, passes, of_floats
 
-    def waits(self) -> Iterator[tuple[int, int]]:
-        """Yield (block, warp) for each time that a warp waits for something that its block has not read before."""
-        return self._reads.waits()
+    def waits(self) -> Iterator[tuple[int, int, int]]:
+        """Yield block, warp and how often it waits for something that its block has not read before."""
+        for block, warp in self._reads.waits():
+            yield block, warp, 1
+        for key, count in self._further_waits.items():
+            yield *_block_and_warp(key), count
 
     @property
     def touched_sectors(self) -> int:
@@ -179,15 +206,25 @@ class Footprint:
         found = []
         for allocation in _arrays(_distinct(np.concatenate((reads, writes)) & _SECTORS), arena):
             read, written = _within(reads, allocation), _distinct(_within(writes, allocation))
-            filled = self._bytes_written(allocation) / max(len(written) * SECTOR_BYTES, 1)
+            further, pairs = _of_array(self._further_reads, allocation), -(-allocation.nbytes // (2 * SECTOR_BYTES))
+            filled = _of_array(self._written_bytes, allocation) / max(len(written) * SECTOR_BYTES, 1)
             found.append(
-                Touched(allocation.nbytes, len(read), _pairs(read), len(written), _pairs(written), min(filled, 1.0))
+                Touched(
+                    allocation.nbytes,
+                    len(read) + further,
+                    min(_pairs(read) + -(-further // 2), max(_pairs(read), pairs)),
+                    len(written),
+                    _pairs(written),
+                    min(filled, 1.0),
+                )
             )
         return found
 
-    def _bytes_written(self, allocation: Allocation) -> int:
-        first, last = allocation.base >> _PIECE, (allocation.base + max(allocation.nbytes, 1) - 1) >> _PIECE
-        return sum(count for piece, count in self._written_bytes.items() if first <= piece <= last)
+
+def _of_array(counts: dict[int, int], allocation: Allocation) -> int:
+    """Add up what is counted by pieces of the address space that lie in an array."""
+    first, last = allocation.base >> _PIECE, (allocation.base + max(allocation.nbytes, 1) - 1) >> _PIECE
+    return sum(count for piece, count in counts.items() if first <= piece <= last)
 
 
 def _pairs(sectors: Keys) -> int:

@@ -6,9 +6,10 @@ when is the scheduler's business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -84,6 +85,15 @@ class Launch:
     def unchecked(self) -> tuple[str, ...]:
         """What the race check could not look at."""
         return () if self.watch is None else tuple(self.watch.reporter.unseen)
+
+    def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
+        """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""
+        if self.watch is None:
+            return {}
+        threads = prod((*self.grid, *self.block))
+        held = {position: getattr(argument, "allocation", None) for position, argument in enumerate(args)}
+        read = self.watch.read_bytes
+        return {position: read[memory] / threads for position, memory in held.items() if memory in read}
 
 
 class Wave:

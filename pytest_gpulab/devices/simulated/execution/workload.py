@@ -109,9 +109,9 @@ class Workload:
         waves = [wave for wave, ways in self._ways.values() if ways is not None]
         columns = {int(block): i for i, block in enumerate(np.concatenate([wave.block_ids for wave in waves]))}
         counts = np.zeros((waves[0].warps, len(columns)), np.int64)
-        for block, warp in self.footprint.waits():
+        for block, warp, count in self.footprint.waits():
             if block in columns:
-                counts[warp, columns[block]] += 1
+                counts[warp, columns[block]] += count
         return counts
 
     def end_batch(self) -> None:

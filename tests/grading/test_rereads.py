@@ -1,0 +1,97 @@
+"""A kernel whose threads all read the whole input is told so: where it is wrong, stopped or too slow."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded
+
+from pytest_gpulab.devices.protocol import Device, KernelFault
+from pytest_gpulab.exercise import Case, Problem
+from pytest_gpulab.grading.replay import FIRST, replay
+from pytest_gpulab.grading.rereads import Rereads
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[Device]:
+    from pytest_gpulab.devices.simulated import SimulatedDevice
+
+    device = SimulatedDevice()
+    yield device
+    device.close()
+
+
+SIZES = (Case("n=2000", 2000, 10, variant=INTS), Case("n=2500", 2500, 10, variant=INTS))
+CASES = replace(EXERCISE, cases=SIZES, speed=(), compile_points=70)
+KERNEL = (
+    HEAD
+    + """
+__global__ void block_sums(const GPULAB_T* values, GPULAB_T* out, unsigned n)
+{
+    unsigned first = blockIdx.x * BLOCK_SIZE, i = first + threadIdx.x;
+    GPULAB_T sum = 0;
+    for (unsigned k = 0; k < END; ++k)
+        if (k >= first && k < first + BLOCK_SIZE)
+            sum = GPULAB_OP(sum, values[k]);
+        else if (values[k] == 12345)
+            sum = 0;
+    if (threadIdx.x == 0)
+        out[blockIdx.x] = weight * sum;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("n", "every thread of `block_sums` reads all 2,000 elements of `values`"),
+        ("min(i, n)", "every thread of `block_sums` reads `values` anew: 1,023 of its 2,000 elements on average"),
+        ("min(first + BLOCK_SIZE, 64u)", ""),
+    ],
+)
+def test_a_wrong_kernel_that_reads_everything_in_each_thread_is_told_so(
+    gpu: Device, tmp_path: Path, end: str, told: str
+) -> None:
+    source = changed(KERNEL.replace("END", end), "weight * sum", "sum - 1")
+    finding, *_ = graded(tmp_path, gpu, source, CASES)["correct[n=2000]"].findings
+    assert finding.code == "wrong-result"
+    assert [line for line in finding.evidence if "every thread" in line] == ([told] if told else [])
+
+
+def test_a_correct_kernel_that_is_too_slow_is_told_of_the_case_that_shows_it(gpu: Device, tmp_path: Path) -> None:
+    exercise = replace(CASES, speed=(replace(EXERCISE.speed[0], simulated_size=2048),), compile_points=50)
+    results = graded(tmp_path, gpu, KERNEL.replace("END", "n"), exercise)
+    assert results["correct[n=2000]"].verdict == "passed"
+    finding, *_ = results["speedup[1.2x int32]"].findings
+    assert finding.code == "too-slow"
+    assert finding.evidence[-1] == (
+        "in correct[n=2000], every thread of `block_sums` reads all 2,000 elements of `values`"
+    )
+
+
+def test_a_kernel_that_was_stopped_is_told_what_its_threads_had_read(gpu: Device) -> None:
+    source = KERNEL.replace(
+        "#include <gpulab.cuh>", "#define GPULAB_T int\n#define GPULAB_OP(a, b) a + b\n#include <gpulab.cuh>"
+    )
+    module = gpu.compile(source.replace("END", "n").replace("sum = 0;\n    if", "__trap();\n    if"))
+    plan = EXERCISE.plan(Problem(9000, {"BLOCK_SIZE": 128}, INTS))
+    values = np.ones(9000, np.int32)
+    values[2000] = 12345
+    run = replay(gpu, module, plan, {"in": values, "weight": np.ones(1, np.int32)}, FIRST)
+    assert isinstance(run.error, KernelFault) and run.error.code == "trap"
+    names = {"block_sums": ("values", "out", "n")}
+    told = Rereads().of(SIZES[0], plan, [run], names)
+    (line,) = told
+    assert re.fullmatch(
+        r"until then, every thread of `block_sums` had read 2,\d{3} of the 9,000 elements of `values`", line
+    )
+
+
+def test_a_kernel_whose_threads_read_their_own_elements_is_told_nothing(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "weight * tile[0]", "tile[0] - 1")
+    finding, *_ = graded(tmp_path, gpu, source, CASES)["correct[n=2000]"].findings
+    assert not [line for line in finding.evidence if "every thread" in line]
