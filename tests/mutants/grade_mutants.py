@@ -82,7 +82,7 @@ def verdict_of(mutant: Mutant, loaded: LoadedExercise, folder: Path, original: l
         return {"status": "crashed", "code": repr(error)}
     finally:
         device.close()
-    reason = EQUIVALENT[loaded.name].get(mutant.what)
+    reason = EQUIVALENT[loaded.name].get(f"{mutant.line}: {mutant.what}")
     return {"status": "equivalent", "reason": reason} if reason else {"status": "survived"}
 
 
