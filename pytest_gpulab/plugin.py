@@ -222,6 +222,8 @@ class GradingHooks:
         self.write_errors = self._write_reports(interrupted)
         if self.settings.calibrate:
             self.write_errors += self._write_calibration(interrupted)
+        if not interrupted:
+            self.write_errors += self._unscored()
         if self.write_errors:
             tell_of_errors(session)
 
@@ -237,6 +239,12 @@ class GradingHooks:
             except ReportError as error:
                 errors.append(str(error))
         return errors
+
+    def _unscored(self) -> list[str]:
+        """Return why submissions have no score: a run that grades nothing must not look like one that passed."""
+        from pytest_gpulab.reports.students import unscored
+
+        return unscored(self.gradebook.grades)
 
     def _write_calibration(self, interrupted: bool) -> list[str]:
         from pytest_gpulab.reports import calibration

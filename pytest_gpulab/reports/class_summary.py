@@ -12,7 +12,7 @@ from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.instructor.summary import check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text
+from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text, unscored
 from pytest_gpulab.reports.table import WIDTH, WORST_FIRST, laid_out, overall_verdict
 
 MAX_STUDENTS = 60
@@ -58,7 +58,7 @@ def _student_row(standing: Standing, exercises: Sequence[str]) -> tuple[str, ...
 
 def _points(grade: Grade) -> str:
     points = Points.of(grade.checks)
-    return points_text(points.earned) if points.graded else "n/a"
+    return points_text(points.earned) if points.graded and not unscored([grade]) else "n/a"
 
 
 def _verdict(row: Row) -> str:

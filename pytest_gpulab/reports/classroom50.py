@@ -18,7 +18,7 @@ from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.formats import check_file, write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.jsonfile import json_text
-from pytest_gpulab.reports.students import Row, graded_points, refuse_a_part, shown_checks, the_only_row
+from pytest_gpulab.reports.students import Row, graded_points, refuse_a_part, shown_checks, the_only_row, why_no_score
 
 SCHEMA = "classroom50/result/v1"
 VARIABLES: Mapping[str, str] = {
@@ -61,10 +61,10 @@ def document(row: Row, context: Context) -> dict[str, Any]:
     """Return the result as Classroom 50 wants it, builtins only.
 
     Raises:
-        ReportError: nothing could be graded.
+        ReportError: too little could be graded for a score.
     """
     if graded_points(row) is None:
-        raise ReportError("nothing could be graded")
+        raise ReportError(why_no_score(row))
     tests = _tests(row)
     environment = context.environment
     given = {key: environment[name] for key, name in OPTIONAL_VARIABLES.items() if environment.get(name)}

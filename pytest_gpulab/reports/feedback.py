@@ -14,7 +14,7 @@ from pytest_gpulab.reports.annotated import listings
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.instructor.standings import Standing, standings
-from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows
+from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows, unscored
 from pytest_gpulab.reports.views import GradeView
 from pytest_gpulab.reports.visibility import for_student
 
@@ -69,6 +69,7 @@ def page(standing: Standing, created: datetime, exercises: Collection[str] = ())
         ungraded=row.ungraded,
         missing=missing,
         left_out=row.left_out if missing else {},
+        unscored=unscored(row.grades),
         earned=standing.earned,
         possible=standing.possible,
         ungraded_points=Points.of(row.checks).ungraded,

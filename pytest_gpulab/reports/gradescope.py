@@ -5,8 +5,8 @@ Students see this file, so hidden cases tell only the kind of a mistake and a hi
 until then Gradescope shows neither them nor a total from which their points could be told.
 
 Gradescope compares the score with a fixed total. So that checks which the machine could not grade neither earn nor cost
-points, the score is the share of the points that could be graded, times all points. Where nothing could be graded no
-file is written, which Gradescope takes for what it is: a failure of the autograder.
+points, the score is the share of the points that could be graded, times all points. Where more than a small share of an
+exercise could not be graded no file is written, which Gradescope takes for what it is: a failure of the autograder.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pytest_gpulab.reports.students import (
     rows,
     shown_checks,
     the_only_row,
+    why_no_score,
 )
 
 UNTIL_PUBLISHED = "after_published"
@@ -64,13 +65,13 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     if is_file(path):
         row = the_only_row(gradebook)
         if not _is_written(path, row):
-            raise ReportError("nothing could be graded")
+            raise ReportError(why_no_score(row))
         return
     path.mkdir(exist_ok=True)
     handed_in = [row for row in rows(gradebook) if row.handed_in]
-    missing = [row.student.id for row in handed_in if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
+    missing = [row for row in handed_in if not _is_written(path / f"{file_name(row.student.id)}.json", row)]
     if missing:
-        raise ReportError(f"nothing could be graded of {', '.join(missing)}")
+        raise ReportError("; ".join(f"{row.student.id}: {why_no_score(row)}" for row in missing))
 
 
 def _is_written(path: Path, row: Row) -> bool:

@@ -1,8 +1,8 @@
 """`--gpulab-report=prairielearn:PATH`: `results.json` of a PrairieLearn external grader, for one student.
 
 The score is the share of the points that could be graded, so that the machine's faults cost nothing. Where nothing
-could be graded the result is `"gradable": false`, for which PrairieLearn charges no attempt. A kernel that does not
-compile is gradable: it is wrong.
+could be graded, or too little, the result is `"gradable": false`, for which PrairieLearn charges no attempt. A kernel
+that does not compile is gradable: it is wrong.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def _why_not(row: Row) -> list[str]:
     codes |= {finding.code for _, finding in row.ungraded}
     graded = f" of {', '.join(exercises)}" if exercises else ""
     why = f" ({', '.join(sorted(codes))})" if codes else ""
+    points = Points.of(row.checks)
+    much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
+    if points.graded:
+        told = f"{much}{graded} could not be graded{why}, so there is no score."
+        return [f"{told} Tell your instructor. No attempt is charged."]
     return [f"The grader failed{why}: nothing{graded} could be graded, by no fault of yours. No attempt is charged."]
 
 

@@ -4,7 +4,7 @@ The same grades give the same bytes: there is no time in it, neither of day nor 
 order mark, without which spreadsheets take names for something else.
 
     student, name       the id, and the name from the roster
-    one an exercise     points earned; empty if nothing was handed in or nothing of it was or could be graded
+    one an exercise     points earned; empty if nothing was handed in, graded, or too little of it could be graded
     total               points earned in all exercises; empty as above
     not_gradable        points of checks that the machine could not grade: they are in nobody's total
     note                what a reader of the figures must know
@@ -21,6 +21,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_gpulab.grading.grade import CheckResult, Grade
@@ -36,6 +37,7 @@ from pytest_gpulab.reports.students import (
     graded_points,
     points_text,
     rows,
+    unscored,
 )
 
 DETAILS = "-details"
@@ -88,7 +90,8 @@ def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[C
     for row in table:
         grades = {grade.exercise: grade for grade in row.grades}
         points = Points.of(row.checks)
-        total = points_text(points.earned) if graded_points(row) else ""
+        scored = replace(row, grades=tuple(grade for grade in row.grades if not unscored([grade])))
+        total = points_text(Points.of(scored.checks).earned) if graded_points(scored) else ""
         cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
         ungraded = points_text(points.ungraded) if points.ungraded else ""
         notes = "; ".join((*_notes_of_run(row, interrupted), *_notes(row, exercises, interrupted)))
@@ -117,7 +120,7 @@ def _exercise_cell(grade: Grade | None) -> str:
     if grade is None:
         return ""
     points = Points.of(grade.checks)
-    return points_text(points.earned) if points.graded else ""
+    return points_text(points.earned) if points.graded and not unscored([grade]) else ""
 
 
 def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:
@@ -148,7 +151,8 @@ def _notes(row: Row, exercises: Iterable[str], interrupted: bool) -> Iterator[st
 def _notes_of_grade(grade: Grade) -> Iterator[str]:
     ungraded = Points.of(grade.checks).ungraded
     if ungraded:
-        yield f"{grade.exercise}: {points_text(ungraded)} points not gradable"
+        no_score = ", so there is no score" if unscored([grade]) else ""
+        yield f"{grade.exercise}: {points_text(ungraded)} points not gradable{no_score}"
     if any(check.verdict == "not started" for check in grade.checks):
         yield f"{grade.exercise}: not started"
 

@@ -17,6 +17,9 @@ NOT_HANDED_IN = "not handed in"
 NOT_GRADED = "not graded in this run"
 ONLY_SOME_CHECKS = "only some of the checks were graded"
 
+SMALL_SHARE = 0.1
+"""Of an exercise's points. Where more could not be graded there is no score: students could choose what is left out."""
+
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
 _DIGITS = 4
 _SAFE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}", re.ASCII)
@@ -90,9 +93,14 @@ class Points:
         )
 
     @property
+    def is_score(self) -> bool:
+        """Whether all but a small share of the points could be graded."""
+        return self.graded > 0 and self.ungraded <= SMALL_SHARE * (self.graded + self.ungraded)
+
+    @property
     def share(self) -> float | None:
-        """Points earned of those that could be graded, 0 to 1; None where nothing could be."""
-        return min(1.0, self.earned / self.graded) if self.graded > 0 else None
+        """Points earned of those that could be graded, 0 to 1; None where too few could be."""
+        return min(1.0, self.earned / self.graded) if self.is_score else None
 
 
 def rows(gradebook: Gradebook) -> list[Row]:
@@ -170,14 +178,32 @@ def the_only_row(gradebook: Gradebook) -> Row:
 
 
 def graded_points(row: Row) -> Points | None:
-    """Return the points of a row, or None if nothing in it could be graded by no fault of the student's.
+    """Return the points of a row, or None if too little of a grade in it could be graded (see `Points.is_score`).
 
-    Who only handed in what belongs to no exercise has earned no point.
+    A student with nothing but files for no exercise has earned no point.
     """
     points = Points.of(row.checks)
+    if unscored(row.grades):
+        return None
     faults = {finding.code for _, finding in row.ungraded}
     is_students_fault = bool(faults) and faults.isdisjoint(_GRADERS_FAULTS)
     return points if points.graded > 0 or (not row.grades and is_students_fault) else None
+
+
+def why_no_score(row: Row) -> str:
+    """Return why `graded_points` of a row is None, for an instructor."""
+    return "; ".join(unscored(row.grades)) if Points.of(row.checks).graded else "nothing could be graded"
+
+
+def unscored(grades: Iterable[Grade]) -> list[str]:
+    """Return a sentence for each grade that is no score, because too many of its points could not be graded."""
+    found = ((grade, Points.of(grade.checks)) for grade in grades)
+    return [
+        f"{grade.submission}: {points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points "
+        "could not be graded, so there is no score; see the findings"
+        for grade, points in found
+        if points.ungraded and not points.is_score
+    ]
 
 
 def shown_checks(row: Row) -> list[tuple[str, CheckResult]]:

@@ -168,16 +168,16 @@ def test_a_file_that_is_no_source(course: Course, source: bytes, code: str) -> N
     no_traceback(result)
 
 
-def test_what_the_simulator_does_not_know_is_named_and_costs_nothing(course: Course) -> None:
+def test_what_the_simulator_does_not_know_is_named_and_gives_no_score(course: Course) -> None:
     course.write("twice.cu", PUZZLING)
     result = course.grade("twice.cu", "-rs")
-    assert result.ret == pytest.ExitCode.OK
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, "a run that grades nothing is not taken for one that passed"
     assert result.parseoutcomes().keys() == {"skipped"} or result.parseoutcomes().keys() == {"skipped", "passed"}
     result.stdout.fnmatch_lines(
         [
             "twice *not gradable *",
-            "      cannot-simulate: *griddepcontrol*",
-            "SKIPPED * twice.cu:1: not gradable*",
+            "      cannot-simulate: *cp.async.bulk*",
+            "ERROR: twice.cu: 100 of 100 points could not be graded, so there is no score; see the findings",
         ]
     )
 

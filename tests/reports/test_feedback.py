@@ -104,11 +104,16 @@ def test_a_page_shows_the_totals_of_the_instructors_report(tmp_path: Path) -> No
 
 def test_what_the_machine_could_not_grade_is_explained(tmp_path: Path) -> None:
     base = Made(1).gradebook().grades[0]
-    lost = CheckResult("safe[races]", "safe", "not gradable", 0, 5, (Finding("device-fault", "The device failed."),))
+    failed = Finding("device-fault", "The device failed.")
+    lost = CheckResult("safe[races]", "safe", "not gradable", 0, 0.25, (failed,))
     book = Gradebook()
     add(book, replace(base, checks=(base.checks[0], lost)))
     (text,) = written(tmp_path, book).values()
-    assert "3 of 3 points." in text and "Checks of 5 more points could not be graded, which is not your fault" in text
+    assert "3 of 3 points." in text and "Checks of 0.25 more points could not be graded, which is not" in text
+    book = Gradebook()
+    add(book, replace(base, checks=(base.checks[0], replace(lost, max_points=5))))
+    (text,) = written(tmp_path, book).values()
+    assert "5 of 8 points could not be graded, so there is no score" in text and "3 of 3 points." not in text
 
 
 def test_a_part_of_the_points_is_no_result(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pytest_gpulab.reports.students import the_only_row
 
 CONTEXT = Context(environment=ENVIRONMENT)
 FOR_ONE_STUDENT = ("gradescope", "classroom50", "prairielearn")
-ALL = only(*(check(verdict, verdict) for verdict in VERDICTS))
+ALL = only(*(check(verdict, verdict, 5 if verdict == "not gradable" else 10) for verdict in VERDICTS))
 NO_EXERCISE = Finding("no-exercise", "skan.cu belongs to no exercise", hint="call it scan.cu")
 
 
@@ -43,8 +43,8 @@ def test_gradescope_shows_what_is_not_gradable_without_a_score(tmp_path: Path) -
         "not gradable": (None, None, None),
         "not started": (0, 10, "failed"),
     }
-    assert data["score"] == pytest.approx(60 * 20 / 50)
-    assert "Checks for 10 points could not be graded, by no fault of yours." in data["output"]
+    assert data["score"] == pytest.approx(55 * 20 / 50)
+    assert "Checks for 5 points could not be graded, by no fault of yours." in data["output"]
     outputs = {test["name"]: test["output"].split("\n") for test in data["tests"]}
     assert outputs["failed"] == [
         "Failed.",
@@ -78,7 +78,7 @@ def test_gradescope_gets_a_file_a_student(tmp_path: Path) -> None:
 def test_gradescope_gets_no_file_of_whom_nothing_could_be_graded(tmp_path: Path) -> None:
     (tmp_path / "bob.json").write_text("an earlier run's")
     made = book(grade(check("a"), student="ann"), grade(check("a", "not gradable"), student="bob"))
-    with pytest.raises(ReportError, match=r"nothing could be graded of bob$"):
+    with pytest.raises(ReportError, match=r"bob: nothing could be graded$"):
         formats.write("gradescope", tmp_path, made, CONTEXT)
     assert [path.name for path in tmp_path.iterdir()] == ["ann.json"]
 
@@ -144,7 +144,20 @@ def test_prairielearn_scores_the_share_of_what_could_be_graded(tmp_path: Path) -
         "not started": (0, 10),
     }
     assert (data["gradable"], data["score"]) == (True, 0.4)
-    assert data["message"] == "20 of 50 points. Checks for 10 more could not be graded, by no fault of yours."
+    assert data["message"] == "20 of 50 points. Checks for 5 more could not be graded, by no fault of yours."
+
+
+@pytest.mark.parametrize("name", FOR_ONE_STUDENT)
+def test_who_has_most_checks_not_gradable_has_no_score(name: str, tmp_path: Path) -> None:
+    """A kernel may hold what a device does not know in all variants but one: that must not become full points."""
+    made = only(check("compile", points=3), *(check(f"c{i}", "not gradable", 20) for i in range(5)))
+    told = "100 of 103 points"
+    if name == "prairielearn":
+        data = written(name, made, tmp_path)
+        assert data["gradable"] is False and data["format_errors"][0].startswith(f"{told} of scan could not be graded")
+        return
+    with pytest.raises(ReportError, match=rf"s1/scan.cu: {told} could not be graded, so there is no score; see"):
+        written(name, made, tmp_path)
 
 
 def test_prairielearn_charges_no_attempt_if_nothing_could_be_graded(tmp_path: Path) -> None:

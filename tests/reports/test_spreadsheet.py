@@ -46,17 +46,19 @@ def test_who_handed_in_nothing_has_empty_cells_and_a_note() -> None:
 def test_what_the_machine_cannot_grade_is_no_zero() -> None:
     made = book(
         grade(check("a", "not gradable"), check("b", "not gradable", 5), student="s1"),
-        grade(check("a"), check("b", "not gradable", 5), student="s2"),
+        grade(check("a", points=45), check("b", "not gradable", 5), student="s2"),
+        grade(check("a", points=44), check("b", "not gradable", 5), student="s3"),
     )
     assert table(made)[1:] == [
-        ["s1", "", "", "", "15", "scan: 15 points not gradable"],
-        ["s2", "", "10", "10", "5", "scan: 5 points not gradable"],
+        ["s1", "", "", "", "15", "scan: 15 points not gradable, so there is no score"],
+        ["s2", "", "45", "45", "5", "scan: 5 points not gradable"],
+        ["s3", "", "", "", "5", "scan: 5 points not gradable, so there is no score"],
     ]
 
 
 def test_one_exercise_that_cannot_be_graded_leaves_the_others_as_they_are() -> None:
     made = book(grade(check("a", "not gradable")), grade(check("a"), exercise="sum"))
-    assert table(made)[1] == ["s1", "", "", "10", "10", "10", "scan: 10 points not gradable"]
+    assert table(made)[1] == ["s1", "", "", "10", "10", "10", "scan: 10 points not gradable, so there is no score"]
 
 
 def test_an_exercise_that_cannot_be_loaded_is_no_zero_and_a_file_for_no_exercise_is() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.students import Points, Row, rows
+from pytest_gpulab.reports.students import Points, Row, rows, unscored
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Standing:
 
     @property
     def share(self) -> float | None:
-        """Points earned of those possible, 0 to 1; None where nothing could be graded."""
-        return min(1.0, self.earned / self.possible) if self.possible > 0 else None
+        """Points earned of those possible, 0 to 1; None where too little could be graded."""
+        is_score = self.possible > 0 and not unscored(self.row.grades)
+        return min(1.0, self.earned / self.possible) if is_score else None
 
 
 def exercises_of(grades: Iterable[Grade]) -> dict[str, float]:
