@@ -17,13 +17,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices import nvrtc, nvrtc_program
 from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.names import signature, unique_names, unmangle
-from pytest_gpulab.devices.occupancy import (
-    MAX_BLOCK_THREADS,
-    BlockNeeds,
-    KernelOccupancy,
-    blocks_by_supply,
-    occupancy_by_rules,
-)
+from pytest_gpulab.devices.occupancy import MAX_BLOCK_THREADS, BlockNeeds, KernelOccupancy, occupancy_by_rules
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -49,7 +43,7 @@ from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
-from pytest_gpulab.devices.simulated.execution.launching import check_extents, pack, run_blocks, three_extents
+from pytest_gpulab.devices.simulated.execution.launching import Extents, check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
@@ -59,7 +53,12 @@ from pytest_gpulab.devices.simulated.line_shares import with_shares
 from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
 from pytest_gpulab.devices.simulated.machine.executions import MachineKernel
 from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
-from pytest_gpulab.devices.simulated.oversized import oversized, static_shared_bytes
+from pytest_gpulab.devices.simulated.oversized import (
+    check_registers,
+    may_exceed_registers,
+    oversized,
+    static_shared_bytes,
+)
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
 from pytest_gpulab.devices.simulated.translation.inline import function_address, undefined
@@ -152,32 +151,16 @@ class SimulatedModule:
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
         """Hold a launch to the limits of the described GPU; see `protocol.LaunchLimits`."""
-        entry = self._entry(kernel)
-        grid3, block3 = three_extents(grid), three_extents(block)
-        static = static_shared_bytes(self._module, entry)
-        check_extents(kernel, grid3, block3, static + shared_bytes, self._device.gpu.limits.largest_shared_bytes)
-        self._check_bounds(kernel, prod(block3))
-        self._check_registers(kernel, prod(block3))
+        entry, gpu = self._entry(kernel), self._device.gpu
+        needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
+        self._check_extents(kernel, three_extents(grid), block3, needed)
+        if may_exceed_registers(self._module, entry, prod(block3), gpu.limits):
+            registers = self._resources_on(gpu.architecture, kernel).registers or 0
+            check_registers(kernel, prod(block3), registers, gpu.limits)
 
-    def _check_bounds(self, kernel: str, threads: int) -> None:
-        most = self._bounds.get(self._entry(kernel).name, MAX_BLOCK_THREADS)
-        if threads > most:
-            raise LaunchError(
-                f"{kernel}: a block of {threads} threads is too large; its __launch_bounds__ allow {most}"
-            )
-
-    def _check_registers(self, kernel: str, threads: int) -> None:
-        """Hold a block's registers to what an SM has, where PTX is so long that it may take more."""
-        gpu = self._device.gpu
-        functions = [function for function in self._module.functions.values() if not function.entry]
-        written = sum(len(function.registers) for function in (self._entry(kernel), *functions))
-        if threads * written <= gpu.limits.registers:
-            return
-        registers = self._resources_on(gpu.architecture, kernel).registers or 0
-        supply = blocks_by_supply(gpu.limits, BlockNeeds(threads, registers, 0))
-        if not supply["registers"]:
-            needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
-            raise LaunchError(f"{kernel} needs {needed}; a block may have {gpu.limits.registers:,}")
+    def _check_extents(self, kernel: str, grid: Extents, block: Extents, shared_bytes: int) -> None:
+        largest, most = self._device.gpu.limits.largest_shared_bytes, self._bounds.get(self._entry(kernel).name)
+        check_extents(kernel, grid, block, shared_bytes, largest, most)
 
     def _entry(self, kernel: str) -> Function:
         if kernel not in self._entries:
@@ -269,9 +252,7 @@ class SimulatedModule:
         grid3, block3 = three_extents(grid), three_extents(block)
         if shared_bytes < 0:
             raise LaunchError(f"{kernel}: {shared_bytes} bytes of dynamic shared memory are less than none")
-        largest = self._device.gpu.limits.largest_shared_bytes
-        check_extents(kernel, grid3, block3, program.static_shared + shared_bytes, largest)
-        self._check_bounds(kernel, prod(block3))
+        self._check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
         estimated = options.estimate or options.sample_blocks is not None
         counters = self._counters(kernel, estimated) if options.count or estimated else None

@@ -1,11 +1,13 @@
-"""Whether a module's kernels ask for memory that no block or thread gets: what ptxas would refuse, found in its PTX."""
+"""Whether kernels ask for more than a block or thread gets: memory that ptxas would refuse, and registers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pytest_gpulab.devices.architectures import Limits
 from pytest_gpulab.devices.names import unmangle, unmangle_local
-from pytest_gpulab.devices.protocol import SourceLine
+from pytest_gpulab.devices.occupancy import BlockNeeds, blocks_by_supply
+from pytest_gpulab.devices.protocol import LaunchError, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
@@ -34,6 +36,24 @@ def oversized(module: PtxModule, filename: str) -> str | None:
 def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
     """Return the bytes of shared memory that a kernel declares with a size, its functions included."""
     return _total(_used(module, _reachable(module, kernel), "shared"))
+
+
+def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: Limits) -> bool:
+    """Whether machine code must be asked: ptxas needs fewer than half as many registers as PTX names."""
+    functions = [function for function in module.functions.values() if not function.entry]
+    kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
+    return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
+
+
+def check_registers(kernel: str, threads: int, registers: int, limits: Limits) -> None:
+    """Hold a block's registers to what a multiprocessor has.
+
+    Raises:
+        LaunchError: it has fewer.
+    """
+    if not blocks_by_supply(limits, BlockNeeds(threads, registers, 0))["registers"]:
+        needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
+        raise LaunchError(f"{kernel} needs {needed}; a block may have {limits.registers:,}")
 
 
 def _of_kernel(module: PtxModule, kernel: Function, filename: str) -> str | None:

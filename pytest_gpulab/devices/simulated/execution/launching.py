@@ -25,7 +25,10 @@ BATCHES = 4  # of a sample, whose differences tell how far it may be off
 PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
 
 
-def three_extents(extents: Sequence[int]) -> tuple[int, int, int]:
+Extents = tuple[int, int, int]
+
+
+def three_extents(extents: Sequence[int]) -> Extents:
     """Return one to three extents as (x, y, z).
 
     Raises:
@@ -38,9 +41,14 @@ def three_extents(extents: Sequence[int]) -> tuple[int, int, int]:
 
 
 def check_extents(
-    kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int, largest_shared_bytes: int
+    kernel: str,
+    grid: Extents,
+    block: Extents,
+    shared_bytes: int,
+    largest_shared_bytes: int,
+    most_threads: int | None = None,
 ) -> None:
-    """Hold a launch to CUDA's limits, which but for shared memory are the same for all GPUs.
+    """Hold a launch to CUDA's limits, which but for shared memory are the same for all GPUs, and to launch bounds.
 
     Raises:
         LaunchError: beyond one of them.
@@ -48,6 +56,9 @@ def check_extents(
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS or block[2] > 64:
         raise LaunchError(f"{kernel}: a block of {block} is too large (at most {MAX_THREADS} threads, 64 in z)")
+    if most_threads is not None and threads > most_threads:
+        what = f"a block of {threads} threads is too large; its __launch_bounds__ allow {most_threads}"
+        raise LaunchError(f"{kernel}: {what}")
     if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
         raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
     if shared_bytes > largest_shared_bytes:
