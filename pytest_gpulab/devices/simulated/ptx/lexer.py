@@ -7,7 +7,7 @@ import re
 # one alternation, so that what opens first counts: `// /*` is a line comment, and `"//"` a string
 _COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
 _LINE_DIRECTIVE = re.compile(r"^([ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*)", re.M)
-_PIECE = re.compile(r'(?:[^;{}"]|"(?:[^"\\\n]|\\.)*")+|[;{}"]', re.S)
+_PIECE = re.compile(r'[^;{}"]+|"(?:[^"\\\n]|\\.)*"|[;{}"]', re.S)
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -17,7 +17,7 @@ def without_comments(text: str) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Cut a text without comments into `;`, `{`, `}` and what stands between them.
+    """Cut a text without comments into `;`, `{`, `}`, strings and what stands between them.
 
     Directives that end with their line get a semicolon.
     """
@@ -25,11 +25,11 @@ def pieces(text: str) -> list[str]:
 
 
 def split(text: str | None) -> list[str]:
-    """Split at the commas that stand in no brackets."""
-    if not text or not text.strip():
+    """Split at the commas that stand in no brackets; blanks may surround the parts."""
+    if not text or text.isspace():
         return []
     if "{" not in text and "[" not in text and "(" not in text:
-        return [part.strip() for part in text.split(",")]
+        return text.split(",")
     parts, start, depth = [], 0, 0
     for index, character in enumerate(text):
         if character in _OPENING:
@@ -37,6 +37,6 @@ def split(text: str | None) -> list[str]:
         elif character in _CLOSING:
             depth -= 1
         elif character == "," and not depth:
-            parts.append(text[start:index].strip())
+            parts.append(text[start:index])
             start = index + 1
-    return [*parts, text[start:].strip()]
+    return [*parts, text[start:]]

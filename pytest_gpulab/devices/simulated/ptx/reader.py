@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx.collector import without_collector
 from pytest_gpulab.devices.simulated.ptx.declarations import VARIABLE, immediate, variable_of
 from pytest_gpulab.devices.simulated.ptx.lexer import pieces, split, without_comments
 from pytest_gpulab.devices.simulated.ptx.syntax import (
@@ -46,6 +47,7 @@ _RANGE = re.compile(r"([\w$%]+)<(\d+)>")
 _DIRECTIVE = re.compile(r"\.(\w+)")
 _HARMLESS = ("pragma", "version", "target", "address_size", "file", "noreturn", "alias")  # of no meaning here
 _MALFORMED = (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError)
+_MARKS = frozenset(";{}")
 _MAX_QUOTED = 120
 
 
@@ -55,7 +57,8 @@ def parse(text: str) -> PtxModule:
     Raises:
         CannotSimulate: for a construct outside the grammar known here; nothing else is raised, whatever the text.
     """
-    return _Parser().run(text)
+    with without_collector():
+        return _Parser().run(text)
 
 
 @dataclass
@@ -108,14 +111,17 @@ class _Parser:
         self.module.files = {int(number): name for number, name in _FILE.findall(text)}
         try:
             for piece in pieces(text):
-                self._piece(piece)
+                if piece in _MARKS:
+                    self._mark(piece)
+                else:
+                    self.pending = self.pending + piece if self.pending else piece
             if self.scopes or self.nested or self.pending.strip():
                 raise ValueError(self.pending)
         except _MALFORMED:
             raise CannotSimulate(f"the PTX statement {_quoted(self.pending)}", self.where) from None
         return self.module
 
-    def _piece(self, piece: str) -> None:
+    def _mark(self, piece: str) -> None:
         if piece == ";" and not self.nested:
             self._statement(self.pending.strip())
             self.pending = ""
@@ -195,7 +201,7 @@ class _Parser:
                 if rest.startswith(".branchtargets"):
                     table = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
                     self.scopes[-1].tables.append(table)
-                    self.function.branch_targets[table] = tuple(split(rest.split(None, 1)[1]))
+                    self.function.branch_targets[table] = tuple(map(str.strip, split(rest.split(None, 1)[1])))
                 return ""
             label = self._bind(match[1]) if len(self.scopes) > 1 else match[1]
             self.scopes[-1].labels[match[1]] = label
@@ -247,7 +253,7 @@ class _Parser:
         if match is None or not self.scopes:
             raise CannotSimulate(f"the PTX declaration {_quoted(text)}", self.where)
         self.operands = {}
-        for name in split(match[2]):
+        for name in map(str.strip, split(match[2])):
             if ranged := _RANGE.fullmatch(name):
                 self.scopes[-1].ranges[ranged[1]] = (int(ranged[2]), match[1])
             else:
@@ -292,7 +298,9 @@ class _Parser:
             return self._call(text, guard)
         if opcode not in self.opcodes:
             self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
-        operands = tuple(map(self._operand, split(rest[0]))) if rest else ()
+        known = self.operands
+        parts = map(str.strip, split(rest[0])) if rest else ()
+        operands = tuple([known.get(part) or self._operand(part) for part in parts])
         return Instruction(self.opcodes[opcode], operands, guard, self.where, self.number)
 
     def _predicate(self, name: str) -> Reg:
@@ -307,39 +315,41 @@ class _Parser:
             raise CannotSimulate(f"the PTX call {text!r}", self.where)
         callee = self._named(match["callee"])
         results, arguments = (
-            tuple(self._name(name) for name in split(match[group])) for group in ("results", "arguments")
+            tuple(self._name(name.strip()) for name in split(match[group])) for group in ("results", "arguments")
         )
         return Call(callee, results, arguments, guard, self.where, self.number)
 
     def _operand(self, text: str) -> Operand:
-        operand = self.operands.get(text)
-        if operand is None:
-            operand = self.operands[text] = self._new_operand(text)
+        """Read an operand, and keep it for the next time that it is written like this in this scope."""
+        operand = self.operands[text] = self._new_operand(text)
         return operand
 
     def _new_operand(self, text: str) -> Operand:
         first = text[0]
+        if first == "%" and "|" not in text and "+" not in text:
+            name = self._name(text)
+            return Reg(name) if self.function is not None and name in self.function.registers else Sym(name)
         if first == "[" and len(parts := split(text[1:-1])) > 1:  # a texture and its coordinates
-            return Vector(tuple(map(self._operand, parts)))
+            return Vector(tuple(self._operand(part.strip()) for part in parts))
         if first == "[":
             return self._address(text[1:-1])
         if first == "{":
-            return Vector(tuple(self._operand(item) for item in split(text[1:-1])))
+            return Vector(tuple(self._operand(item.strip()) for item in split(text[1:-1])))
         if first == "!":
-            inner = self._operand(text[1:])
+            inner = self._operand(text[1:].strip())
             if not isinstance(inner, Reg):
                 raise ValueError(text)
             return Not(inner)
         if "|" in text:
             left, _, right = text.partition("|")
-            return Pair(self._operand(left), self._operand(right))
+            return Pair(self._operand(left.strip()), self._operand(right.strip()))
         if first.isdigit() or (first in "+-" and len(text) > 1):
             return immediate(text)
         return self._named(text)
 
     def _named(self, text: str) -> Reg | Sym:
         base, plus, offset = text.partition("+")
-        name = self._name(base.strip())
+        name = self._name(base.strip() if plus else base)
         if self.function is not None and name in self.function.registers:
             return Reg(name)
         return Sym(name, int(offset, 0) if plus else 0)
@@ -356,12 +366,13 @@ class _Parser:
 
 def _kind_in_range(ranges: dict[str, tuple[int, str]], name: str) -> str | None:
     """Return the type of a register that one of the ranges holds, such as `%r7` that of `%r<9>`."""
-    for cut in range(len(name.rstrip(digits)), len(name)):
-        if (declared := ranges.get(name[:cut])) is not None:
-            count, kind = declared
-            number = name[cut:]
-            if int(number) < count and (number[0] != "0" or number == "0"):
-                return kind
+    prefix = name.rstrip(digits)
+    while len(prefix) < len(name):
+        count, kind = ranges.get(prefix, (0, ""))
+        number = name[len(prefix) :]
+        if count and int(number) < count and (number[0] != "0" or number == "0"):
+            return kind
+        prefix += number[0]  # its own name ends with a digit
     return None
 
 

@@ -66,7 +66,7 @@ class Not:
 Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # never changed; a frozen one takes three times as long to make
 class Instruction:
     """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line.
 

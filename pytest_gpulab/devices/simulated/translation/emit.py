@@ -9,7 +9,7 @@ within the block.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,13 @@ def refuse_others(instruction: Instruction, known: Set[str]) -> None:
     Raises:
         CannotSimulate: naming the first other modifier.
     """
-    for word in instruction.op[1:]:
-        if word not in known and word not in TYPES:
-            raise CannotSimulate(f"the modifier .{word} of {instruction.name}", instruction.where)
+    if (word := _first_other(instruction.op, frozenset(known))) is not None:
+        raise CannotSimulate(f"the modifier .{word} of {instruction.name}", instruction.where)
+
+
+@lru_cache(maxsize=4096)
+def _first_other(op: tuple[str, ...], known: frozenset[str]) -> str | None:
+    return next((word for word in op[1:] if word not in known and word not in TYPES), None)
 
 
 def type_code(instruction: Instruction) -> str:

@@ -5,10 +5,13 @@ The expressions call `floats`, `rounding` and `halves`, whose functions are in s
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
 
 _DIRECTED = {"rz", "rm", "rp"}
+_MODIFIERS = frozenset({"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | _DIRECTED)
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}
 _ROUNDED = {name: name for name in ("add", "mul", "fma", "div", "sqrt")} | {"sub": "add", "mad": "fma", "rcp": "div"}
 """Opcodes with rounding modes, and the operation of `rounding` that each comes down to."""
@@ -32,7 +35,11 @@ def _write(b: BlockWriter, i: Instruction, expression: str, code: str) -> None:
 
 def write_float(b: BlockWriter, i: Instruction) -> None:
     """Write an operation on float32 or float64."""
-    refuse_others(i, {"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | _DIRECTED)
+    if _is_plain(i.op):
+        code = type_code(i)
+        b.write(i.operands[0], _FLOAT[i.op[0]].format(*[b.read(operand, code) for operand in i.operands[1:]]), code)
+        return
+    refuse_others(i, _MODIFIERS)
     name, code, mode, flush = i.op[0], type_code(i), rounding_mode(i), "ftz" in i.op
     if mode != "rn":
         _write(b, i, _directed(b, i, code, mode), code)
@@ -46,8 +53,14 @@ def write_float(b: BlockWriter, i: Instruction) -> None:
         _write(b, i, f"div_approx({first}, {second}, {flush})", code)
     else:
         operands = _operands(b, i, code)
-        expression = _FLOAT[name].format(*operands, one=b.names.constant(*_ONE[code]))
+        expression = _FLOAT[name].format(*operands, one=b.names.constant(*_ONE[code]) if name == "rcp" else "")
         _write(b, i, _flushed(b, i, expression, operands) if flush else expression, code)
+
+
+@lru_cache(maxsize=256)
+def _is_plain(op: tuple[str, ...]) -> bool:
+    """Whether NumPy's own operation is the instruction, as of most."""
+    return op[0] in ("add", "sub", "mul", "neg", "abs") and op[1:-1] in ((), ("rn",))
 
 
 _FLOAT = {

@@ -6,7 +6,7 @@ The wave (`w` in generated code) owns the memories; every access passes its grou
 from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Sym, Vector
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg, Sym, Vector
 from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
 from pytest_gpulab.devices.simulated.translation.inline import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
@@ -45,7 +45,11 @@ def _load(b: BlockWriter, i: Instruction) -> None:
         _load_parameter(b, i, items, address, code)
         return
     site = b.names.site(space, "read", int(code[1]) * len(items), i)
-    values = b.assign(f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})")
+    loaded = f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})"
+    if len(items) == 1 and isinstance(target, Reg):
+        b.write(target, f"{loaded}[0]", code)
+        return
+    values = b.assign(loaded)
     for k, item in enumerate(items):
         if not (isinstance(item, Sym) and item.name == "_"):
             b.write(item, f"{values}[{k}]", code)

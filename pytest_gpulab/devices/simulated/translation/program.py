@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
+from pytest_gpulab.devices.simulated.ptx.collector import without_collector
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Call,
     Function,
@@ -159,6 +160,13 @@ def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vo
     Raises:
         CannotSimulate: for anything that is not known, with the opcode, file and line.
     """
+    with without_collector():
+        return _translated(module, kernel, addresses, vocabulary)
+
+
+def _translated(
+    module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]
+) -> Program:
     flat = inline(module, kernel)
     graph = build(flat)
     layout = _Layout(module, flat, addresses)
