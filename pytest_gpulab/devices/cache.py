@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .locks import SharedLock
 
 MAX_ENTRIES = 1000
+LOCK = ".lock"
 MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
 
 
@@ -76,7 +77,7 @@ class Cache:
             return known and known[1]
         from .locks import SharedLock  # not on Windows, where nothing is kept
 
-        with contextlib.closing(SharedLock(self._folder / f"{key}.lock")) as lock:
+        with contextlib.closing(SharedLock(self._folder / f"{key}{LOCK}")) as lock:
             if not _is_free(lock):
                 return None
             known = self.get(key)  # who held the lock until now may have put it there
@@ -91,7 +92,18 @@ class Cache:
             return
         oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
         for path in oldest_first[: MAX_ENTRIES // 2]:
-            path.unlink(missing_ok=True)
+            if path.suffix == LOCK:
+                _remove_unused(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _remove_unused(path: Path) -> None:
+    """Remove a lock's file; one that a process holds stays, or two processes would do the same work."""
+    from .locks import SharedLock
+
+    with contextlib.suppress(OSError), contextlib.closing(SharedLock(path)) as lock:
+        lock.remove()
 
 
 def _is_free(lock: SharedLock) -> bool:

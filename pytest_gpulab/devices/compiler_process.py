@@ -233,7 +233,9 @@ class _Process:
         return answer
 
     def end(self) -> str:
-        """Kill the program; return the last line that it wrote to stderr until now."""
+        """Kill the program; return the last line that it wrote to stderr until now, empty if it was killed before."""
+        if not self._end.alive:
+            return ""
         said = os.pread(self._errors.fileno(), _CHUNK_BYTES, 0).decode("utf-8", "replace")
         self._end()
         return said.strip().rpartition("\n")[2]

@@ -20,7 +20,7 @@ class SharedLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = self._file = path
         self._descriptor: int | None = None
         self.is_held = False
 
@@ -48,17 +48,39 @@ class SharedLock:
         if self._descriptor is None:
             self._descriptor = self._opened()
         end_s = time.monotonic() + wait_s
-        while not self._has_taken(how):
+        while True:
+            if self._has_taken(how):
+                if self._is_current():
+                    return True
+                self.close()  # the file was removed meanwhile: others lock a new one of its name
+                self._descriptor = self._opened()
+                continue
             if time.monotonic() >= end_s:
                 return False
             time.sleep(POLL_S)
+
+    def _is_current(self) -> bool:
+        assert self._descriptor is not None
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self._file.stat())
+        except FileNotFoundError:
+            return False
+
+    def remove(self) -> bool:
+        """Remove the file unless another process uses it; say whether it is gone."""
+        if not self.take_alone(0.0):
+            return False
+        self._file.unlink(missing_ok=True)
+        self.close()
         return True
 
     def _opened(self) -> int:
         try:
-            return _open(self._path)
+            self._file = self._path
+            return _open(self._file)
         except PermissionError:
-            return _open(self._path.with_name(f"{self._path.stem}-{os.getuid()}{self._path.suffix}"))
+            self._file = self._path.with_name(f"{self._path.stem}-{os.getuid()}{self._path.suffix}")
+            return _open(self._file)
 
     def _has_taken(self, how: int) -> bool:
         assert self._descriptor is not None

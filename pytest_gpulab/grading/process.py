@@ -135,8 +135,9 @@ class StartedAnew(subprocess.Popen[str]):
 
     def kill(self) -> None:
         """End it, at once, with all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        if self.returncode is None:  # else its number may be another process's by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 class Worker:
@@ -161,6 +162,7 @@ class Worker:
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._info: DeviceInfo | None = None
+        self._ending_lock, self._is_killed = threading.Lock(), False
         try:
             self._start(under)
         except OSError as error:
@@ -200,6 +202,8 @@ class Worker:
     def send(self, request: dict[str, Any]) -> None:
         """Send a request, which is answered when those before it are."""
         assert self._process.stdin is not None
+        if self._is_killed:
+            return
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -262,8 +266,12 @@ class Worker:
             self._process.kill()
 
     def kill(self) -> None:
-        """End the process and all that it started, at once."""
+        """End the process and all that it started, at once; do nothing if that was done."""
         self._custody.release(self)
+        with self._ending_lock:
+            if self._is_killed:
+                return
+            self._is_killed = True
         os.close(self._lifeline)
         if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
             self._process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,17 @@ def test_the_oldest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
     kept.put("e", *ENTRY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "e"]
+
+
+def test_locks_make_room_unless_they_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 4)
+    for age, name in enumerate(("held.lock", "left.lock", "c", "d")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1000 + age, 1000 + age))
+    with closing(SharedLock(tmp_path / "held.lock")) as held:
+        assert held.take_alone(0)
+        Cache(tmp_path).put("e", *ENTRY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "e", "held.lock"]
 
 
 def test_a_folder_that_others_may_enter_or_a_link_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

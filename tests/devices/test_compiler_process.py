@@ -39,6 +39,17 @@ def test_it_compiles_as_in_this_process(within: Sandbox | None) -> None:
     compiler.close()
 
 
+def test_it_may_be_closed_twice_and_compiles_again() -> None:
+    compiler = CompilerProcess()
+    program = compiler._process
+    assert program is not None
+    program.end()
+    assert program.end() == ""
+    compiler.close(), compiler.close()
+    assert "x" in compiled(compiler, "__global__ void x() {}")
+    compiler.close()
+
+
 def test_what_does_not_compile_is_said_as_in_this_process(compiler: CompilerProcess) -> None:
     with pytest.raises(CompileError, match=r'a\.cu\(1\): error: identifier "nobody" is undefined'):
         compiled(compiler, "__global__ void f() { nobody(); }")

@@ -28,3 +28,18 @@ def test_a_file_that_another_user_makes_is_left_alone_however_late(
     assert first.take_alone(0) and not second.take_shared(0)
     assert {each.name for each in tmp_path.iterdir()} == {"gpu.lock", "gpu-77.lock"}
     first.close(), second.close()
+
+
+def test_a_lock_in_use_is_not_removed_and_one_on_a_removed_file_is_taken_anew(tmp_path: Path) -> None:
+    path = tmp_path / "key.lock"
+    holder, waiting, third = SharedLock(path), SharedLock(path), SharedLock(path)
+    assert holder.take_alone(0)
+    assert not waiting.take_alone(0), "it has opened the file, too"
+    assert not third.remove()
+    assert path.exists()
+    holder.close()
+    assert third.remove()
+    assert not path.exists()
+    assert waiting.take_alone(0), "on a file of that name that is there"
+    assert not SharedLock(path).take_shared(0)
+    waiting.close()

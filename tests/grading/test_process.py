@@ -64,6 +64,17 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     assert not list(tmp_path.iterdir())
 
 
+def test_it_may_be_killed_twice(threads: str) -> None:
+    started = Worker({})
+    started.ask({}, 60.0)
+    started.kill()
+    before = os.open(os.devnull, os.O_RDONLY)  # may have the number of a descriptor that was closed
+    started.kill()
+    started.end()
+    started.stop()
+    os.close(before)
+
+
 def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
 ) -> None:
