@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 KIB = 1024
+SHARE = 0.5  # of a processor core, which a process can expect
 NOT_ENDED = "The compiler did not come to its end"
 """How a line of its messages begins that was added where a limit ended it."""
 
@@ -40,3 +41,8 @@ class Limits:
         """What there is for NVRTC, in words."""
         memory, output = self.memory_bytes / 2**30, self.output_bytes / 2**20
         return f"{self.compile_s} s, {memory:.3g} GiB of memory and {output:.3g} MiB of output"
+
+
+def charged_s(elapsed_s: float, processor_s: float) -> float:
+    """Return the time that counts: by the clock, but no kernel is to blame for a machine that is busy with others."""
+    return min(elapsed_s, processor_s / SHARE)

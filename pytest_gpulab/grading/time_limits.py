@@ -15,8 +15,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from pytest_gpulab.devices.limits import charged_s
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
+    DeviceError,
+    DeviceUnavailable,
     KernelFault,
     LaunchOptions,
     LaunchProfile,
@@ -55,7 +58,7 @@ class TimeBudget:
     def __init__(self, limits: TimeLimits) -> None:
         self._limits, self._file_left_s = limits, limits.file_s
         self._case_s = self._case_left_s = limits.case_s
-        self._stopped: KernelFault | None = None
+        self._stopped: DeviceError | None = None
 
     @property
     def is_used_up(self) -> bool:
@@ -75,23 +78,26 @@ class TimeBudget:
 
         Raises:
             KernelFault: it had not ended then, or a launch before it had not; and as `Module.launch`.
-            OutOfMemory: the machine or the process has no memory left.
+            DeviceUnavailable: the machine left it too little time or memory.
         """
         if self._stopped is not None:
             raise self._stopped
         left_s = max(0.0, min(self._case_left_s, self._file_left_s))
-        begin_s, shortage = time.perf_counter(), ""
+        begin_s, begin_cpu_s, shortage = time.perf_counter(), time.thread_time(), ""
         try:
             return launch(replace(options, time_limit_s=left_s))
         except MemoryError as error:  # what a launch needs is bounded, whatever the kernel does
             shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
+        except DeviceUnavailable as busy:
+            self._stopped = busy
+            raise
         except KernelFault as fault:
             if fault.code != TIME_LIMIT:
                 raise
             self._stopped = KernelFault(TIME_LIMIT, self._told(), fault.where, fault.lane, fault.output)
             raise self._stopped from None
         finally:
-            took_s = time.perf_counter() - begin_s
+            took_s = charged_s(time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s)
             self._case_left_s -= took_s
             self._file_left_s -= took_s
         gc.collect()  # or what the launch had would be missing for the message, too

@@ -140,6 +140,10 @@ class Gradebook:
         """Say whether a grade lacks checks of its exercise."""
         return len(grade.checks) < self._numbers[grade.exercise]
 
+    def part_of(self, grade: Grade) -> str:
+        """Return how many of an exercise's checks a grade has, such as `2 of 33 checks`; empty if it has all."""
+        return f"{len(grade.checks)} of {self._numbers[grade.exercise]} checks" if self.is_part(grade) else ""
+
 
 def _joined(parts: dict[int, Grade]) -> Grade:
     in_order = [parts[position] for position in sorted(parts)]

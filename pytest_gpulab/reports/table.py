@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from pytest_gpulab.grading.grade import Grade, Measurement, Verdict
 
 WIDTH = 100
+INCOMPLETE = "incomplete"
 NAIVE = "naive.cu"
 _HEADERS = ("submission", "verdict", "points", "ms", "GB/s", "step", "total", "needs", "occup.", "regs")
 _UNMEASURED = ("-",) * 7
@@ -50,15 +51,18 @@ def _measured(grade: Grade) -> Iterator[tuple[tuple[bool, bool], str, Measuremen
             yield relevance, _TIER.sub("", check.name).rstrip("]"), check.measurement
 
 
-def table_lines(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> list[str]:
+def table_lines(
+    grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collection[str] = frozenset()
+) -> list[str]:
     """Return the table, at most `WIDTH` columns wide, for grades of one exercise in the order of its rows.
 
     Args:
         grades: see above.
         expected: (submission, check name) of the failures that are expected; a verdict that rests on those
             alone gets an asterisk.
+        parts: submissions with checks that were not run; none of these has passed.
     """
-    return laid_out(_HEADERS, list(_rows(grades, expected)))
+    return laid_out(_HEADERS, list(_rows(grades, expected, parts)))
 
 
 def laid_out(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -82,7 +86,7 @@ def _layout(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[s
     return text.splitlines()
 
 
-def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]], parts: Collection[str]) -> Iterator[tuple[str, ...]]:
     entries = [entry for grade in grades for entry in _measured(grade)]
     headline = min(entries, key=lambda entry: entry[0])[1] if entries else ""
     above: dict[str, Measurement] = {}
@@ -95,13 +99,15 @@ def _rows(grades: Sequence[Grade], expected: set[tuple[str, str]]) -> Iterator[t
     for name, grade in zip(names, grades, strict=True):
         timed = timings(grade)
         figures = _figures(timed[headline], above[headline]) if headline in timed else _UNMEASURED
-        yield name, _verdict(grade, expected), f"{grade.points:g}/{grade.max_points:g}", *figures
+        yield name, _verdict(grade, expected, parts), f"{grade.points:g}/{grade.max_points:g}", *figures
         besides = [label for label in timed if label != headline]
         yield from ((f"+ {label}", "", "", *_figures(timed[label], above[label])) for label in besides)
         above |= timed
 
 
-def _verdict(grade: Grade, expected: set[tuple[str, str]]) -> str:
+def _verdict(grade: Grade, expected: set[tuple[str, str]], parts: Collection[str]) -> str:
+    if grade.submission in parts and overall_verdict(grade) == "passed":
+        return INCOMPLETE
     failed = {(grade.submission, check.name) for check in grade.checks if check.verdict == "failed"}
     return overall_verdict(grade) + ("*" if failed and failed <= expected else "")
 

@@ -61,7 +61,12 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
         yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
     for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
         members = list(group)
-        yield f"gpulab: {exercise}{_sizes(members)}", table_lines(members, gradebook.expected)
+        yield (
+            f"gpulab: {exercise}{_sizes(members)}",
+            table_lines(
+                members, gradebook.expected, {grade.submission for grade in members if gradebook.is_part(grade)}
+            ),
+        )
         moved = bandwidth_lines(members) if verbosity > 0 else []
         if moved:
             yield f"gpulab: {exercise}, bandwidth", moved
@@ -81,6 +86,9 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
     """Yield what a reader of the tables that `sections` made must know, and of a class, without them, of its grades."""
+    parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
+    if parts:
+        yield f"Not all checks were run, and points are of those that were: {_abridged(parts)}."
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:

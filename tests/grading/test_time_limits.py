@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from doubling import EXERCISE, Bench, codes, kernel, program
 
-from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, SourceLine
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
 from pytest_gpulab.exercise import Case, SafeCheck
+from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.cases import BESIDE_A_GPU, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
@@ -36,13 +37,13 @@ class Slow:
     """A module whose launches take a given part of a second, or up to their limit."""
 
     def __init__(self, takes_s: float) -> None:
-        self.takes_s, self.limits_s = takes_s, list[float | None]()
+        self.takes_s, self.limits_s, self.now_s = takes_s, list[float | None](), 0.0
 
     def launch(self, options: LaunchOptions) -> LaunchProfile:
         limit_s = options.time_limit_s
         assert limit_s is not None
         self.limits_s.append(limit_s)
-        time.sleep(min(self.takes_s, limit_s))
+        self.now_s += min(self.takes_s, limit_s)
         if limit_s < self.takes_s:
             raise KernelFault("time-limit", f"time limit: the kernel had not ended after {limit_s} s", PLACE)
         return LaunchProfile("k", (1, 1, 1), (1, 1, 1))
@@ -56,8 +57,11 @@ def launched(budget: TimeBudget, module: Slow) -> str:
     return "ended"
 
 
-def test_launches_of_a_case_share_its_time_and_cases_the_files() -> None:
+@pytest.mark.parametrize("share", [1.0, 0.6], ids=["a core", "more than half of a core"])
+def test_launches_of_a_case_share_its_time_and_cases_the_files(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     budget, module = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9)), Slow(0.3)
+    clock = SimpleNamespace(perf_counter=lambda: module.now_s, thread_time=lambda: share * module.now_s)
+    monkeypatch.setattr(time_limits, "time", clock)
     budget.begin()
     assert launched(budget, module) == "ended"
     assert launched(budget, module) == "student.cu:7: time limit: the kernel had not ended after 0.5 s"
@@ -68,6 +72,22 @@ def test_launches_of_a_case_share_its_time_and_cases_the_files() -> None:
     assert not budget.is_used_up
     assert launched(budget, module) == "student.cu:7: time limit: the kernels of this file have run for 0.9 s in all"
     assert budget.is_used_up
+
+
+def test_a_busy_machine_charges_twice_the_processor_time_and_ends_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget, module = TimeBudget(TimeLimits(case_s=0.5, file_s=0.9)), Slow(0.3)
+    clock = SimpleNamespace(perf_counter=lambda: module.now_s, thread_time=lambda: 0.1 * module.now_s)
+    monkeypatch.setattr(time_limits, "time", clock)
+    budget.begin()
+    assert [launched(budget, module) for _ in range(4)] == ["ended"] * 4, "1.2 s by the clock, 0.24 s charged"
+    busy = DeviceUnavailable("the machine is too busy")
+
+    def starved(options: LaunchOptions) -> LaunchProfile:
+        raise busy
+
+    for _ in range(2):
+        with pytest.raises(DeviceUnavailable, match="too busy"):
+            budget.launch(starved, LaunchOptions())
 
 
 def hanging(*sizes: int) -> Any:

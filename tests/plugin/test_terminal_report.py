@@ -144,6 +144,19 @@ def test_a_submissions_verdict_is_its_worst(verdicts: list[Verdict], overall: st
     assert row[3:].strip().startswith(overall)
 
 
+@pytest.mark.parametrize(("verdict", "told"), [("passed", "incomplete"), ("failed", "failed")])
+def test_a_submission_with_checks_that_were_not_run_has_not_passed(verdict: Verdict, told: str) -> None:
+    """As when a time limit or -x stopped the run."""
+    gradebook = Gradebook()
+    grade = Grade("x/reduction.cu", "reduction", (correct(verdict=verdict, finding=TOO_SLOW),), PROVENANCE)
+    gradebook.add(result_properties(grade, 0, 33))
+    ((_, (*_, row)), *_) = sections(gradebook, -1)
+    assert row.split()[:2] == ["reduction", told]
+    assert next(footnotes(gradebook)) == (
+        "Not all checks were run, and points are of those that were: x/reduction.cu (1 of 33 checks)."
+    )
+
+
 def test_a_failure_beyond_the_expected_ones_takes_the_asterisk_away() -> None:
     checks = [correct("correct[n=1]", "failed", NO_COMPILE), speed(0.64, "failed")]
     text = report(book(("a.cu", checks), expected=("speedup[1.5x]",)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 
-STARVED_SHARE = 0.5  # of a processor core: a process that got less was held up by others
+from pytest_gpulab.devices.limits import SHARE, charged_s
+
+MOST = 4.0  # times the limit, by the clock, for a process that gets less
 
 
 class TimeIsUp(Exception):
@@ -19,19 +21,27 @@ class Deadline:
 
     Args:
         limit_s: from now on; None is no limit.
+
+    Attributes:
+        was_starved: whether the machine, busy with others, left this thread too little time.
     """
 
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = math.inf if limit_s is None else limit_s
-        self._begin_cpu_s = time.thread_time()
-        self.end_s = time.perf_counter() + self.limit_s
+        self.was_starved = False
+        self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
+        self._next_look_s = self._begin_s + self.limit_s
 
     def check(self) -> None:
         """Raise TimeIsUp if it has passed."""
-        if time.perf_counter() > self.end_s:
-            raise TimeIsUp
+        if time.perf_counter() > self._next_look_s:
+            self._look()
 
-    @property
-    def was_starved(self) -> bool:
-        """Whether this thread got so little processor time that the kernel is not to blame for a missed deadline."""
-        return time.thread_time() - self._begin_cpu_s < STARVED_SHARE * self.limit_s
+    def _look(self) -> None:
+        now_s = time.perf_counter()
+        elapsed_s = now_s - self._begin_s
+        left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
+        self.was_starved = left_s > 0
+        if left_s <= 0 or elapsed_s > MOST * self.limit_s:
+            raise TimeIsUp
+        self._next_look_s = now_s + left_s * SHARE

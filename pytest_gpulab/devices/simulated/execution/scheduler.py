@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.execution.barriers import Barriers
-from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
+from pytest_gpulab.devices.simulated.execution.deadline import MOST, TimeIsUp
 from pytest_gpulab.devices.simulated.execution.group import Group, bits, meet
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value
 from pytest_gpulab.devices.simulated.execution.memory import lane_at
@@ -249,8 +249,9 @@ class Scheduler:
         """Return what a missed deadline means, with the line that the launch was at."""
         limit_s = self.launch.deadline.limit_s
         if self.launch.deadline.was_starved:
+            most_s = MOST * limit_s
             return DeviceUnavailable(
-                f"the machine is too busy: the kernel had less than half of a core for {limit_s:.3g} s"
+                f"the machine is too busy: the kernel got less than half of a core for {most_s:.3g} s"
             )
         assert self._at is not None
         group, block = self._at
