@@ -620,3 +620,25 @@ def test_an_atomic_reference_that_releases_announces_its_value(run: Run) -> None
     assert races(check(run, source)) == []
     relaxed = source.replace("_release", "_relaxed").replace("_acquire", "_relaxed")
     assert {hazard.where for hazard in races(check(run, relaxed))} == {marked(relaxed)}
+
+
+COUNTED = {
+    "in a loop": ("for (int k = 0; k < 9; k++) { tile[t] = k;\n x += tile[63 - t]; // HERE\n }", 256),
+    "by one thread": ("volatile int *v = tile; if (t < 2) v[t] = t;\n if (t == 5) x = v[0] + v[1] + v[0]; // HERE", 4),
+    "in one block": ("if (blockIdx.x == 2) { tile[t] = t;\n x = tile[63 - t] + tile[62 - t % 60]; // HERE\n }", 64),
+    "where fences order nothing": ("__threadfence(); tile[t] = t;\n x = tile[63 - t]; // HERE", 256),
+}
+
+
+@pytest.mark.parametrize(("body", "threads"), COUNTED.values(), ids=COUNTED.keys())
+def test_a_hazard_counts_threads_and_not_their_accesses(run: Run, body: str, threads: int) -> None:
+    source = KERNEL.format(body=f"int x = 0; {body}\n out[i] = x;")
+    found = [hazard for hazard in races(check(run, source, grid=4)) if hazard.where == marked(source)]
+    assert max(hazard.count for hazard in found) == threads
+
+
+def test_an_uninitialised_read_counts_threads_and_not_its_repetitions(run: Run) -> None:
+    loop = "for (int k = 0; k < 9; k++)\n x += tile[(t + k) % 64]; // HERE"
+    source = KERNEL.format(body=f"int x = 0; {loop}\n out[i] = x;")
+    (hazard,) = check(run, source, grid=4).hazards
+    assert (hazard.kind, hazard.where, hazard.count) == ("uninitialised", marked(source), 256)

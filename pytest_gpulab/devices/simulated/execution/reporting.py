@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,8 @@ class Reporter:
         self.hazards, self.fences, self.locate = hazards, fences, locate
         self.unseen: list[str] = []
         """What was forgotten although it might have raced with what came later; each once."""
-        self._open: list[tuple[Question, tuple[Any, Hazard]]] = []  # races unless fences put them in order
+        self._open: list[tuple[Question, Any, Hazard, _Who]] = []  # races unless fences put them in order
+        self._threads: dict[Any, _Threads] = defaultdict(_Threads)
         self._asked: Counter[Any] = Counter()
         self._racing = 0
 
@@ -84,24 +85,39 @@ class Reporter:
         for at in np.unique(others.at):
             for mild in (False, True):
                 mine = np.flatnonzero((others.at == at) & (harmless == mild))
+                everywhere = part.access.lanes.wave.block_ids if blocks_alike > 1 else None
                 if len(mine) and self.fences is not None:
-                    self._ask(kind, part, blocks, others, mine, mild)
+                    self._ask(kind, part, blocks, others, mine, mild, everywhere)
                 elif len(mine):
                     alike = part.thread[mine] // WARP == others.threads[mine] // WARP
                     first = mine[np.lexsort((part.thread[mine], blocks[mine], alike))[0]]
-                    self.add(*self._hazard(kind, part, blocks, others, int(first), len(mine) * blocks_alike, mild))
+                    who = _Who(
+                        blocks[mine] if everywhere is None else everywhere, part.thread[mine], everywhere is not None
+                    )
+                    self.add(*self._hazard(kind, part, blocks, others, int(first), mild), who)
                     self._racing += 0 if mild else len(mine)
 
-    def _ask(self, kind: str, part: Part, blocks: IndexArray, others: Others, mine: IndexArray, harmless: bool) -> None:
+    def _ask(
+        self,
+        kind: str,
+        part: Part,
+        blocks: IndexArray,
+        others: Others,
+        mine: IndexArray,
+        harmless: bool,
+        everywhere: IndexArray | None,
+    ) -> None:
         """Leave it to the end of the launch whether fences have put these in order."""
         for i in mine.tolist():
-            key, hazard = self._hazard(kind, part, blocks, others, i, 1, harmless)
+            key, hazard = self._hazard(kind, part, blocks, others, i, harmless)
             self._asked[key] += 1
             if self._asked[key] > MAX_QUESTIONS:
                 return
             first, second = (int(others.blocks[i]), int(others.threads[i])), (int(blocks[i]), int(part.thread[i]))
             question = Question(first, others.access(i).time, second, part.access.time)
-            self._open.append((question, (key, hazard)))
+            mine_of = blocks[i : i + 1] if everywhere is None else everywhere
+            who = _Who(mine_of, part.thread[i : i + 1], everywhere is not None)
+            self._open.append((question, key, hazard, who))
 
     def unannounced(self, part: Part, i: int, blocks: IndexArray, other: tuple[Access, int, int]) -> None:
         """Leave it to the end whether a lane relies on a write that no fence separates from what announces it."""
@@ -116,21 +132,22 @@ class Reporter:
         party = Party(said(access.site), met, lane_of(shape, block, thread))
         what = f"potential {_HAZARDS['RAW']} hazard on __global__ memory by different blocks, {NO_FENCE}"
         hazard = Hazard("race", what, where, lane_of(shape, *mine), 1, party)
-        self._open.append((Question((block, thread), access.time, mine, part.access.time, True), (key, hazard)))
+        question = Question((block, thread), access.time, mine, part.access.time, True)
+        self._open.append((question, key, hazard, _Who(blocks[i : i + 1], part.thread[i : i + 1])))
 
     def settle(self) -> None:
         """Report what the fences of the launch, which is over, have left without an order."""
         if self.fences is not None and self._open:
             if self.fences.is_overflown:
                 self.cut_short("which accesses its fences put in order")
-            answers = self.fences.answers([question for question, _ in self._open])
-            for (_, found), is_ordered in zip(self._open, answers, strict=True):
+            answers = self.fences.answers([question for question, *_ in self._open])
+            for (_, key, hazard, who), is_ordered in zip(self._open, answers, strict=True):
                 if not is_ordered:
-                    self.add(*found)
+                    self.add(key, hazard, who)
 
     @staticmethod
     def _hazard(
-        kind: str, part: Part, blocks: IndexArray, others: Others, i: int, count: int, harmless: bool
+        kind: str, part: Part, blocks: IndexArray, others: Others, i: int, harmless: bool
     ) -> tuple[Any, Hazard]:
         site, other = part.access.site, others.access(i)
         shape = part.access.lanes.wave
@@ -142,7 +159,7 @@ class Reporter:
         met = Party(said(other.site), other.site.where, lane_of(shape, int(others.blocks[i]), int(others.threads[i])))
         lane = lane_of(shape, int(blocks[i]), int(part.thread[i]))
         key = ("race", kind, site.where, other.site.where, harmless)
-        return key, Hazard("race", what, site.where, lane, count, met, harmless)
+        return key, Hazard("race", what, site.where, lane, 1, met, harmless)
 
     def uninitialised(self, site: Site, space: str, lanes: Lanes, address: Value, bad: npt.NDArray[np.bool_]) -> None:
         """Report that lanes of an access (mask of their shape) read memory that was never written."""
@@ -151,16 +168,58 @@ class Reporter:
         if key not in self.hazards:  # the first one is told of
             first = np.broadcast_to(address, lanes.shape).flat[first_index(lanes, bad)]
             location = self.locate(site, space, int(first))
-        lane = first_lane(lanes, bad)
-        self.add(key, Hazard("uninitialised", what, site.where, lane, int(bad.sum()), location=location))
+        thread, column, number = lanes.each
+        mine = number[np.broadcast_to(bad, lanes.shape).ravel()]
+        who = _Who(lanes.wave.block_ids[column[mine]], thread[mine])
+        self.add(key, Hazard("uninitialised", what, site.where, first_lane(lanes, bad), location=location), who)
 
-    def add(self, key: Any, hazard: Hazard) -> None:
+    def add(self, key: Any, hazard: Hazard, who: _Who) -> None:
         """Note a hazard, or count further threads of one that is known; parties of two warps tell more than of one."""
         known = self.hazards.get(key)
-        if known is not None:
-            told = hazard if IN_ONE_WARP in known.what and IN_ONE_WARP not in hazard.what else known
-            hazard = replace(told, count=known.count + hazard.count)
-        self.hazards[key] = hazard
+        if known is not None and not (IN_ONE_WARP in known.what and IN_ONE_WARP not in hazard.what):
+            hazard = known
+        self.hazards[key] = replace(hazard, count=self._threads[key].add(who))
+
+
+class _Who(NamedTuple):
+    """Threads: the block of each and its number there; if `alike`, these threads of each of these blocks."""
+
+    blocks: IndexArray
+    threads: IndexArray
+    alike: bool = False
+
+
+class _Threads:
+    """Distinct threads of a launch: a bit set for each block."""
+
+    def __init__(self) -> None:
+        self._bits: dict[int, int] = {}
+        self._count = 0
+
+    def add(self, who: _Who) -> int:
+        """Add threads; return how many there are."""
+        blocks, threads, alike = who
+        if alike:
+            bits = _bit_set(threads)
+            for block in blocks.tolist():
+                self._add(block, bits)
+            return self._count
+        order = np.argsort(blocks, kind="stable")
+        starts = np.flatnonzero(np.diff(blocks[order], prepend=-1))
+        for mine in np.split(order, starts[1:]):
+            self._add(int(blocks[mine[0]]), _bit_set(threads[mine]))
+        return self._count
+
+    def _add(self, block: int, bits: int) -> None:
+        known = self._bits.get(block, 0)
+        self._bits[block] = known | bits
+        self._count += (bits & ~known).bit_count()
+
+
+def _bit_set(threads: IndexArray) -> int:
+    mask = np.zeros(int(threads.max()) + 1, np.bool_)
+    mask[threads] = True
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
 
 
 class Others:
