@@ -57,6 +57,10 @@ class KernelFault(DeviceError):
         super().__init__(f"{place}{what}" + (f", first by {lane}" if lane else ""))
 
 
+class TooMuchWork(DeviceError):
+    """A launch would issue more instructions than `LaunchOptions.complete_within` allows."""
+
+
 class CannotSimulate(DeviceError):
     """The simulated GPU does not know something that the kernel uses: the machine's fault, never the student's."""
 

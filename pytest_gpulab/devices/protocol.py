@@ -27,6 +27,7 @@ from .errors import DeviceUnavailable as DeviceUnavailable
 from .errors import KernelFault as KernelFault
 from .errors import LaunchError as LaunchError
 from .errors import OutOfMemory as OutOfMemory
+from .errors import TooMuchWork as TooMuchWork
 from .hazards import Access as Access
 from .hazards import Hazard as Hazard
 from .hazards import HazardKind as HazardKind
@@ -85,6 +86,8 @@ class LaunchProfile:
         instruction_source: what counts of issued instructions are made from: the compiler's machine code; where it
             cannot be read, rules; where it is too large to follow, `rules for large code`; empty where nothing was
             counted.
+        counted_share: of the grid's blocks, that were counted.
+        representative: whether the blocks that were counted issued as many instructions as all did on average.
         order_free: whether it is known that no order of warps changes what the launch does: hazards were looked for
             (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
             blocks alone.
@@ -112,6 +115,8 @@ class LaunchProfile:
     unset: tuple[SourceLine, ...] = ()
     read_per_thread: Mapping[int, float] = field(default_factory=dict)
     unchecked: tuple[str, ...] = ()
+    counted_share: float = 1.0
+    representative: bool = True
 
 
 Schedule = Literal["lockstep", "warps", "warps-reversed"]
@@ -127,6 +132,10 @@ class LaunchOptions:
         fill: the byte that shared memory, local memory and registers hold before they are written.
         sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
             only, the results are incomplete. None runs all.
+        sample_seed: chooses those blocks at random, one from each stretch of the grid; None: evenly spread ones.
+        complete_within: run the other blocks, too, without counting them, so that the results are complete. Beyond so
+            many instructions of warps the launch raises TooMuchWork instead. None: no limit, and of a sample no other
+            blocks.
         count: count also where all blocks run; sampled launches always count.
         estimate: count and estimate the time also where all blocks run; sampled launches always do both.
         check: look for races and for uninitialised reads.
@@ -138,6 +147,8 @@ class LaunchOptions:
     schedule: Schedule = "lockstep"
     fill: int = 0xFF
     sample_blocks: int | None = None
+    sample_seed: int | None = None
+    complete_within: int | None = None
     count: bool = False
     estimate: bool = False
     check: bool = False
@@ -221,6 +232,9 @@ class Module(Protocol):
         Raises:
             LaunchError: no such variable, or it is smaller than the array.
         """
+
+    def reset_variables(self) -> None:
+        """Give every variable the contents that it has by the source: undo `set_constant` and what kernels wrote."""
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
         """Return the size of each of the kernel's parameters, or None where the device cannot tell.

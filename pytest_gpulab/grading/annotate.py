@@ -16,12 +16,13 @@ from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Siz
 from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.costed import SAMPLED
 from pytest_gpulab.grading.findings import of_error, plain
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.replay import FIRST, Repetition, Run, replay
-from pytest_gpulab.grading.speed import SAMPLED, pattern_of, size_text
+from pytest_gpulab.grading.speed import pattern_of, size_text
 from pytest_gpulab.grading.usage import counting_device
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100

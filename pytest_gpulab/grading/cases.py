@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_gpulab.devices.protocol import Device, Hazard, KernelFault, SourceLine
+from pytest_gpulab.devices.protocol import Device, DeviceError, Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds, cases_of
@@ -247,6 +247,10 @@ class CaseRuns:
         arrays = Arrays(self._device, prepared.plan)
         try:
             if decoy is not None:
+                try:
+                    build.module.reset_variables()  # contents that another case left are no input of this one
+                except DeviceError as error:
+                    return _judged(Run(error=error), prepared, FIRST)
                 run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
                 if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
                     runs.append(run)

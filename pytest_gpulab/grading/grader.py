@@ -183,16 +183,18 @@ class Grader:
             return check.result(blocked.verdict, (blocked.finding,))
         if not unused:
             return check.result("passed")
-        return check.result("failed" if uses.required else "missed", unused)
+        is_missed = not uses.required and all(found.code == "concept" for found in unused)
+        return check.result("missed" if is_missed else "failed", unused)
 
     def _usages(self) -> Usages:
         if self._counted is None:
-            if self._device.info.kind == "simulated":
-                self._counted = Usages(self._loaded, self._device, self._builds, self._seed)
+            if isinstance(self._costs, Costs) and self._device.info.kind == "simulated":
+                self._counted = Usages(self._loaded, self._device, self._builds, self._seed, self._costs)
             else:
                 simulated = counting_device()
                 builds = Builds(self._path, self._loaded, simulated)
-                self._counted = Usages(self._loaded, simulated, builds, self._seed)
+                costs = Costs(self._loaded, simulated, builds, self._seed)
+                self._counted = Usages(self._loaded, simulated, builds, self._seed, costs)
         return self._counted
 
     def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:

@@ -6,7 +6,8 @@ A device with a clock is asked by `timed.TimedCosts` instead; the verdict on eit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,32 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.occupancy import KernelOccupancy
-from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile, Module
-from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.devices.protocol import Device, LaunchProfile
+from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.advice import question
-from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
-from pytest_gpulab.grading.cases import overwritten, wrong_with
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compare import compare
+from pytest_gpulab.grading.costed import CostedRun, run_costed, run_sampled, wrong_outputs
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, prepare, rng_for
-from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.replay import Run
 from pytest_gpulab.grading.statistics import Decision, Ratio, decide
 
 Array = npt.NDArray[Any]
 
-# Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
-SAMPLE_BLOCKS = 64
-# A fast result is checked in full up to so many threads; beyond, by the bytes it moves and what a sample writes.
-MAX_CHECKED_THREADS = 1 << 17
 MOVED_SHARE = 0.9
+WORTH_COSTING = 0.9  # of a threshold, that an estimate from a sample must reach for all blocks to run
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32
 SAMPLING_ERROR = "gpulab__sampling_error.pct"
-
-SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
@@ -57,6 +52,7 @@ class Timing:
         moved_bytes: of global memory, read or written, where the device counts them.
         kernels: of the different launches, in their order.
         counters: of the different launches, in their order.
+        profiles: of all launches.
         error_pct: standard error of `elapsed_ms` because some blocks stand for all; None where it is not known.
     """
 
@@ -66,6 +62,7 @@ class Timing:
     moved_bytes: float | None = None
     kernels: tuple[KernelOccupancy, ...] = ()
     counters: tuple[KernelCounters, ...] = ()
+    profiles: tuple[LaunchProfile, ...] = ()
     error_pct: float | None = None
 
 
@@ -75,6 +72,7 @@ class Costs:
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._own: dict[tuple[Size, VariantKey], Timing] = {}
+        self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # until their outputs are compared
         self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...]] = {}
         self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
 
@@ -92,12 +90,7 @@ class Costs:
         """
         size = timed_size(tier, self._device)
         problem = Problem(size, self._builds.of(tier.variant).tunables, tier.variant)
-        key = (size, variant_key(tier.variant))
-        if key in self._assumed:
-            raise Blocked("failed", self._assumed[key])
-        if key not in self._own:
-            self._own[key] = self._time(self._builds, size, tier.variant)
-        own, baseline = self._own[key], self._baseline(tier, size)
+        own, baseline = self._own_timing(size, tier.variant), self._baseline(tier, size)
         if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
             raise not_timed("the estimated time is zero: the size is too small")
         least = min_bytes(self._loaded, problem)
@@ -106,7 +99,7 @@ class Costs:
             elapsed_ms=own.elapsed_ms,
             baseline_ms=baseline.elapsed_ms,
             speedup=baseline.elapsed_ms / own.elapsed_ms,
-            threshold=float(tier.simulated_threshold or self._loaded.thresholds.of(tier)),
+            threshold=self._threshold(tier),
             calibrated=self._loaded.thresholds.is_calibrated(tier),
             estimated=own.estimated,
             bandwidth_gb_s=None if least is None else least / (own.elapsed_ms * 1e-3) / 1e9,
@@ -121,7 +114,7 @@ class Costs:
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return what is wrong with the work done at the timed size: a kernel may know that size and skip the work.
+        """Return what is wrong with the run that was costed: its outputs, the bytes it moved, its estimated time.
 
         Raises:
             Blocked, InstructorsMistake: as in `measure`, which comes first.
@@ -129,27 +122,26 @@ class Costs:
         size, variant = timed_size(tier, self._device), tier.variant
         key = (size, variant_key(variant))
         if key not in self._wrong:
-            build = self._builds.of(variant)
-            problem = Problem(size, build.tunables, variant)
-            plan = make_plan(self._loaded.exercise, problem)
-            if sum(math.prod((*launch.grid, *launch.block)) for launch in plan.launches) <= MAX_CHECKED_THREADS:
-                found = self._wrong_results(build, problem, plan)
-            else:
-                found = self._work_left_out(problem, self._own[key]) or self._wrong_sample(build, problem, plan)
+            problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
+            found = wrong_outputs(self._loaded.exercise, problem, costed)
+            found = found or (*self._work_left_out(problem, self._own[key]), *self._impossible(problem, self._own[key]))
             at = f"At the timed size {size_text(size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
 
+    def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
+        """Return the launches at each size that a variant is costed at, as far as it can be."""
+        found: dict[Size, Sequence[LaunchProfile]] = {}
+        for tier in self._loaded.exercise.speed:
+            if variant_key(tier.variant) == variant_key(variant):
+                size = timed_size(tier, self._device)
+                with suppress(Blocked):  # the speed check says it
+                    found[size] = self._own_timing(size, variant).profiles
+        return found
+
     def reference_ms(self, tier: SpeedTier) -> float | None:
         """Return None: beside an estimate a time of this machine's CPU says nothing."""
         return None
-
-    def _wrong_results(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
-        prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))
-        run = replay(self._device, build.module, plan, prepared.inputs, FIRST)
-        if run.error is not None:
-            raise Blocked(*of_error(run.error))
-        return wrong_with(run, prepared, FIRST)
 
     def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
         least = min_bytes(self._loaded, problem)
@@ -159,23 +151,16 @@ class Costs:
         what = f"the kernels touch {moved_mb:.3g} MB of memory, but no right one can do with less than {least_mb:.3g}."
         return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
 
-    def _wrong_sample(self, build: Build, problem: Problem, plan: Plan) -> tuple[Finding, ...]:
-        """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out.
-
-        So is what a sample overwrites of the inputs: there may be more of that.
-        """
-        if len(plan.launches) > 1:
+    def _impossible(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
+        """Hold the estimate to the time that the memory takes at least."""
+        least, peak_gb_s = min_bytes(self._loaded, problem), self._device.info.peak_bandwidth_gb_s
+        if least is None or not peak_gb_s or timing.elapsed_ms >= (floor_ms := least / (peak_gb_s * 1e6)):
             return ()
-        prepared = prepare(self._loaded.exercise, problem, plan, *self._data(problem.size, problem.variant))
-        run, values = replay(self._device, build.module, plan, prepared.inputs, SAMPLED), prepared.expected.values
-        found = (
-            compare(
-                name, actual, values[name], prepared.expected.tolerance.get(name, 0), FIRST.poison, only_written=True
-            )
-            for name, actual in run.outputs.items()
-            if not plan.buffer(name).zeroed
+        what = (
+            f"an estimate of {timing.elapsed_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, "
+            f"and the memory's {peak_gb_s:.0f} GB/s take {floor_ms:.4g} ms for that."
         )
-        return (*overwritten(run), *(finding for finding in found if finding is not None))
+        return (finding("impossible-time", what),)
 
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
         """Cost the baseline, once for all submissions to the same exercise on the same device."""
@@ -185,20 +170,47 @@ class Costs:
         if key not in cache:
             try:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
-                cache[key] = self._time(builds, size, tier.variant)
+                cache[key] = self._time(builds, size, tier.variant, run_sampled)[0]
             except Blocked as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
         return cache[key]
 
-    def _time(self, builds: Builds, size: Size, variant: Variant) -> Timing:
+    def _own_timing(self, size: Size, variant: Variant) -> Timing:
+        key = (size, variant_key(variant))
+        if key in self._assumed:
+            raise Blocked("failed", self._assumed[key])
+        if key not in self._own:
+            timing, _ = self._time(self._builds, size, variant, run_sampled)
+            if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
+                timing, self._costed[key] = self._time(self._builds, size, variant, run_costed)
+            self._own[key] = timing
+        return self._own[key]
+
+    def _may_reach_a_threshold(self, size: Size, variant: Variant, timing: Timing) -> bool:
+        tiers = [tier for tier in self._loaded.exercise.speed if variant_key(tier.variant) == variant_key(variant)]
+        return not timing.elapsed_ms or any(
+            self._baseline(tier, size).elapsed_ms / timing.elapsed_ms >= WORTH_COSTING * self._threshold(tier)
+            for tier in tiers
+            if timed_size(tier, self._device) == size
+        )
+
+    def _threshold(self, tier: SpeedTier) -> float:
+        return float(tier.simulated_threshold or self._loaded.thresholds.of(tier))
+
+    def _time(
+        self, builds: Builds, size: Size, variant: Variant, how: Callable[..., CostedRun]
+    ) -> tuple[Timing, CostedRun]:
+        if not self._device.info.estimates:
+            raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
         problem = Problem(size, build.tunables, variant)
         plan = make_plan(self._loaded.exercise, problem)
         inputs = make_inputs(self._loaded.exercise, problem, plan, *self._data(size, variant))
-        try:
-            return time_plan(self._device, build.module, plan, inputs)
-        except DeviceError as error:
-            raise Blocked(*of_error(error)) from error
+        chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
+        costed = how(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
+        if costed.run.error is not None:
+            raise Blocked(*of_error(costed.run.error)) from costed.run.error
+        return _estimated(costed.run), costed
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
         """Return the input pattern, and the generator that gives everyone the same data."""
@@ -257,23 +269,6 @@ def size_text(size: Size) -> str:
     return f"2^{size.bit_length() - 1}" if is_power else str(size)
 
 
-def time_plan(device: Device, module: Module, plan: Plan, inputs: Mapping[str, Array]) -> Timing:
-    """Return what a plan costs on a device.
-
-    Raises:
-        Blocked: `not gradable` where the device has no way to tell.
-        DeviceError: a launch ends abnormally.
-    """
-    if not device.info.estimates:
-        raise not_timed(f"{device.info.name} can neither time nor estimate")
-    run = replay(device, module, plan, inputs, SAMPLED, read_back=False)
-    if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
-        run = replay(device, module, plan, inputs, FIRST, read_back=False)
-    if run.error is not None:
-        raise run.error
-    return _estimated(run)
-
-
 def _estimated(run: Run) -> Timing:
     estimates = [profile.estimated_ms for profile in run.profiles]
     known = [estimate for estimate in estimates if estimate is not None]
@@ -284,7 +279,7 @@ def _estimated(run: Run) -> Timing:
     slowest = run.profiles[int(np.argmax(known))]
     kernels, counters = kernels_of(run.profiles), counted(run.profiles)
     error_pct = _error_pct(run.profiles, known)
-    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels, counters, error_pct)
+    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels, counters, run.profiles, error_pct)
 
 
 def _error_pct(profiles: Sequence[LaunchProfile], estimates_ms: Sequence[float]) -> float | None:

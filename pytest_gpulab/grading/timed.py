@@ -176,6 +176,7 @@ class TimedCosts:
         thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
         with closing(Pool(self._device)) as pool:
+            _reset(own)
             contender, profiles = _on_device(own, pool)
             contender.spare_outputs(most_checked(contender))
             try:
@@ -232,6 +233,14 @@ def others_work(interruption_ms: float, is_slow: bool) -> Blocked:
     effect = "may have held its clock down" if is_slow else "would be taken for the kernels"
     at_a_time = f"{interruption_ms:.2g} ms at a time"
     return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and {effect}")
+
+
+def _reset(entrant: _Entrant) -> None:
+    """Undo what earlier launches left in the variables of an entrant's module."""
+    try:
+        entrant.builds.of(entrant.problem.variant).module.reset_variables()
+    except DeviceError as error:
+        raise Blocked(*of_error(error)) from error
 
 
 def _on_device(

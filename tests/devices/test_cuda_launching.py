@@ -222,3 +222,42 @@ def test_a_stopwatch_that_the_driver_does_not_compile_is_not_there():
     context = full_context(Driver.Error("cuModuleLoadDataEx failed: PTX JIT compilation was disabled"))
     with pytest.raises(DeviceUnavailable, match=r"does not compile what it takes to time on this GPU: PTX JIT compil"):
         CudaStopwatch(context, None)
+
+
+class Loading(Driver):
+    """A driver that counts how often a file is loaded."""
+
+    device_attribute, function_attribute = Refusing.device_attribute, Refusing.function_attribute
+
+    def __init__(self):
+        super().__init__()
+        self.loaded = []
+
+    def module_from_buffer(self, cubin):
+        def launched(*args, **how):
+            """No-op."""
+
+        numbers = {"num_regs": 8, "shared_size_bytes": 0, "local_size_bytes": 0, "const_size_bytes": 0}
+        function = {"max_threads_per_block": 1024, "set_attribute": launched, **numbers}
+        kernel = type("Kernel", (), {**function, "__call__": launched})
+        self.loaded.append(SimpleNamespace(get_function=lambda symbol: kernel()))
+        return self.loaded[-1]
+
+
+@pytest.mark.parametrize(("variables", "loads"), [({"counter": "counter"}, 2), ({}, 1)])
+def test_variables_are_given_their_first_contents_by_loading_the_file_again(monkeypatch, variables, loads):
+    """Once for launches since the last time, and not at all where there are no variables."""
+    monkeypatch.setattr(module_module, "read_names", lambda cubin: CubinNames({"k": "k"}, variables, 4))
+    monkeypatch.setattr(module_module, "limits_of_current_gpu", lambda: None)
+    inspected = SimpleNamespace(parameter_bytes=lambda symbol: ())
+    monkeypatch.setattr(module_module, "InspectedModule", lambda cubin: inspected)
+    context = full_context(None)
+    context.driver = Loading()
+    module = CudaModule(context, b"", "")
+    module.reset_variables()
+    assert len(context.driver.loaded) == 1, "nothing was launched"
+    start = module.prepared(Call("k", (1,), (1,), (), 0))
+    start()
+    module.reset_variables()
+    module.reset_variables()
+    assert len(context.driver.loaded) == loads

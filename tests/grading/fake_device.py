@@ -35,6 +35,7 @@ class Program:
         symbols: name to contents.
         remembers: whether a launch may leave something behind.
         error: raised by compiling.
+        on_reset: called as the variables are to have their first contents again.
     """
 
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Program:
     symbols: dict[str, bytes] = field(default_factory=dict)
     error: DeviceError | None = None
     remembers: bool = True
+    on_reset: Callable[[], None] = lambda: None
 
 
 class FakeMemory:
@@ -98,6 +100,9 @@ class FakeModule:
 
     def set_constant(self, name: str, values: Any) -> None:
         self.constants[name] = np.array(values)
+
+    def reset_variables(self) -> None:
+        self.program.on_reset()
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
         return self.program.parameters

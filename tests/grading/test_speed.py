@@ -11,9 +11,9 @@ from doubling import EXERCISE, Bench, codes, faulting, kernel, plan, program, ri
 from fake_device import Program
 
 from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
-from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault
+from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, TooMuchWork
 from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
-from pytest_gpulab.grading import speed
+from pytest_gpulab.grading import costed, speed
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.speed import size_text
@@ -78,17 +78,66 @@ def test_all_launches_are_summed_and_the_slowest_is_described(bench: Bench) -> N
     assert measured.baseline_ms == 9.0
 
 
-def test_cost_is_sampled_and_a_sample_that_gets_stuck_is_run_whole(bench: Bench) -> None:
+def too_large(kernel: Any) -> Any:
+    """A kernel that takes too long at 2^20 elements for all blocks to run."""
+
+    def launched(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n == 2**20 and options.complete_within is not None:
+            raise TooMuchWork("it takes long")
+        return kernel(options, source, out, n)
+
+    return launched
+
+
+LARGE = (SpeedTier(1.5, 40, 2**20),)
+
+
+def test_all_blocks_run_where_they_can_and_some_are_counted(bench: Bench) -> None:
+    assert bench.result("speedup[1.5x]", right()).verdict == "passed"
+    options = [options for _, options in bench.device.launches]
+    screened, baseline, checked = options[-3:]
+    assert {launch.sample_blocks for launch in (screened, baseline, checked)} == {costed.SAMPLE_BLOCKS}
+    assert checked.complete_within == costed.COMPLETE_WORK
+    assert screened.complete_within is None and baseline.complete_within is None
+    assert not any(launch.check for launch in (screened, baseline, checked))
+
+
+def test_a_kernel_that_is_too_slow_anyway_runs_in_a_sample_only(bench: Bench) -> None:
+    assert bench.result("speedup[1.5x]", right(costs_ms=9.0)).verdict == "failed"
+    assert all(options.complete_within is None for _, options in bench.device.launches)
+
+
+def test_the_sample_is_another_one_for_another_seed_and_another_submission(bench: Bench) -> None:
+    def seeds(seed: int, source: str) -> set[int | None]:
+        bench.device.launches.clear()
+        bench.programs[source] = right()
+        bench.grader(source, seed).grade()
+        return {options.sample_seed for _, options in bench.device.launches if options.complete_within is not None}
+
+    found = [seeds(1, "one"), seeds(1, "one"), seeds(2, "one"), seeds(1, "other")]
+    assert found[0] == found[1] and len({tuple(each) for each in found}) == 3
+    assert all(len(each) == 1 and None not in each for each in found)
+
+
+def test_a_sample_that_gets_stuck_is_run_whole(bench: Bench) -> None:
     def waits_for_the_block_before(options: Any, *args: Any) -> Any:
         if options.sample_blocks is not None:
             raise KernelFault("endless-loop", "spins")
         return kernel(1.0)(options, *args)
 
-    assert bench.result("speedup[1.5x]", program(waits_for_the_block_before)).verdict == "passed"
-    samples = [options.sample_blocks for _, options in bench.device.launches]
-    costed, costed_whole, baseline, checked = samples[-4:]
-    assert costed == baseline == speed.SAMPLE_BLOCKS and costed_whole is None and checked is None
-    assert set(samples[:-4]) == {None}
+    result = bench.result("speedup[1.5x]", program(too_large(waits_for_the_block_before)), speed=LARGE)
+    assert result.verdict == "passed"
+    assert bench.device.launches[-1][1].sample_blocks is None
+
+
+def test_a_sample_that_does_not_stand_for_all_blocks_is_not_believed(bench: Bench) -> None:
+    def uneven(options: Any, *args: Any) -> Any:
+        is_whole = options.sample_blocks is None
+        return kernel(4.0 if is_whole else 1.0)(options, *args) | {"representative": is_whole}
+
+    result = bench.result("speedup[1.5x]", program(uneven))
+    assert result.verdict == "failed"
+    assert result.measurement is not None and result.measurement.elapsed_ms == 4.0
 
 
 def test_a_kernel_that_ends_abnormally_at_the_timed_size_fails(bench: Bench) -> None:
@@ -142,19 +191,16 @@ def test_a_kernel_that_knows_the_timed_size_and_skips_the_work_is_not_fast(bench
     (finding,) = results["speedup[1.5x]"].findings
     assert finding.what == "At the timed size 2^10: `out`: all 1024 elements are never written."
     assert results["speedup[1.5x]"].measurement is not None
-    n_whole = sum(options.sample_blocks is None for _, options in bench.device.launches)
-    assert n_whole == 2 + 2 * 3 + 1  # decoys, cases, and once for both tiers
+    n_whole = sum(options.complete_within is not None for _, options in bench.device.launches)
+    assert n_whole == 1  # for both tiers
 
 
 @pytest.mark.parametrize(("share", "said"), [(1.0, None), (0.5, "touch 4.19 MB of memory"), (None, None)])
-def test_a_result_too_large_to_check_in_full_must_have_moved_its_bytes(
-    bench: Bench, share: float | None, said: str | None
-) -> None:
+def test_a_right_result_must_have_moved_its_bytes(bench: Bench, share: float | None, said: str | None) -> None:
     n = 2**20
     counters = {} if share is None else {"gpulab__touched_sectors.sum": share * 8 * n / 32}
     tiers = (SpeedTier(1.5, 40, n),)
     result = bench.result("speedup[1.5x]", right(counters=counters), speed=tiers)
-    assert all(options.sample_blocks is not None for _, options in bench.device.launches[-2:])
     if said is None:
         assert result.verdict == "passed"
     else:
@@ -167,15 +213,25 @@ def test_a_result_too_large_to_check_in_full_must_have_moved_its_bytes(
     assert unknown.verdict == "passed"
 
 
-def writing_zeros_at(n_timed: int) -> Program:
+def sampled(write: Any, share: float = 1.0) -> Program:
+    """Write at the timed size only what a sample does that is so large a share of the blocks."""
+
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
-        if n < n_timed:
+        if n < 2**20:
             out.values[...] = 2 * source.values
         else:
-            out.values[:64] = 0
-        return {"estimated_ms": 1.0}
+            write(source.values, out.values)
+        return {"estimated_ms": 1.0, "counted_share": share}
 
-    return program(twice)
+    return program(too_large(twice))
+
+
+def zeros(source: Any, out: Any) -> None:
+    out[:64] = 0
+
+
+def half_of_its_share(source: Any, out: Any) -> None:
+    out[: 2**15] = 2 * source[: 2**15]
 
 
 def with_zeroed_output(problem: Problem) -> Plan:
@@ -193,11 +249,38 @@ def launched_twice(problem: Problem) -> Plan:
 def test_what_a_sample_of_a_large_launch_writes_must_be_right_where_it_is_final(
     bench: Bench, make_plan: Any, verdict: str
 ) -> None:
-    changes = {"speed": (SpeedTier(1.5, 40, 2**20),), "plan": make_plan}
-    result = bench.result("speedup[1.5x]", writing_zeros_at(2**20), **changes)
+    result = bench.result("speedup[1.5x]", sampled(zeros), speed=LARGE, plan=make_plan)
     assert result.verdict == verdict
     if verdict == "failed":
         assert result.findings[0].what == "At the timed size 2^20: `out`: 64 of 1048576 elements are wrong."
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(1 / 16, "failed"), (1 / 32, "passed"), (1 / 25, "passed")])
+def test_a_sample_must_write_its_share_of_an_output(bench: Bench, share: float, verdict: str) -> None:
+    result = bench.result("speedup[1.5x]", sampled(half_of_its_share, share), speed=LARGE)
+    assert result.verdict == verdict
+    if verdict == "failed":
+        assert [(found.code, found.what) for found in result.findings] == [
+            (
+                "not-written",
+                "At the timed size 2^20: `out`: a sample of the blocks wrote 32768 elements; its share is 65536.",
+            )
+        ]
+
+
+@pytest.mark.parametrize(("costs_ms", "verdict"), [(0.001, "failed"), (0.002, "passed")])
+def test_an_estimate_below_what_the_memory_takes_is_not_believed(bench: Bench, costs_ms: float, verdict: str) -> None:
+    bench.device.info = replace(bench.device.info, peak_bandwidth_gb_s=5000.0)
+    result = bench.result("speedup[1.5x]", right(costs_ms=costs_ms), speed=LARGE)
+    assert result.verdict == verdict
+    if verdict == "failed":
+        assert [(found.code, found.what) for found in result.findings] == [
+            (
+                "impossible-time",
+                "At the timed size 2^20: an estimate of 0.001 ms is not possible: a right kernel moves 8.389 MB, and "
+                "the memory's 5000 GB/s take 0.001678 ms for that.",
+            )
+        ]
 
 
 def test_an_input_that_a_sample_of_a_large_launch_overwrites_is_seen(bench: Bench) -> None:
@@ -220,7 +303,7 @@ def test_what_is_too_slow_anyway_is_not_checked_at_the_timed_size(bench: Bench) 
 
 def test_a_kernel_that_fails_in_the_whole_timed_grid_only(bench: Bench) -> None:
     def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
-        if n == 2**10 and options.sample_blocks is None:
+        if n == 2**10 and options.complete_within is not None:
             raise KernelFault("trap", "__trap() was called")
         return kernel(1.0)(options, source, out, n)
 

@@ -352,3 +352,24 @@ def test_a_function_that_is_defined_nowhere_does_not_compile(device: SimulatedDe
     source = "__device__ int helper(int);\n__global__ void f(int *out) {\n out[threadIdx.x] = helper(threadIdx.x);\n}\n"
     with pytest.raises(CompileError, match=r"^kernel.cu\(3\): error: the function `helper` is called, but defined"):
         device.compile(source)
+
+
+def test_variables_can_be_given_their_first_contents_again(device: Device) -> None:
+    source = """
+    __device__ int launches;
+    __device__ int table[3] = {5, 6};
+    __constant__ int weights[2] = {7, 8};
+    __global__ void count(int *out) {
+        static __device__ int own;
+        *out = 1000 * own++ + 100 * launches++ + 10 * table[1]++ + weights[0] + table[2]++;
+    }
+    """
+    module, out = device.compile(source), device.array(np.zeros(1, np.int32))
+    found = []
+    for again in (False, False, True):
+        if again:
+            module.reset_variables()
+        module.launch("count", (1,), (1,), (out,))
+        found.append(int(out.get()[0]))
+        module.set_constant("weights", np.array([9], np.int32))
+    assert found == [67, 1180, 67]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
+from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile, TooMuchWork
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
 SOURCE = """
@@ -19,6 +19,19 @@ __global__ void uneven(float *x) {
 __global__ void lengthy(float *x) {
     unsigned n = gridDim.x * blockDim.x;
     for (unsigned k = 0; k < 512; k++) x[(blockIdx.x * blockDim.x + threadIdx.x + k * 4096) % n] = k;
+}
+__device__ unsigned arrived;
+__global__ void idle_for_the_first(float *x) {
+    __shared__ unsigned order;
+    if (threadIdx.x == 0) order = atomicAdd(&arrived, 1);
+    __syncthreads();
+    float a = 0;
+    for (unsigned k = 0; order >= 1024 && k < 64; k++) a = a * 0.5f + threadIdx.x;
+    x[blockIdx.x * blockDim.x + threadIdx.x] = a;
+}
+__global__ void one_does_it_all(float *x) {
+    if (blockIdx.x == 77)
+        for (unsigned k = threadIdx.x; k < gridDim.x * 128; k += 128) x[k] = k;
 }
 __global__ void in_a_row(volatile float *x) {
     if (threadIdx.x == 0) {
@@ -60,3 +73,57 @@ def test_a_sample_of_long_blocks_is_cut_short() -> None:
 
 def test_blocks_that_wait_for_each_other_have_no_error_to_tell() -> None:
     assert ERROR not in counted("in_a_row").counters
+
+
+def complete(kernel: str, seed: int, limit: int = 10**9) -> tuple[LaunchProfile, np.ndarray]:
+    device = SimulatedDevice()
+    x = device.array(np.full(BLOCKS * 128, -1, np.float32))
+    options = LaunchOptions(sample_blocks=64, sample_seed=seed, complete_within=limit)
+    profile = device.compile(SOURCE).launch(kernel, (BLOCKS,), (128,), (x,), options=options)
+    return profile, x.get()
+
+
+@pytest.mark.parametrize("kernel", ["even", "uneven", "in_a_row"])
+def test_all_blocks_run_and_some_are_counted(kernel: str) -> None:
+    profile, x = complete(kernel, seed=1)
+    assert (x != -1).sum() == (BLOCKS if kernel == "in_a_row" else BLOCKS * 128)
+    assert 64 <= profile.counted_share * BLOCKS <= BLOCKS
+    if kernel != "in_a_row":  # how long blocks wait depends on what they run beside
+        whole = counted(kernel, None).counters[ISSUED]
+        assert profile.counters[ISSUED] == pytest.approx(whole, rel=0.15)
+
+
+def test_the_seed_chooses_the_blocks_that_are_counted() -> None:
+    found = [complete("uneven", seed)[0].counters[ISSUED] for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_block_cannot_tell_from_the_order_that_it_is_counted() -> None:
+    """Half of the blocks idle, those that come first: so much of the work is counted, whoever they are."""
+    shares = [complete("idle_for_the_first", seed)[0] for seed in range(12)]
+    whole = counted("idle_for_the_first", None).counters[ISSUED]
+    found = np.array([profile.counters[ISSUED] / whole for profile in shares])
+    assert 0.6 < found.mean() < 1.4
+    assert all(profile.representative or abs(ratio - 1) > 0.02 for profile, ratio in zip(shares, found, strict=True))
+    assert not all(profile.representative for profile in shares)
+
+
+def test_a_sample_that_misses_where_the_work_is_says_so() -> None:
+    profile, x = complete("one_does_it_all", seed=3)
+    assert not profile.representative and (x == np.arange(BLOCKS * 128)).all()
+    assert complete("even", seed=3)[0].representative
+
+
+def test_a_launch_that_would_take_too_long_is_not_completed() -> None:
+    with pytest.raises(TooMuchWork, match="more than 10000 instructions"):
+        complete("lengthy", seed=1, limit=10_000)
+
+
+def test_a_sample_alone_is_chosen_by_its_seed_too() -> None:
+    def issued(seed: int | None) -> float:
+        device = SimulatedDevice()
+        x = device.array(np.zeros(BLOCKS * 128, np.float32))
+        options = LaunchOptions(sample_blocks=64, sample_seed=seed)
+        return device.compile(SOURCE).launch("uneven", (BLOCKS,), (128,), (x,), options=options).counters[ISSUED]
+
+    assert issued(1) == issued(1) and len({issued(seed) for seed in (None, 1, 2)}) == 3

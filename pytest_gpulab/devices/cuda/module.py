@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any, NamedTuple
 
@@ -37,22 +38,34 @@ class CudaModule:
 
     def __init__(self, context: PrimaryContext, cubin: bytes, log: str) -> None:
         self._context = context
-        self._log = log
+        self._log, self._cubin = log, cubin
         self._names = read_names(cubin)
         self._kernels: dict[str, _Kernel] = {}
+        self._is_used = False  # whether a variable may differ from what the file says
         with context.at_work():
-            try:
+            with self._explained():
                 self._module = context.driver.module_from_buffer(cubin)
                 self._inspected = InspectedModule(cubin)
-            except (context.driver.Error, DriverRefusal) as error:
-                self._refuse_for_others(error, LOADS * self._names.variables_bytes, "the compiled file")
-                words = driver_words(error)
-                if self._is_full(error):
-                    raise LaunchError(f"the GPU cannot load the compiled file: {words}") from None
-                raise not_loaded(words) from None
             self._limits = limits_of_current_gpu()
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy | None] = {}
         context.users.add(self)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say whose fault it is if the driver does not load the compiled file.
+
+        Raises:
+            LaunchError: the GPU is too small for it.
+            DeviceUnavailable: others fill the GPU, or the driver does not know such files.
+        """
+        try:
+            yield
+        except (self._context.driver.Error, DriverRefusal) as error:
+            self._refuse_for_others(error, LOADS * self._names.variables_bytes, "the compiled file")
+            words = driver_words(error)
+            if self._is_full(error):
+                raise LaunchError(f"the GPU cannot load the compiled file: {words}") from None
+            raise not_loaded(words) from None
 
     @property
     def log(self) -> str:
@@ -86,12 +99,28 @@ class CudaModule:
             self._context.driver.memcpy_dtoh(contents, address)
         return contents.tobytes()
 
+    def reset_variables(self) -> None:
+        """Give every variable the contents that it has by the source: load the compiled file again.
+
+        The driver finds variables by name only, and not those of a function: none is left out this way.
+
+        Raises:
+            LaunchError, DeviceUnavailable: there is no room for it any more.
+        """
+        if not self._is_used or not self._names.variables:
+            return
+        with self._context.at_work(), self._explained():
+            self._module = self._context.driver.module_from_buffer(self._cubin)
+            self._kernels.clear()  # they would keep the old module loaded, with all its memory
+        self._is_used = False
+
     def set_constant(self, name: str, values: Array) -> None:
         """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
 
         Raises:
             LaunchError: no such variable, or it is smaller than the array.
         """
+        self._is_used = True
         with self._context.at_work():
             address, nbytes = self._variable(name)
             if values.nbytes > nbytes:
@@ -204,6 +233,7 @@ class CudaModule:
         values = [_by_value(arg) for arg in args]
 
         def start() -> None:
+            self._is_used = True
             self._context.launches += 1
             self._context.latest = call.kernel
             try:

@@ -68,6 +68,7 @@ from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
 
 MAX_VARIABLE_BYTES = 128 << 20  # of a module's variables: an exercise may have a dozen variants
 _WORD = re.compile(r"[\w$]+")
+REPRESENTATIVE = 0.05  # by which the work of counted blocks may differ from that of the others
 
 
 class SimulatedModule:
@@ -98,15 +99,20 @@ class SimulatedModule:
         for allocation in self._variables.values():  # they live as long as the module
             weakref.finalize(self, device.arena.retire, allocation)
         self._addresses = {name: allocation.base for name, allocation in self._variables.items()}
-        for name in self._variables:
-            self._initialise(self._module.variables[name])
+        self.reset_variables()
         self._programs: dict[str, Program] = {}
         used = Counter(word for word in _WORD.findall(ptx) if word in held) if held else {}
         self.remembers = any(used[name] > 1 for name in held)
         """Whether a launch may leave something behind: in a variable that is used, the one place there is."""
 
+    def reset_variables(self) -> None:
+        """Give every variable the contents that it has by the source."""
+        for name in self._variables:
+            self._initialise(self._module.variables[name])
+
     def _initialise(self, variable: Variable) -> None:
         data = self._variables[variable.name].data
+        data[len(variable.data) :] = 0
         data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
         for offset, name, addend in variable.pointers:
             known = self._addresses.get(name)
@@ -274,6 +280,7 @@ class SimulatedModule:
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
             order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
+            counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_stands_for_all(launch, ran),
         )  # fmt: skip
         return profile if counters is None else self._counted(profile, counters, ran, total)
 
@@ -322,6 +329,16 @@ class SimulatedModule:
         lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
         what = bottleneck(cost, counted.counters, lines, asked)
         return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=what)
+
+
+def _stands_for_all(launch: Launch, counted: int) -> bool:
+    """Whether the blocks that were counted issued as many instructions as the others, on average."""
+    others = launch.grid[0] * launch.grid[1] * launch.grid[2] - counted
+    workload = launch.counters.workload if launch.counters is not None else None
+    if workload is None or not others or launch.options.complete_within is None:
+        return True
+    expected = launch.tally.issued / others
+    return abs(workload.issued / counted - expected) <= REPRESENTATIVE * expected
 
 
 class SimulatedDevice:

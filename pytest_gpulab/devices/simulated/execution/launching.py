@@ -1,18 +1,19 @@
-"""Carry out a launch: check its extents, lay out its arguments, choose the blocks to run, run them in waves."""
+"""Carry out a launch: check its extents, lay out its arguments, run its blocks in waves."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import mul
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError
+from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError, TooMuchWork
 from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 from pytest_gpulab.devices.simulated.execution.locating import located
+from pytest_gpulab.devices.simulated.execution.sampling import Batch, batches
 from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.static_limits import LOCAL_BYTES
@@ -21,7 +22,7 @@ WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit int
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
 WAVE_SHARED_BYTES = 4 << 20  # and so much shared memory
 MAX_THREADS = 1024
-BATCHES = 4  # of a sample, whose differences tell how far it may be off
+STEP_WORK = 100  # instructions of warps that take as long as what a basic block takes besides
 PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
 
 
@@ -97,24 +98,13 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
     return bytes(packed)
 
 
-def _batches(blocks: int, launch: Launch) -> list[npt.NDArray[np.intp]]:
-    """Choose the blocks to run: all, or evenly spread ones in batches; the first ones if blocks talk to each other."""
-    wanted = launch.options.sample_blocks
-    if wanted is None or blocks <= wanted:
-        return [np.arange(blocks)]
-    if any(step.spins for step in launch.program.steps):
-        return [np.arange(wanted)]
-    spread = np.unique(np.linspace(0, blocks - 1, wanted).astype(np.intp))
-    count = BATCHES if len(spread) >= 4 * BATCHES else 1
-    return [spread[start::count] for start in reversed(range(count))]  # the last block, often the longest, at first
-
-
 def run_blocks(launch: Launch, sms: int) -> int:
-    """Run all (or a sample of the) blocks of a launch on a GPU with `sms` multiprocessors; return how many.
+    """Run all (or a sample of the) blocks of a launch on a GPU with `sms` multiprocessors; return how many it counted.
 
     Raises:
         KernelFault: with the kernel's output and hazards until then.
         CannotSimulate: the copies of its functions need more local memory than a thread has.
+        TooMuchWork: see `LaunchOptions.complete_within`.
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     local = launch.program.local
@@ -123,17 +113,11 @@ def run_blocks(launch: Launch, sms: int) -> int:
         raise CannotSimulate(what)
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
-    ran, workload = 0, launch.counters.workload if launch.counters is not None else None
+    chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], width)
+    effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
     try:
         with np.errstate(all="ignore"):
-            for chosen in _batches(launch.grid[0] * launch.grid[1] * launch.grid[2], launch):
-                if workload is not None and workload.is_enough:
-                    break
-                waves = [chosen[start : start + width] for start in range(0, len(chosen), width)]
-                _run_waves(launch, waves, sms * max(1, 2048 // threads))
-                ran += len(chosen)
-                if workload is not None:
-                    workload.end_batch()
+            counted = _run_batches(launch, chosen, sms * max(1, 2048 // threads), effort)
             if launch.watch is not None:
                 launch.watch.end()
     except TimeIsUp:  # outside of the waves: while hazards were looked for
@@ -141,22 +125,67 @@ def run_blocks(launch: Launch, sms: int) -> int:
         raise KernelFault("time-limit", what, output=launch.printer.text) from None
     except KernelFault as fault:
         raise located(launch, fault, _hazards_until(launch, fault)) from None
-    return ran
+    return counted
 
 
-def _run_waves(launch: Launch, waves: list[npt.NDArray[np.intp]], resident: int) -> None:
+class Effort:
+    """The work of a launch, held to a limit if there is one.
+
+    Args:
+        launch: counts the instructions of its warps.
+        waves: that it has.
+    """
+
+    def __init__(self, launch: Launch, waves: int) -> None:
+        self._launch, self._waves = launch, waves
+        self._statements = [len(step.statements) for step in launch.program.steps]
+        self._steps = self._ended = 0
+
+    def end_wave(self, steps: int) -> None:
+        """Note that a wave has ended.
+
+        Raises:
+            TooMuchWork: all waves together will take more than the limit.
+        """
+        self._steps, self._ended = self._steps + steps, self._ended + 1
+        limit, counters = self._launch.options.complete_within, self._launch.counters
+        if limit is None or counters is None:
+            return
+        counted = sum(map(mul, counters.warps, self._statements))
+        done = counted + self._launch.tally.issued + STEP_WORK * self._steps
+        if done * self._waves > limit * self._ended:
+            raise TooMuchWork(f"the launch would issue more than {limit} instructions of warps")
+
+
+def _run_batches(launch: Launch, chosen: list[Batch], resident: int, effort: Effort) -> int:
+    workload = launch.counters.workload if launch.counters is not None else None
+    is_sample = launch.options.complete_within is None
+    counted = 0
+    for batch in chosen:
+        if is_sample and workload is not None and workload.is_enough:
+            break
+        _run_waves(launch, batch, resident, effort)
+        counted += batch.counted
+        if workload is not None and batch.counted:
+            workload.end_batch()
+    return counted
+
+
+def _run_waves(launch: Launch, batch: Batch, resident: int, effort: Effort) -> None:
     """Run waves one after the other; side by side, as far as they fit on the GPU, while they wait for each other."""
-    waiting = waves[::-1]
+    waiting = list(zip(batch.waves, batch.is_counted, strict=True))[::-1]
     active: list[Scheduler] = []
     seen, idle = 0, 0
     while waiting or active:
         held = sum(scheduler.wave.shape.columns for scheduler in active)
         started = bool(waiting and (not active or held < resident))
         if started:
-            active.append(Scheduler(launch, waiting.pop()))
-        count = len(active)
-        active = _advanced(active)
-        if not active or started or len(active) < count:
+            active.append(Scheduler(launch, *waiting.pop()))
+        going = _advanced(active)
+        ended, active = [scheduler for scheduler in active if scheduler not in going], going
+        for scheduler in ended:
+            effort.end_wave(scheduler.wave.steps)
+        if not active or started or ended:
             idle = 0
             if not waiting and len(active) == 1 and active[0].is_alone:
                 raise active[0].endless()

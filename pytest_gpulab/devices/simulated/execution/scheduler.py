@@ -36,8 +36,9 @@ Key = tuple[int, int]  # (tag, block): what runs first
 class Scheduler:
     """One wave's groups; see the module's docstring."""
 
-    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp]) -> None:
-        self.wave = Wave(launch, block_ids)
+    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp], is_counted: bool = True) -> None:
+        self.wave = Wave(launch, block_ids, is_counted)
+        self.counters = launch.counters if is_counted else launch.tally
         self.launch, self.steps = launch, launch.program.steps
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []
@@ -140,7 +141,7 @@ class Scheduler:
 
     def _advance(self, group: Group, block: int) -> None:
         """Run a group from a block on, until it parts, waits, exits or another group is behind it."""
-        wave, steps, counters = self.wave, self.steps, self.launch.counters
+        wave, steps, counters = self.wave, self.steps, self.counters
         while True:
             step = steps[block]
             wave.steps += 1
@@ -192,8 +193,8 @@ class Scheduler:
         if count in (0, taken.size):
             return yes if count else no
         ways = self._part(group, [(taken, yes), (~taken, no)])
-        if self.launch.counters is not None:
-            self.launch.counters.part(block, group.lanes, ways)
+        if self.counters is not None:
+            self.counters.part(block, group.lanes, ways)
         return None
 
     def _switch(self, group: Group, step: Step, index: Any) -> int | None:

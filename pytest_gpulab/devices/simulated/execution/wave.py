@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
 from pytest_gpulab.devices.simulated.execution import atomics
-from pytest_gpulab.devices.simulated.execution.counters import Counters
+from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
@@ -50,6 +50,7 @@ class Launch:
         absent: what a shuffle gives from a lane that is not there.
         absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
         watch: what looks for races and uninitialised reads, if anything does.
+        tally: of the waves that are not counted.
     """
 
     program: Program
@@ -68,8 +69,10 @@ class Launch:
     absent: np.uint32 = _ABSENT
     absences: dict[Any, Hazard] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)
+    tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
+        self.tally = Tally(self.program)
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
             self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self), changing)
@@ -99,10 +102,10 @@ class Launch:
 class Wave:
     """The memories and the extents of some blocks; see the module's docstring."""
 
-    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp]) -> None:
+    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
-        self.counters = launch.counters
+        self.counters = launch.counters if is_counted else None
         self.steps: int = 0
         self.looks = 0
         self._doubles: dict[int, tuple[Value, Value]] = {}

@@ -56,6 +56,7 @@ class Workload:
         written_sectors, stored_lines: of global stores and atomics.
         contention: what lanes cost that get in each other's way within an SM.
         by_site: requests, sectors and bytes of each memory instruction on global memory.
+        issued: instructions of warps.
         polled: addresses of other blocks' words that were looked at in loops that wait; at most `polled_together` by
             a warp at once.
     """
@@ -72,13 +73,13 @@ class Workload:
         self._depths = load_depths(program.steps)
         self._heads = frozenset(region[0] for region in regions(program.steps))
         self._ways: dict[int, tuple[Shape, Rows | None]] = {}
-        self._kept = self._time = self._issued = self._asked = 0
+        self._kept = self._time = self.issued = self._asked = 0
         self._batches: list[tuple[int, int, int]] = []  # blocks, instructions of warps and sectors until then
 
     def step(self, block: int, lanes: Lanes) -> None:
         """A group begins to run a basic block."""
         self._time += block in self._heads
-        self._issued += lanes.warp_count * len(self.program.steps[block].statements)
+        self.issued += lanes.warp_count * len(self.program.steps[block].statements)
         ways = self._ways_of(lanes.wave)
         if ways is None:
             return
@@ -116,12 +117,12 @@ class Workload:
 
     def end_batch(self) -> None:
         """Note what has been counted until now: some of the blocks of a sample have ended."""
-        self._batches.append((self.blocks, self._issued, self._asked))
+        self._batches.append((self.blocks, self.issued, self._asked))
 
     @property
     def is_enough(self) -> bool:
         """Whether a sample is large enough to stop: two batches, and more work than NumPy does in a second."""
-        return len(self._batches) > 1 and self._issued > MAX_ISSUED
+        return len(self._batches) > 1 and self.issued > MAX_ISSUED
 
     def sampling_error(self, blocks: int) -> float | None:
         """Return how far counts scaled to so many blocks may be off: the standard error, relative to the count.

@@ -29,6 +29,7 @@ OUT = -1
 _FULL, _FLOAT, _WEAK = 1.0, 0.3, 0.02
 _CONTROL = {sass.BRA, sass.BRX, sass.EXIT, sass.BSSY, sass.BSYNC, sass.CALL, sass.CALL_ABSOLUTE, sass.RET, sass.BREAK}
 _ISSUE_COST = 1e-4  # of one instruction, against a lane of full weight that is not explained
+_MAX_SOLVED = 64  # solutions of the linear program that are kept
 _NEGLIGIBLE = 3e-6  # of the most executed statement: what the linear program leaves of zero
 _EXACT = 1e-9  # rounding, against counts of the order of 1
 LARGEST = 350  # rows of a linear program
@@ -63,6 +64,7 @@ class FlowModel:
         self._chains = _chains(blocks, self._edges)
         self._outer = [edge for edge in self._edges if not _is_inside(edge, self._chains)]
         self._copies = Copies(blocks, homes)
+        self._solved: dict[bytes, Vector] = {}
         self._votes: dict[_Evidence, list[tuple[int, float]]] = defaultdict(list)
         for number in self._copies.by_statement:
             piece, weight = self._copies.evidence(number)
@@ -124,13 +126,22 @@ class FlowModel:
         exact = (flow for decisive in self._decisive if (flow := decisive.flow(right)) is not None)
         found = next(exact, None)
         if found is None:
-            found = minimise(self._cost, self._matrix, right)[: len(self._outer)]
+            found = self._minimised(right)
         found[found < _NEGLIGIBLE] = 0.0
         along = dict(zip(self._outer, np.rint(found * scale).tolist(), strict=True))
         by_chain: dict[int, float] = defaultdict(float)
         for (source, _), passing in along.items():
             by_chain[self._chains[source]] += passing
         return Flow([by_chain[chain] for chain in self._chains], along)
+
+    def _minimised(self, right: Vector) -> Vector:
+        """Solve the linear program, once for launches of different sizes that do the same for each thread."""
+        key = right.tobytes()
+        if key not in self._solved:
+            if len(self._solved) >= _MAX_SOLVED:
+                self._solved.clear()
+            self._solved[key] = minimise(self._cost, self._matrix, right)[: len(self._outer)]
+        return np.array(self._solved[key])
 
     def expected(self, lanes: Sequence[float]) -> dict[int, float]:
         """Return how many lanes would execute each statement if the blocks had so many, guards aside."""
