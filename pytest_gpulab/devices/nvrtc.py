@@ -28,6 +28,8 @@ MISSING = (
 # To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
 _NO_CACHE = "--no-cache"
 _LINES = "--generate-line-info"
+_TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
+_SAID_CHARS = 300
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
 # Whatever is not marked is device code: host code has been taken out. nvcc knows 128-bit integers without being told.
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
@@ -185,8 +187,20 @@ def _request(
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:
     output, log = run(request)
     if output is None:
+        _try(run, request)
         raise CompileError(with_plain_words(log, request.filename))
     return output, log
+
+
+def _try(run: Run, request: Request) -> None:
+    """Compile a kernel that nothing is wrong with: whether a text or the machine is to blame no message tells.
+
+    Raises:
+        DeviceUnavailable: it does not compile, for want of a part of NVRTC, say.
+    """
+    output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))
+    if output is None:
+        raise DeviceUnavailable(f"NVRTC compiles no kernel at all here: {' '.join(log.split())[:_SAID_CHARS]}")
 
 
 def _macros(filename: str, defines: Mapping[str, str]) -> str:

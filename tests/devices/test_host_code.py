@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices import nvrtc, nvrtc_program
+from pytest_gpulab.devices.cuda.nvcc import _OPTIONS, with_prelude
 from pytest_gpulab.devices.host_code import device_text
-from pytest_gpulab.devices.protocol import CompileError
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 
 ROOT = Path(__file__).parents[2]
 HEADERS = {"gpulab.cuh": (ROOT / "pytest_gpulab/include/gpulab.cuh").read_text()}
@@ -214,3 +217,33 @@ def test_kernels_cannot_read_constant_arrays_of_hosts(array: str, read: str) -> 
 def test_constant_arrays_may_be_used_at_compile_time() -> None:
     kernel = "__global__ void k(int *p) { __shared__ int s[t[1]]; p[0] = s[0] = 1; }"
     nvrtc.compile_ptx(f"constexpr int t[3] = {{1, 2, 3}};\n{kernel}", "a.cu", "compute_90")
+
+
+def test_where_nothing_compiles_the_machine_is_to_blame() -> None:
+    said = "nvrtc: error: failed to open libnvrtc-builtins.so.13.0."
+    with pytest.raises(DeviceUnavailable, match=f"NVRTC compiles no kernel at all here: {said}"):
+        nvrtc.compile_ptx("wrong", "a.cu", "compute_90", run=lambda request: nvrtc_program.Answer(None, said))
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="NVRTC's part is tested above; this is nvcc's")
+@pytest.mark.parametrize("path", KERNELS[::12], ids=lambda path: path.stem)
+def test_nvcc_compiles_a_kernel_within_a_program(path: Path, tmp_path: Path) -> None:
+    exercise = next(name for name in path.parts[::-1] if (ROOT / "exercises" / name).is_dir())
+    headers = {file.name: file.read_text() for file in (ROOT / "exercises" / exercise).glob("*.cuh")}
+    for name, text in headers.items():
+        (tmp_path / name).write_text(text)
+    source = device_text(BEFORE + path.read_text() + AFTER, headers).text
+    (tmp_path / "a.cu").write_text(with_prelude(source, "a.cu", {}))
+    command = [
+        "nvcc",
+        "-cubin",
+        "-arch=sm_90",
+        *_OPTIONS,
+        f"-I{ROOT}/pytest_gpulab/include",
+        "-I.",
+        "a.cu",
+        "-o",
+        "a.cubin",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_gpulab.devices.names import unmangle
+from pytest_gpulab.devices.names import signature, unique_names, unmangle
 
 SYMBOLS = {
     "_Z6reducePKiPij": "reduce",
@@ -30,3 +30,34 @@ def test_a_plain_symbol_is_its_own_name(symbol):
 @pytest.mark.parametrize("symbol", ["_Z", "_ZplRK3VecS1_", "_Z9short", "_ZN3lab"])
 def test_what_is_no_plain_name_stays_as_it_is(symbol):
     assert unmangle(symbol) == symbol
+
+
+FULL = {
+    "_Z6reducePKiPij": "reduce(const int *, int *, unsigned int)",
+    "_Z1kPKfPfS1_S0_": "k(const float *, float *, float *, const float *)",
+    "_Z1kIiEvPT_": "k<int>(int *)",
+    "_Z1kI3AddIiEEvPiT_": "k<Add<int>>(int *, Add<int>)",
+    "_Z1kILb1ELin3EEvv": "k<true, -3>()",
+    "_ZN3lab1kIdLi4EEEvPT_": "lab::k<double, 4>(double *)",
+    "_Z1kP6float4RKiPPf": "k(float4 *, const int &, float **)",
+    "_Z1kPVjPKdPdS2_": "k(volatile unsigned int *, const double *, double *, const double *)",
+    "_Z1kPFiiE": "k",
+    "k": "k",
+}
+
+
+@pytest.mark.parametrize(("symbol", "full"), FULL.items())
+def test_types_are_read_from_a_symbol(symbol, full):
+    assert signature(symbol).full == full
+
+
+def test_kernels_of_one_name_have_names_of_their_own():
+    assert unique_names(["_Z1kIiEvPT_", "_Z1kIdEvPT_"]) == {"k<int>": "_Z1kIiEvPT_", "k<double>": "_Z1kIdEvPT_"}
+    assert unique_names(["_Z1kPi", "_Z1kPf", "_Z1mPi"]) == {"k(int *)": "_Z1kPi", "k(float *)": "_Z1kPf", "m": "_Z1mPi"}
+
+
+@pytest.mark.parametrize(
+    "symbol", ["_Z" + "9" * 5000, "_Z1k" + "P" * 5000 + "i", "_Z1kS99999999999999999999_", "_ZN" * 900]
+)
+def test_hostile_symbols_are_read(symbol):
+    assert signature(symbol).name

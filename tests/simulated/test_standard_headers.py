@@ -116,3 +116,42 @@ def test_angle_brackets_do_not_search_the_working_folder(device: Device) -> None
     with pytest.raises(CompileError, match="it is there"):
         device.compile("#if __has_include(<limits>)\n#error it is there\n#endif")
     device.compile("#if __has_include(<pyproject.toml>)\n#error it is there\n#endif")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("__global__ void f(int *p) { *p = (int)(((__int128)1 << 70) >> 69); }", 2),
+        ("__global__ void f(int *p) { uint i = 3; ushort j = 4; int64_t k = 5; *p = i + j + k; }", 12),
+        ("#include <cuda.h>\n__global__ void f(int *p) { *p = INT_MAX; }", 2**31 - 1),
+        (
+            "#include <limits.h>\n#include <stdint.h>\n__global__ void f(int *p) { *p = SHRT_MAX + (INT32_MAX > 1); }",
+            2**15,
+        ),
+        ("#include <utility>\n__global__ void f(int *p) { int a = 7; *p = std::move(a); }", 7),
+        ("__global__ void f(int *p) { *p = std::max(std::min(9, 8), (int)std::sqrt(16.0f)); }", 8),
+        ("#include <array>\n__global__ void f(int *p) { std::array<int, 3> a{1, 2, 3}; *p = a[1] + a.size(); }", 5),
+        ("\ufeff__global__ void f(int *p) { *p = 6; }", 6),
+        ("struct V { float x; V(float a) : x(a) {} };\n__global__ void f(int *p) { *p = sizeof(V); }", 4),
+        (
+            "#include <cub/cub.cuh>\n__global__ void f(int *p) { using R = cub::WarpReduce<int>; "
+            "__shared__ R::TempStorage t; int s = R(t).Sum(2); if (!threadIdx.x) *p = s; }",
+            64,
+        ),
+    ],
+)
+def test_what_nvcc_knows_is_known(device: Device, source: str, expected: int) -> None:
+    out = device.array(np.zeros(1, np.int32))
+    device.compile(source).launch("f", (1,), (32,), [out])
+    assert out.get().tolist() == [expected]
+
+
+def test_two_instances_of_a_kernel_can_both_be_launched(device: Device) -> None:
+    source = "template <typename T> __global__ void f(T *p) { *p = sizeof(T); }\n"
+    source += "template __global__ void f<int>(int *);\ntemplate __global__ void f<double>(double *);"
+    module = device.compile(source)
+    assert sorted(module.kernels) == ["f<double>", "f<int>"]
+    for name, dtype in (("f<int>", np.int32), ("f<double>", np.float64)):
+        out = device.array(np.zeros(1, dtype))
+        module.launch(name, (1,), (1,), [out])
+        assert out.get().tolist() == [np.dtype(dtype).itemsize]
