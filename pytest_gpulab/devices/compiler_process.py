@@ -260,10 +260,16 @@ def _out_of_memory(log: str) -> bool:
 
 def _command(limits: Limits) -> list[str]:
     cuda, nvidia = _package_folders()
-    libraries = [str(path) for folder in nvidia for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))]
-    found = {"packages": [str(Path(folder).parent) for folder in cuda], "libraries": libraries[:1]}
+    found = {"packages": [str(Path(folder).parent) for folder in cuda], "libraries": _nvrtc_libraries(nvidia)}
     # without `site`: that starts whatever is installed for it, and takes longer than everything else together
     return [_python(), "-I", "-S", "-X", "utf8", _program(), json.dumps(found | asdict(limits))]
+
+
+def _nvrtc_libraries(nvidia: Sequence[str]) -> list[str]:
+    """Return NVRTC's library and, before it, the one that it loads itself: up to 13.0 it looks on the system's path."""
+    found = [path for folder in nvidia for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))][:1]
+    builtins = [path for nvrtc in found for path in sorted(nvrtc.parent.glob("libnvrtc-builtins.so.*"))]
+    return [str(path) for path in (*builtins, *found)]
 
 
 def _needed() -> list[str]:
