@@ -67,9 +67,21 @@ class Parsed:
     macros: Mapping[str, Macro]
 
 
+class TooDeep(Exception):
+    """Brackets or conditions are nested deeper than anyone writes."""
+
+
+MAX_DEPTH = 100
+
+
 def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
-    """Parse a file; the headers' macros are known, too."""
+    """Parse a file; the headers' macros are known, too.
+
+    Raises:
+        TooDeep: it is nested too deeply.
+    """
     found = tokens(text)
+    _check_depth(found)
     directives = tuple(token for token in found if token.kind == "directive")
     macros: dict[str, Macro] = {}
     for header in headers:
@@ -77,6 +89,17 @@ def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
     _define(macros, found)
     declarations = _Parser(_outside_skipped(found), macros).parsed()
     return Parsed(tuple(declarations), directives, macros)
+
+
+def _check_depth(found: Iterable[Token]) -> None:
+    brackets = conditions = 0
+    for token in found:
+        if token.kind == "sign":
+            brackets = max(brackets + (token.text == "{") - (token.text == "}"), 0)
+        elif token.kind == "directive":
+            conditions = max(conditions + token.text.startswith("if") - (token.text == "endif"), 0)
+        if max(brackets, conditions) > MAX_DEPTH:
+            raise TooDeep
 
 
 def _define(macros: dict[str, Macro], found: Iterable[Token]) -> None:

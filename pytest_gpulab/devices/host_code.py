@@ -8,12 +8,13 @@ device code names them.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-from .declarations import Declaration, Macro, Parsed, members, parse
+from .declarations import Declaration, Macro, Parsed, TooDeep, members, parse
 from .tokens import Token
 
 _LINE_ENDS = re.compile("\r\n?")
@@ -80,7 +81,10 @@ def _own_header() -> str:
 @lru_cache(maxsize=16)
 def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) -> DeviceText:
     text = normalised(source)
-    parsed = parse(text, texts)
+    try:
+        parsed = parse(text, texts)
+    except TooDeep:  # no student's file: it is the compiler's to judge
+        return DeviceText(text, (), {}, {}, {}, frozenset())
     kept = _needed(parsed)
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
     unread = [token for token in parsed.directives if _is_unread(token, names)]
@@ -195,10 +199,10 @@ def _blank(text: str) -> str:
 
 class _Lines:
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._ends = [found.start() for found in re.finditer("\n", text)]
 
     def of(self, at: int) -> int:
-        return self._text.count("\n", 0, at) + 1
+        return bisect_left(self._ends, at) + 1
 
 
 def _stretches(lines: _Lines, dropped: Iterable[Declaration]) -> tuple[tuple[int, int], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,15 @@ def test_nvcc_compiles_a_kernel_within_a_program(path: Path, tmp_path: Path) -> 
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#if A\n" * 3000, "struct A { " * 3000, "namespace a { " * 3000,
+     "(" * 50_000, "template<" * 20_000, "int x;\n" * 5000,
+     '"\\' * 20_000, "/*" * 20_000, "\\\n" * 20_000],
+)  # fmt: skip
+def test_hostile_texts_are_read_in_no_time(text: str) -> None:
+    begin_s = time.process_time()
+    assert device_text(text, {}).text.count("\n") == text.count("\n")
+    assert time.process_time() - begin_s < 5  # tenths of a second; what is quadratic takes minutes
