@@ -19,6 +19,7 @@ from .tokens import Token
 
 _LINE_ENDS = re.compile("\r\n?")
 _BYTE_ORDER_MARK = "\ufeff"
+MAX_CHARS = 1 << 17
 _DELETED = " = delete;"
 _OWN_HEADER = "gpulab.cuh"
 # headers for device code, of CUDA and of the standard library; what others declare no kernel can call
@@ -81,9 +82,8 @@ def _own_header() -> str:
 @lru_cache(maxsize=16)
 def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) -> DeviceText:
     text = normalised(source)
-    try:
-        parsed = parse(text, texts)
-    except TooDeep:  # no student's file: it is the compiler's to judge
+    parsed = _parsed(text, texts)
+    if parsed is None:
         return DeviceText(text, (), {}, {}, {}, frozenset())
     kept = _needed(parsed)
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
@@ -104,6 +104,16 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
         frozenset(name for d in kept if d.kind == "neutral" and d.what == "array" for name in d.names),
     )
+
+
+def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
+    """Parse a file; None for what is no student's work: too long, or nested without end. The compiler judges that."""
+    if len(text) > MAX_CHARS:
+        return None
+    try:
+        return parse(text, headers)
+    except TooDeep:
+        return None
 
 
 def _needed(parsed: Parsed) -> set[Declaration]:

@@ -87,7 +87,12 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
             "wrong-signature",
             "`weight` holds 1 bytes, but the grader copies 4 bytes",
         ),
-        ("GPULAB_TUNABLE(BLOCK_SIZE, 128)", "#define BLOCK_SIZE 128", "tunable-missing", "GPULAB_TUNABLE(BLOCK_SIZE, "),
+        (
+            "GPULAB_TUNABLE(BLOCK_SIZE, 128)",
+            "const int BLOCK_SIZE = 128;",
+            "tunable-missing",
+            "GPULAB_TUNABLE(BLOCK_SIZE, ",
+        ),
         ("(BLOCK_SIZE, 128)", "(BLOCK_SIZE, 96)", "tunable-range", "The tunable BLOCK_SIZE is 96"),
         (
             "__constant__",
