@@ -12,7 +12,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     __syncthreads();
     for (unsigned half = BLOCK_SIZE / 2; half > 0; half /= 2) {
         if (t < half)
-            part[t] = GPULAB_OP(part[t], part[t + half]);
+            part[t] = GPULAB_OP(part[t], part[t + half]);  // BUG: uninitialised
         __syncthreads();
     }
     if (t == 0)

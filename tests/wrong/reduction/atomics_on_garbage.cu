@@ -7,5 +7,5 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
 {
     const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     if (i < n)
-        atomicAdd(&out[blockIdx.x], in[i]);
+        atomicAdd(&out[blockIdx.x], in[i]);  // BUG: uninitialised
 }

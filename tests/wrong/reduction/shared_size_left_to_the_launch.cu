@@ -8,7 +8,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     extern __shared__ GPULAB_T part[];
     const unsigned t = threadIdx.x;
     const unsigned i = blockIdx.x * BLOCK_SIZE + t;
-    part[t] = i < n ? in[i] : GPULAB_IDENTITY;
+    part[t] = i < n ? in[i] : GPULAB_IDENTITY;  // BUG: memory
     __syncthreads();
     for (unsigned half = BLOCK_SIZE / 2; half > 0; half /= 2) {
         if (t < half)

@@ -17,7 +17,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     }
     if (t < 32)
         for (unsigned half = 16; half > 0; half /= 2) {
-            part[t] = GPULAB_OP(part[t], part[t + half]);
+            part[t] = GPULAB_OP(part[t], part[t + half]);  // BUG: race
             __syncwarp();
         }
     if (t == 0)

@@ -16,5 +16,5 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
         __syncthreads();
     }
     if (t == 0)
-        out[i] = part[0];
+        out[i] = part[0];  // BUG: memory
 }

@@ -27,5 +27,5 @@ __global__ void add_offsets(float *out, const float *offsets, unsigned n)
 {
     const unsigned i = blockIdx.x * BLOCK_SIZE + threadIdx.x;
     if (i < n)
-        out[i] += offsets[blockIdx.x - 1];
+        out[i] += offsets[blockIdx.x - 1];  // BUG: memory
 }

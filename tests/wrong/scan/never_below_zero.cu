@@ -12,7 +12,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     sums[t] = i < n ? in[i] : 0.0f;
     __syncthreads();
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
-        const float before = t - step >= 0 ? sums[t - step] : 0.0f;
+        const float before = t - step >= 0 ? sums[t - step] : 0.0f;  // BUG: memory
         __syncthreads();
         sums[t] += before;
         __syncthreads();

@@ -9,7 +9,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     __shared__ float sums[BLOCK_SIZE];
     const unsigned t = threadIdx.x;
     const unsigned i = blockIdx.x * BLOCK_SIZE + t;
-    sums[t] = i < n ? in[i] : 0.0f;
+    sums[t] = i < n ? in[i] : 0.0f;  // BUG: uninitialised
     __syncthreads();
     for (unsigned step = 1; step < BLOCK_SIZE; step *= 2) {
         const float before = t >= step ? sums[t - step] : 0.0f;

@@ -78,7 +78,7 @@ class Barriers:
         if number.ndim == 0 and threads is None and number < named_barriers.BARRIERS:
             pieces = [(None, int(number), None)]
         else:
-            named_barriers.check(step.barrier, group.lanes, number, threads)
+            named_barriers.check(step.barrier.where, group.lanes, number, threads)
             self._check_warps(group.lanes, step, number, threads)
             pieces = named_barriers.pieces(group.lanes, number, threads)
         if "arrive" in step.barrier.op:

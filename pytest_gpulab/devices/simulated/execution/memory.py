@@ -162,6 +162,7 @@ class Arena:
 
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
         """Yield the bytes of every allocation."""
+        self._free_retired()
         return (allocation.data for allocation in self.allocations)
 
     def find(self, address: int) -> Allocation | None:

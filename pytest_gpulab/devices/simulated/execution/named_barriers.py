@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.protocol import KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value, to_warps
 from pytest_gpulab.devices.simulated.execution.memory import first_lane
-from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 BARRIERS = 16
 Counts = npt.NDArray[np.int64]
@@ -30,7 +29,7 @@ def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Sub
     return found
 
 
-def check(instruction: Instruction, lanes: Lanes, number: Value, threads: Value | None) -> None:
+def check(where: SourceLine | None, lanes: Lanes, number: Value, threads: Value | None) -> None:
     """Hold the operands of a barrier to the rules.
 
     Raises:
@@ -39,14 +38,14 @@ def check(instruction: Instruction, lanes: Lanes, number: Value, threads: Value 
     if int(number.max()) >= BARRIERS:
         bad = number >= BARRIERS
         what = f"invalid arguments: barrier {int(number.max())}; a block has the barriers 0 to {BARRIERS - 1}"
-        raise KernelFault("barrier", what, instruction.where, first_lane(lanes, bad))
+        raise KernelFault("barrier", what, where, first_lane(lanes, bad))
     if threads is None:
         return
     bad = (threads % np.uint32(WARP) != 0) | (threads == 0)
     if bad.any():
         count = int(np.broadcast_to(threads, lanes.shape)[np.broadcast_to(bad, lanes.shape)][0])
         what = f"invalid arguments: a barrier for {count} threads; the count must be a multiple of {WARP}"
-        raise KernelFault("barrier", what, instruction.where, first_lane(lanes, bad))
+        raise KernelFault("barrier", what, where, first_lane(lanes, bad))
 
 
 def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask | None:
