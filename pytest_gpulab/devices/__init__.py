@@ -55,6 +55,9 @@ def open_device(
 def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) -> Device:
     if find_spec("fcntl") is None:  # Windows: graders take their turns on a GPU by locks on files
         raise DeviceAbsent("grading on a GPU works on Linux only")
+    from .cuda.driver import check_packages
+
+    check_packages()  # before anything imports them
     from .cuda.device import CudaDevice
 
     return CudaDevice(ordinal, launch_limit_s, known)

@@ -24,9 +24,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-from pytest_gpulab.devices import nvrtc, nvrtc_program
+from pytest_gpulab.devices import nvrtc_program
 from pytest_gpulab.devices.limits import NOT_ENDED, Limits
 from pytest_gpulab.devices.nvrtc_program import Answer, Request
+from pytest_gpulab.devices.packages import why_not_imported
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 
@@ -293,6 +294,7 @@ def _package_folders() -> tuple[list[str], list[str]]:
     try:
         import cuda
         import nvidia
-    except ImportError as error:
-        raise DeviceUnavailable(f"{nvrtc.MISSING} ({error})") from error
-    return [os.path.realpath(folder) for folder in cuda.__path__], [os.path.realpath(f) for f in nvidia.__path__]
+
+        return [os.path.realpath(folder) for folder in cuda.__path__], [os.path.realpath(f) for f in nvidia.__path__]
+    except (ImportError, AttributeError) as error:  # a file of that name is no package, and has no path
+        raise DeviceUnavailable(why_not_imported(error)) from error

@@ -17,14 +17,11 @@ from pytest_gpulab.devices.host_arrays import check_host_arrays
 from pytest_gpulab.devices.host_code import device_text
 from pytest_gpulab.devices.nvrtc_headers import before, header_files
 from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
+from pytest_gpulab.devices.packages import why_not_imported
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
 from pytest_gpulab.devices.static_limits import with_plain_words
 
 Run = Callable[[Request], Answer]
-MISSING = (
-    "NVRTC, the CUDA compiler library, is not installed: python -m pip install cuda-bindings nvidia-cuda-nvrtc "
-    "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl (NVIDIA offers them for Linux and Windows, not for macOS)"
-)
 # To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
 _NO_CACHE = "--no-cache"
 _LINES = "--generate-line-info"
@@ -40,14 +37,15 @@ def version() -> str:
     """Return NVRTC's version, such as `13.5`.
 
     Raises:
-        DeviceUnavailable: NVRTC is not installed.
+        DeviceUnavailable: NVRTC or the package with its headers is not installed.
     """
     try:
         from cuda.bindings import nvrtc
 
         _, major, minor = nvrtc.nvrtcVersion()
+        include_folders()
     except Exception as error:  # the bindings raise their own types where the library cannot be loaded
-        raise DeviceUnavailable(f"{MISSING} ({error})") from error
+        raise DeviceUnavailable(why_not_imported(error)) from error
     return f"{major}.{minor}"
 
 

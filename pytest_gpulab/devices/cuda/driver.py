@@ -11,12 +11,33 @@ from queue import Empty, SimpleQueue
 from types import ModuleType
 from typing import Any, TypeVar
 
+from ..packages import why_not_imported
 from ..protocol import DeviceAbsent, DeviceUnavailable
 
 OPEN_LIMIT_S = 30.0  # takes a tenth of a second, and seconds while dozens of processes do the same
 # PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 100, 34).
 _NO_GPU = ("no CUDA-capable device", "CUDA driver is a stub library")
 _Answer = TypeVar("_Answer")
+
+
+def check_packages() -> None:
+    """Make sure that PyCUDA is installed, and that cuda-bindings can be imported beside it.
+
+    Raises:
+        DeviceAbsent: PyCUDA is not installed; says how to get it.
+        DeviceUnavailable: cuda-bindings cannot be imported; says why.
+    """
+    try:
+        importlib.import_module("pycuda")
+    except ImportError:
+        raise DeviceAbsent(
+            "PyCUDA is not installed; get it with: python -m pip install pycuda "
+            "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
+        ) from None
+    try:
+        importlib.import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise DeviceUnavailable(why_not_imported(error)) from None
 
 
 def load_driver() -> ModuleType:
@@ -26,13 +47,7 @@ def load_driver() -> ModuleType:
         DeviceAbsent: says what is missing and how to get it.
         DeviceUnavailable: says what does not work.
     """
-    try:
-        importlib.import_module("pycuda")
-    except ImportError:
-        raise DeviceAbsent(
-            "PyCUDA is not installed; get it with: python -m pip install pycuda "
-            "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
-        ) from None
+    check_packages()
     try:
         with warnings.catch_warnings():  # PyCUDA warns of versions before it fails, and warnings may be errors
             warnings.simplefilter("ignore")
