@@ -26,15 +26,18 @@ from typing import IO, Any
 
 from pytest_gpulab.devices import nvrtc_program
 from pytest_gpulab.devices.limits import NOT_ENDED, Limits
+from pytest_gpulab.devices.memory_kills import REMEDY, memory_kills
 from pytest_gpulab.devices.nvrtc_program import Answer, Request
 from pytest_gpulab.devices.packages import why_not_imported
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.devices.sandbox import LIBRARIES, Sandbox, none, sandbox
 
 START_LIMIT_S = 60.0  # many may start at once
 BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
 WORTH_A_PROCESS_S = 0.5  # to start one takes 0.1 s, an exercise's kernel 0.04 s; CUB's headers take seconds
 ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
+_GONE = f"it was gone {ATTEMPTS} times in a row"
+_KILLED = (_GONE, nvrtc_program.ending(signal.SIGKILL))
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
 _ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
 _PTXAS_ERROR = re.compile(r"\berror +:")
@@ -83,6 +86,7 @@ class CompilerProcess:
         Raises:
             CompileError: the compiler met a limit or crashed.
             DeviceUnavailable: it has to be started anew, or to start another process, and that fails.
+            OutOfMemory: the system killed it, as memory had run out: the limits allow more than there is.
         """
         known = self._ahead.pop(_key(request), None)
         if isinstance(known, CompileError):
@@ -119,12 +123,14 @@ class CompilerProcess:
     def _compiled(self, request: Request) -> Answer:
         if request.text in self._hopeless:  # other variants of it would take as long
             raise CompileError(self._hopeless[request.text])
-        begin_s = time.monotonic()
+        begin_s, kills = time.monotonic(), memory_kills()
         answer = self._asked(request)
         self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
         if "unavailable" in answer:
             raise DeviceUnavailable(answer["unavailable"])
         if "ended" in answer:
+            if answer["ended"] in _KILLED and memory_kills() > kills:
+                raise OutOfMemory(f"the system killed the compiler: {REMEDY}")
             self._hopeless[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
             raise CompileError(self._hopeless[request.text])
         output, log = answer["output"], answer["log"]
@@ -150,7 +156,7 @@ class CompilerProcess:
             self.close()
             if not is_over:
                 return {"ended": "it took too long"}
-        return {"ended": f"it was gone {ATTEMPTS} times in a row"}
+        return {"ended": _GONE}
 
     def close(self) -> None:
         """End the process."""

@@ -114,7 +114,7 @@ def main() -> None:
             _answer(line, answers, task)
         _, status = os.waitpid(child, 0)
         if status:
-            _send(answers, {"ended": _ending(status)})
+            _send(answers, {"ended": ending(status)})
 
 
 def _end_with_parent(parent: int = 0) -> None:
@@ -164,7 +164,8 @@ def _limit(what: str, most: int, beyond: int = 0) -> None:
     resource.setrlimit(kind, (min(most, hard), hard))
 
 
-def _ending(status: int) -> str:
+def ending(status: int) -> str:
+    """Return in words how a process ended, from what `os.waitpid` says."""
     if os.WIFSIGNALED(status):
         return f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"it ended with exit status {os.WEXITSTATUS(status)}"

@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from pytest_gpulab.devices import processes
+from pytest_gpulab.devices.memory_kills import memory_kills
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading.catalogue import importing
 from pytest_gpulab.grading.contents import FOLDER
@@ -54,6 +55,10 @@ class Hung(Exception):
 
 class Crashed(Exception):
     """The process ended instead of answering: how, in words that follow "the process"."""
+
+
+class KilledForMemory(Crashed):
+    """The system killed it, as memory had run out."""
 
 
 class NeverBegan(Crashed):
@@ -162,6 +167,7 @@ class Worker:
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._info: DeviceInfo | None = None
+        self._memory_kills = memory_kills()
         self._ending_lock, self._is_killed = threading.Lock(), False
         try:
             self._start(under)
@@ -245,7 +251,8 @@ class Worker:
         except Empty:
             raise Hung from None
         if not line:
-            raise Crashed(self._ending())
+            raise self._crash()
+        self._memory_kills = memory_kills()
         try:
             answer: dict[str, Any] = json.loads(line)
         except ValueError:  # a tool that it runs under speaks up
@@ -294,14 +301,16 @@ class Worker:
             self._answers.put(line)
         self._answers.put("")
 
-    def _ending(self) -> str:
+    def _crash(self) -> Crashed:
         try:
             code = self._process.wait(KILL_LIMIT_S)
         except subprocess.TimeoutExpired:
-            return f"closed its answers and had not ended {KILL_LIMIT_S:g} s later"
+            return Crashed(f"closed its answers and had not ended {KILL_LIMIT_S:g} s later")
+        if code == -signal.SIGKILL and memory_kills() > self._memory_kills:
+            return KilledForMemory("was killed by the system, which had no memory left")
         if code < 0:
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"ended with exit status {code}"
+            return Crashed(f"was ended by {signal.Signals(-code).name}")
+        return Crashed(f"ended with exit status {code}")
 
     def stderr(self) -> str:
         """Return what the process and its driver wrote there until now."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.devices import LAUNCH_LIMIT_S
-from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.memory_kills import REMEDY
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading import ncu, sanitizer
 from pytest_gpulab.grading.catalogue import LoadedExercise
@@ -24,7 +25,16 @@ from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
-from pytest_gpulab.grading.process import Crashed, Custody, Hung, NeverBegan, Worker, WorkerError, answered_under
+from pytest_gpulab.grading.process import (
+    Crashed,
+    Custody,
+    Hung,
+    KilledForMemory,
+    NeverBegan,
+    Worker,
+    WorkerError,
+    answered_under,
+)
 from pytest_gpulab.grading.second_opinion import SecondOpinion, was_stopped
 from pytest_gpulab.grading.time_limits import CHECK_S
 
@@ -217,7 +227,7 @@ class RemoteGrader:
         return [basis for basis in checks_of(self._loaded.exercise) if basis.kind in kinds]
 
     def _graded_now(self, check: Check, asking: str) -> CheckResult:
-        ending, had_begun = "", False
+        ending, had_begun, starved = "", False, False
         for _ in range(ATTEMPTS):
             try:
                 return self._asked(check, asking)
@@ -233,6 +243,9 @@ class RemoteGrader:
                 self._kill()
                 ending = f"{crash}, {ATTEMPTS} times in a row"
                 had_begun = not isinstance(crash, NeverBegan)
+                starved |= isinstance(crash, KilledForMemory)
+        if starved:
+            return _not_graded(check, OutOfMemory(f"the system killed the process that grades: {REMEDY}"))
         is_driver = self._on_gpu and check.kind == "compile"  # which crashed: nvcc has processes of its own
         if is_driver or not had_begun:
             return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))

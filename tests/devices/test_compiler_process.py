@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from compiling import DEFINES, HEADERS, KERNEL, MAY, SMALL, TIGHT, TREE
 from pytest_gpulab.devices import compiler_process, nvrtc, open_device
 from pytest_gpulab.devices.compiler_process import CompilerProcess
 from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
 from pytest_gpulab.devices.sandbox import PROTECTION, Sandbox, none, refusal
 
 
@@ -216,6 +217,22 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, program: str, limit_s: float = 60.
     monkeypatch.setattr(compiler_process, "BUSY_FACTOR", limit_s)
     monkeypatch.setattr(compiler_process, "_command", lambda limits: ["sh", "-c", program])
     return CompilerProcess(Limits(compile_s=1, output_bytes=10), none("it is a test"))
+
+
+@pytest.mark.parametrize("signal_name", ["KILL", "XCPU"])
+@pytest.mark.parametrize("kills", [range(0, 9), [3] * 9])
+def test_what_the_system_killed_for_want_of_memory_is_the_machines(
+    monkeypatch: pytest.MonkeyPatch, signal_name: str, kills: Iterable[int]
+) -> None:
+    counted = iter(kills)
+    monkeypatch.setattr(compiler_process, "memory_kills", lambda: next(counted))
+    is_the_machines = signal_name == "KILL" and kills == range(0, 9)
+    said = json.dumps({"ended": f"it was ended by SIG{signal_name}"})
+    compiler = stand_in(monkeypatch, f"{READY}echo '{said}'; read request")
+    with pytest.raises(OutOfMemory if is_the_machines else CompileError) as caught:
+        compiled(compiler, SMALL)
+    assert ("the system killed the compiler" in str(caught.value)) == is_the_machines
+    compiler.close()
 
 
 READY = """echo '{"version": "1"}'; read request; """

@@ -11,7 +11,9 @@ import pytest
 from fake_nvcc import Compiler, stand_in
 
 from pytest_gpulab.devices.cache import Cache
+from pytest_gpulab.devices.cuda import nvcc
 from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.protocol import OutOfMemory
 
 MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
@@ -86,6 +88,18 @@ def test_what_others_ended_is_neither_a_limit_nor_for_want_of_headers(compiler: 
     assert compiler.runs == 1
     compiler.says("echo code >kernel.cubin")
     assert compiler.cubin("text", T="float") == b"code\n"
+
+
+def test_what_the_system_killed_for_want_of_memory_is_the_machines(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = iter(range(9))
+    monkeypatch.setattr(nvcc, "memory_kills", lambda: next(kills))
+    compiler.says("echo 'gcc: fatal error: Killed signal terminated program cc1plus' >&2; exit 1")
+    with pytest.raises(OutOfMemory, match=r"^the system killed the compiler: the machine or its container needs more"):
+        compiler.cubin("text")
+    compiler.says("echo 'k.cu(1): error: no' >&2; exit 1")
+    assert compiler.said("text") == "k.cu(1): error: no"
 
 
 def test_what_was_hopeless_is_so_for_one_text_and_one_run(compiler: Compiler) -> None:

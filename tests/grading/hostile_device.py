@@ -55,6 +55,10 @@ def crash(device: HostileDevice, is_first: bool) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def killed(device: HostileDevice, is_first: bool) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def crash_once(device: HostileDevice, is_first: bool) -> None:
     if is_first:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -92,7 +96,7 @@ def reference_that_goes_on(device: HostileDevice, is_first: bool) -> None:
 
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
     deed.__name__: deed
-    for deed in (hang, crash, crash_once, fault, fault_then_mistake, gone, claim, say, reference_that_goes_on)
+    for deed in (hang, crash, killed, crash_once, fault, fault_then_mistake, gone, claim, say, reference_that_goes_on)
 }
 
 

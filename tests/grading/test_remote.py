@@ -73,6 +73,19 @@ def test_a_crash_that_repeats_itself_is_the_submissions(hostile: Class) -> None:
     assert dependent.what.startswith("Not graded, because `correct[n=31]` did not pass: The process")
 
 
+def test_a_kill_for_want_of_memory_is_never_the_submissions(hostile: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system counts such kills; a SIGKILL without it stays a crash."""
+    kills = iter(range(1000))
+    monkeypatch.setattr(process, "memory_kills", lambda: next(kills))
+    results = graded(hostile, KERNEL + "// launch 31: killed\n")
+    result = results["correct[n=31]"]
+    assert (result.verdict, result.findings[0].code) == ("not gradable", "no-memory")
+    assert result.findings[0].what.startswith("The system killed the process that grades: the machine or its container")
+    assert "failed" not in verdicts(results).values()
+    monkeypatch.setattr(process, "memory_kills", lambda: 7)
+    assert graded(hostile, KERNEL + "// launch 31: killed\n")["correct[n=31]"].findings[0].code == "crash"
+
+
 def test_a_crash_before_any_kernel_was_launched_is_the_gpus(hostile: Class) -> None:
     """nvcc, which a submission may crash, has processes of its own; what is left is the driver's."""
     results = graded(hostile, KERNEL + "// compile: crash\n")

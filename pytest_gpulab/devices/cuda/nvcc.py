@@ -19,7 +19,8 @@ from ..cache import Cache, key_of, users_cache
 from ..filenames import line_one
 from ..host_code import device_text
 from ..limits import NOT_ENDED, Limits
-from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable
+from ..memory_kills import REMEDY, memory_kills
+from ..protocol import CompileError, DeviceAbsent, DeviceUnavailable, OutOfMemory
 from ..sandbox import Sandbox
 from ..static_limits import with_plain_words
 from .headers import needless
@@ -123,11 +124,15 @@ class Nvcc:
         Raises:
             CompileError: with nvcc's own message, which names `filename`; or it met a limit.
             DeviceUnavailable: nvcc cannot be run here, or compiles no kernel at all; says why.
+            OutOfMemory: the system killed a program of nvcc's, as memory had run out.
         """
+        kills = memory_kills()
         text = _Text(source, filename, architecture, defines, headers)
         key = self._key(text)
         with _unwarned():
             made = self._ahead.pop(key, None) or self._made(key, text)
+        if _was_killed(made) and memory_kills() > kills:
+            raise OutOfMemory(f"the system killed the compiler: {REMEDY}")
         if isinstance(made, CompileError):
             raise made
         return made
