@@ -122,6 +122,24 @@ class LaunchProfile:
 Schedule = Literal["lockstep", "warps", "warps-reversed"]
 
 
+@dataclass(eq=False)
+class DisturbedRead:
+    """One read of constant memory, by a warp, that gives other values than memory holds.
+
+    If no output changes by that, the values that were read are not used.
+
+    Attributes:
+        nth: which read by a warp, from 0, in the order of the reads; launches with the same object go on counting.
+        flipped: the bits that change of each value, which has 64 bits at most. Values of variables that
+            `Module.set_constant` has not set stay as they are.
+        seen: reads until now.
+    """
+
+    nth: int
+    flipped: int
+    seen: int = 0
+
+
 @dataclass(frozen=True)
 class LaunchOptions:
     """How a simulated launch is carried out; a real GPU has no such choice and ignores it.
@@ -142,6 +160,7 @@ class LaunchOptions:
         time_limit_s: the longest that the launch may take, by the clock; None is no limit. A loop that changes nothing
             is endless and is stopped at once.
         cooperative: all blocks are resident at once and may wait for each other, as in `grid.sync()`.
+        disturbed: a read of constant memory that gives other values.
     """
 
     schedule: Schedule = "lockstep"
@@ -154,6 +173,7 @@ class LaunchOptions:
     check: bool = False
     time_limit_s: float | None = None
     cooperative: bool = False
+    disturbed: DisturbedRead | None = None
 
 
 DEFAULT_OPTIONS = LaunchOptions()

@@ -61,31 +61,31 @@ def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Ar
         seed: chooses the blocks that are counted.
     """
     limit = COMPLETE_WORK if len(plan.launches) == 1 else COMPLETE_WORK_OF_SEVERAL
-    run = _fresh(device, build, plan, inputs, _sample(seed, limit))
+    run = run_fresh(device, build, plan, inputs, _sample(seed, limit))
     if isinstance(run.error, TooMuchWork):
         return run_sampled(device, build, plan, inputs, seed)
     if not all(profile.representative for profile in run.profiles):
-        run = _fresh(device, build, plan, inputs, _options(estimate=True))
+        run = run_fresh(device, build, plan, inputs, _options(estimate=True))
     return CostedRun(plan, inputs, run, True)
 
 
 def run_sampled(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
     """Replay a sample of each launch's blocks; all of them where the sample waits for others."""
-    run = _fresh(device, build, plan, inputs, _sample(seed))
+    run = run_fresh(device, build, plan, inputs, _sample(seed))
     if run.error is None:
         return CostedRun(plan, inputs, run, False)
-    return CostedRun(plan, inputs, _fresh(device, build, plan, inputs, _options(estimate=True)), True)
+    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True)), True)
 
 
 def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
     """Replay a plan and count what all blocks do; where that takes too long, what a sample does."""
-    run = _fresh(device, build, plan, inputs, _options(count=True, complete_within=COMPLETE_WORK))
+    run = run_fresh(device, build, plan, inputs, _options(count=True, complete_within=COMPLETE_WORK))
     if isinstance(run.error, TooMuchWork):
         return run_sampled(device, build, plan, inputs, seed)
     return CostedRun(plan, inputs, run, True)
 
 
-def _fresh(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], options: LaunchOptions) -> Run:
+def run_fresh(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], options: LaunchOptions) -> Run:
     """Replay with nothing left behind by other launches."""
     try:
         build.module.reset_variables()

@@ -15,6 +15,7 @@ from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Varia
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.costed import CostedRun, run_counted, wrong_outputs
+from pytest_gpulab.grading.disturbed import COUNTERS, READS, used_share
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.jitter import jittered
@@ -33,8 +34,13 @@ class _Counted:
 
     whole: Usage
     lines: Mapping[str, Usage]
-    profiles: Sequence[LaunchProfile]
+    costed: CostedRun
     wrong: tuple[Finding, ...] = ()
+
+    @property
+    def profiles(self) -> Sequence[LaunchProfile]:
+        """Those of its launches."""
+        return self.costed.run.profiles
 
 
 class Usages:
@@ -66,6 +72,7 @@ class Usages:
         """
         counted = self._usage(check.size, check.variant)
         found = _at(check.size, counted.wrong) or _broken(check.bounds, counted.whole, counted.lines)
+        found = found or self._broken_if_unused(check, check.size, counted.whole)
         return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
 
     def _broken_elsewhere(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
@@ -80,7 +87,20 @@ class Usages:
             return ()
         if size is None or counted is None:
             return ()
-        return _at(size, counted.wrong or _broken_for_each_element(check.bounds, size, counted.profiles, own))
+        found = counted.wrong or _broken_for_each_element(check.bounds, size, counted.profiles, own)
+        per_element = _for_each_element(size, counted.profiles, own)
+        return _at(size, found or self._broken_if_unused(check, size, per_element, SLACK))
+
+    def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float = 0.0) -> tuple[Finding, ...]:
+        """Leave out reads of constant memory whose values are not used, where bounds depend on such reads."""
+        costed = self._usage(size, check.variant).costed
+        if not costed.plan.constants or not _broken(check.bounds, _with_constants(whole, 0.0), {}, slack):
+            return ()
+        rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
+        share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
+        unused = f"{READS} reads of constant memory were given other values: {READS * share:.0f} changed an output"
+        broken = _broken(check.bounds, _with_constants(whole, share), {}, slack)
+        return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
 
     def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
         """Hold the launches to the bounds that are costed, at a size that may be much larger."""
@@ -95,9 +115,8 @@ class Usages:
             problem = Problem(size, self._builds.of(variant).tunables, variant)
             costed = self._run(problem)
             wrong = wrong_outputs(self._loaded.exercise, problem, costed)
-            profiles = costed.run.profiles
-            whole = _summed(profiles, problem, min_bytes(self._loaded, problem))
-            self._usages[key] = _Counted(whole, _by_line(profiles, whole), profiles, wrong)
+            whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
+            self._usages[key] = _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
         return self._usages[key]
 
     def _run(self, problem: Problem) -> CostedRun:
@@ -146,9 +165,23 @@ def _broken_for_each_element(
     bounds: Iterable[Bound], size: Size, profiles: Sequence[LaunchProfile], own: Usage
 ) -> tuple[Finding, ...]:
     """Hold what launches at another size do for each element to bounds, as if that were done at the bounds' size."""
-    scale = float(np.prod(own.problem.size, dtype=float) / np.prod(size, dtype=float))
-    whole = _summed(profiles, own.problem, own.min_bytes, scale)
-    return _broken(bounds, whole, _by_line(profiles, whole, scale), SLACK)
+    whole = _for_each_element(size, profiles, own)
+    return _broken(bounds, whole, _by_line(profiles, whole, _scale(size, own)), SLACK)
+
+
+def _for_each_element(size: Size, profiles: Sequence[LaunchProfile], own: Usage) -> Usage:
+    """Return what launches at another size do for each element, as if that were done at a size of its own."""
+    return _summed(profiles, own.problem, own.min_bytes, _scale(size, own))
+
+
+def _scale(size: Size, own: Usage) -> float:
+    return float(np.prod(own.problem.size, dtype=float) / np.prod(size, dtype=float))
+
+
+def _with_constants(usage: Usage, share: float) -> Usage:
+    """Return a usage with a share of its reads of constant memory."""
+    constants = {name: share * usage.counters.get(name, 0.0) for name in COUNTERS}
+    return replace(usage, counters={**usage.counters, **constants})
 
 
 def _at(size: Size, findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -66,6 +66,19 @@ def test_a_lower_bound_holds_as_well(gpu: Device, tmp_path: Path) -> None:
     assert "Too few reads of constant memory: 0.25 per warp; this check requires 3." in found.what
 
 
+def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tmp_path: Path) -> None:
+    exercise = asking(concepts.constant_reads(0.2))
+    assert graded(tmp_path, gpu, TREE, exercise)["uses[idea]"].verdict == "passed"
+    plain = """unsigned elsewhere, dropped;
+    asm volatile("ld.b32 %0, [%1];" : "=r"(elsewhere) : "l"(&weight));
+    asm volatile("ld.const.b32 %0, [weight];" : "=r"(dropped));
+    if (threadIdx.x == 0) out[blockIdx.x] = *(GPULAB_T*)&elsewhere * tile[0];"""
+    source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
+    found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
+    assert found.what == "Too few reads of constant memory: 0 per warp; this check requires 0.2."
+    assert found.evidence[-1] == "12 reads of constant memory were given other values: 0 changed an output"
+
+
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "weight * tile[0]", "tile[0]")
     result = graded(tmp_path, gpu, source, asking(concepts.barriers(20)))["uses[idea]"]

@@ -112,6 +112,7 @@ class SimulatedModule:
 
     def _initialise(self, variable: Variable) -> None:
         data = self._variables[variable.name].data
+        self._variables[variable.name].is_set = False
         data[len(variable.data) :] = 0
         data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
         for offset, name, addend in variable.pointers:
@@ -154,6 +155,7 @@ class SimulatedModule:
         if values.nbytes > allocation.nbytes:
             raise LaunchError(f"the variable {name!r} holds {allocation.nbytes} bytes, not {values.nbytes}")
         allocation.data[: values.nbytes] = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+        allocation.is_set = True
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
         """Hold a launch to the limits of the described GPU; see `protocol.LaunchLimits`."""

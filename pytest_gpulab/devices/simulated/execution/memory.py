@@ -95,12 +95,14 @@ class Allocation:
 
     Attributes:
         written: for each byte 1 if it was written, or None if all count as written.
+        is_set: whether it is a variable that the host has set.
     """
 
     def __init__(self, base: int, nbytes: int) -> None:
         self.base, self.nbytes = base, nbytes
         self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
         self.written: npt.NDArray[np.uint8] | None = None
+        self.is_set = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
     def mark_unwritten(self) -> None:

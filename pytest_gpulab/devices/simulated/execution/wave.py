@@ -19,6 +19,7 @@ from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, S
 from pytest_gpulab.devices.simulated.execution import atomics
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
+from pytest_gpulab.devices.simulated.execution.disturbing import disturb
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, first_lane, lane_at
@@ -186,7 +187,11 @@ class Wave:
             self.counters.arena(lanes, site, address)
         return self.arena.load(lanes, site, address, dtype, count, self.watch)
 
-    load_const = load_global
+    def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
+        """Read `count` elements a lane from constant memory."""
+        values = self.load_global(lanes, site, address, dtype, count)
+        read = self.launch.options.disturbed
+        return values if read is None else disturb(read, self.arena, lanes, address, values)
 
     def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to global memory."""

@@ -1,0 +1,63 @@
+"""A read of constant memory, by one warp, that gives other values than memory holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pytest_gpulab.devices.protocol import DisturbedRead, LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+SOURCE = """
+__constant__ int given[4];
+__constant__ int own[4] = {1, 1, 1, 1};
+__global__ void sums(int *out) {
+    int sum = 0;
+    #pragma unroll 1
+    for (int k = 0; k < 4; k++) sum += given[k] + own[k];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+__global__ void odd_warps_only(int *out) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = threadIdx.x / 32 % 2 ? given[i % 4] : 0;
+}
+"""
+BLOCKS, THREADS = 3, 96
+WARPS = BLOCKS * THREADS // 32
+FLIPPED = 0x7700_0100_0000_0100
+
+
+def launched(kernel: str, nth: int) -> tuple[npt.NDArray[np.int32], int]:
+    """Return the output, a row per warp, and the number of reads that were seen."""
+    device, read = SimulatedDevice(), DisturbedRead(nth, FLIPPED)
+    out, module = device.array(np.zeros((WARPS, 32), np.int32)), device.compile(SOURCE)
+    module.set_constant("given", np.arange(4, dtype=np.int32))
+    module.launch(kernel, (BLOCKS,), (THREADS,), (out,), options=LaunchOptions(disturbed=read))
+    return out.get(), read.seen
+
+
+def test_each_read_by_a_warp_changes_what_that_warp_alone_makes_of_it() -> None:
+    undisturbed, seen = launched("sums", -1)
+    assert seen == 8 * WARPS and (undisturbed == 10).all()
+    changed = [launched("sums", nth)[0] != undisturbed for nth in range(seen)]
+    given = [rows for rows in changed if rows.any()]
+    assert len(given) == seen // 2  # those of a variable that the host has not set do not change
+    assert all(rows.all(axis=1).sum() == rows.any(axis=1).sum() == 1 for rows in given)
+    assert (np.sum([rows.any(axis=1) for rows in given], axis=0) == 4).all()
+
+
+@pytest.mark.parametrize("nth", range(BLOCKS))
+def test_only_warps_that_read_are_numbered(nth: int) -> None:
+    undisturbed, seen = launched("odd_warps_only", -1)
+    changed = (launched("odd_warps_only", nth)[0] != undisturbed).any(axis=1)
+    assert seen == BLOCKS and np.flatnonzero(changed).tolist() == [3 * nth + 1]
+
+
+def test_a_variable_that_is_reset_counts_as_not_set() -> None:
+    device, read = SimulatedDevice(), DisturbedRead(0, FLIPPED)
+    out, module = device.array(np.zeros((WARPS, 32), np.int32)), device.compile(SOURCE)
+    module.set_constant("given", np.arange(4, dtype=np.int32))
+    module.reset_variables()
+    module.launch("odd_warps_only", (BLOCKS,), (THREADS,), (out,), options=LaunchOptions(disturbed=read))
+    assert (out.get() == 0).all() and read.seen == BLOCKS
