@@ -36,6 +36,11 @@ STANDARD_HEADERS = frozenset(
      "string.h", "tuple", "type_traits", "utility")
 )  # fmt: skip
 _NEVER_DEVICE = frozenset(("device_launch_parameters.h",))
+_OF_HOSTS = re.compile(
+    r"helper_\w+\.h|wb\.h|gputimer\.h|(?:thrust|sys)/.*|unistd\.h|omp\.h|mpi\.h|device_launch_parameters\.h"
+    r"|cu(?:blas|fft|rand|sparse|solver|dnn)\w*\.h"
+)
+"""Headers without device code that programs include in quotes."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         return DeviceText(text, (), {}, {}, {}, frozenset())
     kept = _needed(parsed)
     dropped = [declaration for declaration in parsed.declarations if declaration not in kept]
-    unread = [token for token in parsed.directives if _is_unread(token, names)]
+    unread = [token for token in parsed.directives if _is_unread(token, names, bool(dropped))]
     lines = _Lines(text)
     edits = [(token.start, token.end, "") for token in unread]
     edits += [(token.start, token.end, "") for token in parsed.directives if _moves_lines(token)]
@@ -144,14 +149,20 @@ def _header(directive: Token) -> str:
     return "".join(token.text for token in directive.within[1:]).strip('<>"')
 
 
-def _is_unread(directive: Token, given: Iterable[str]) -> bool:
-    """Say whether it includes what device code has no use for, or what is not there; paths are for the compiler."""
+def _is_unread(directive: Token, given: Iterable[str], has_host_code: bool) -> bool:
+    """Say whether it includes what device code has no use for; paths are for the compiler.
+
+    A quoted file that is not there may declare device code, so the compiler must name it: a `.cuh` or `.cu` in any
+    case, others where no host code could need them.
+    """
     operand = directive.within[1:2]
     if directive.text != "include" or not operand or not (operand[0].text == "<" or operand[0].kind == "string"):
         return False
     name = _header(directive)
     if name in given or name == _OWN_HEADER or name.startswith(("/", "~", ".")) or ".." in name:
         return False
+    if operand[0].kind == "string" and not _OF_HOSTS.fullmatch(name):
+        return has_host_code and not name.endswith((".cuh", ".cu"))
     return name not in STANDARD_HEADERS and not (_DEVICE_HEADERS.fullmatch(name) and name not in _NEVER_DEVICE)
 
 

@@ -14,9 +14,11 @@ from pytest_gpulab.devices import nvrtc, nvrtc_program
 from pytest_gpulab.devices.cuda.nvcc import _OPTIONS, with_prelude
 from pytest_gpulab.devices.host_code import device_text
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
+from pytest_gpulab.devices.simulated import SimulatedDevice
 
 ROOT = Path(__file__).parents[2]
 HEADERS = {"gpulab.cuh": (ROOT / "pytest_gpulab/include/gpulab.cuh").read_text()}
+KERNEL = "__global__ void k(int *p) { *p = 1; }\n"
 KERNELS = sorted(
     path
     for folder in ("solutions", "exercises", "tests/honest")
@@ -260,3 +262,23 @@ def test_hostile_texts_are_read_in_no_time(text: str) -> None:
     begin_s = time.process_time()
     assert device_text(text, {}).text.count("\n") == text.count("\n")
     assert time.process_time() - begin_s < 5  # tenths of a second; what is quadratic takes minutes
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ('#include "nowhere.h"\n', "nowhere.h"),
+        (f'#include "nowhere.h"\n{KERNEL}', "nowhere.h"),
+        (f'#include "mine.cuh"\n{KERNEL}int main() {{ }}\n', "mine.cuh"),
+    ],
+)
+def test_a_quoted_file_that_may_hold_device_code_is_missed(source: str, named: str) -> None:
+    with pytest.raises(CompileError, match=rf'x\.cu\(1\): .*cannot open source file "{named}"'):
+        SimulatedDevice().compile(source, "x.cu")
+
+
+@pytest.mark.parametrize(
+    "name", ["wb.h", "helper_cuda.h", "cuda_runtime.h", "device_launch_parameters.h", "sys/time.h"]
+)
+def test_quoted_headers_of_programs_are_left_out(name: str) -> None:
+    assert SimulatedDevice().compile(f'#include "{name}"\n{KERNEL}', "x.cu").kernels == ("k",)
