@@ -87,7 +87,7 @@ class JobHooks:
         except OSError as error:
             raise SettingsError(
                 f"grades cannot be kept in pytest's cache: {error.strerror}; name a file that can be written with "
-                "--gpulab-store"
+                "--gpulab-store=PATH"
             ) from None
         self.bench.settings = replace(self.settings, seed=seed)
         return store

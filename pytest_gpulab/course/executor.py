@@ -72,11 +72,12 @@ class LocalExecutor:
         workers: how many.
 
     Raises:
-        ExecutorUnavailable: pebble is not installed.
+        ExecutorUnavailable: pebble is not installed, or processes cannot share locks.
     """
 
     def __init__(self, workers: int) -> None:
         _pebble()
+        _check_locks()
         allow_files(FILES_A_WORKER * workers + OTHER_FILES)
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         self._lock = threading.RLock()
@@ -246,6 +247,17 @@ def _pebble() -> Any:
             "grading in several processes needs pebble; get it with: python -m pip install 'pytest-gpulab[class]'"
         ) from None
     return pebble
+
+
+def _check_locks() -> None:
+    """Make sure that processes can share a lock, which Linux keeps in /dev/shm."""
+    try:
+        multiprocessing.get_context("spawn").Lock()
+    except (OSError, ImportError) as error:
+        raise ExecutorUnavailable(
+            f"grading in several processes needs shared memory in /dev/shm ({getattr(error, 'strerror', error)}): "
+            "mount it (in Docker, --tmpfs /dev/shm), or grade single files without --gpulab-workers"
+        ) from None
 
 
 def allow_files(number: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ APPLICATION_ID = 0x67706C62  # "gplb", in the file's header: what tells a store 
 BUSY_TIMEOUT_S = 60.0
 POLL_S = 0.01
 SEED_BITS = 32
+ELSEWHERE = "name a file on a disk of this machine with --gpulab-store=PATH"
 
 _SCHEMA = """
 CREATE TABLE number (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
@@ -71,6 +73,7 @@ class Store:
         self._path, self._lock = path, threading.Lock()
         with self._explained():
             path.parent.mkdir(parents=True, exist_ok=True)
+            _check_locks(path.parent)
             self._connection = sqlite3.connect(
                 path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
@@ -213,13 +216,36 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StoreError(f"cannot use the store {self._path}: {error}") from None
+            raise StoreError(f"cannot use the store {self._path}: {_cause(error)}; {ELSEWHERE}") from None
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.DatabaseError as error:  # not SQLite's format, or damaged
             raise StoreError(f"{self._path} is no store of grades: {error}; name another with --gpulab-store") from None
         except OSError as error:
-            raise StoreError(f"cannot make the folder of the store {self._path}: {error.strerror}") from None
+            raise StoreError(f"cannot use the store {self._path}: {error.strerror}; {ELSEWHERE}") from None
+
+
+def _check_locks(folder: Path) -> None:
+    """Make sure that the folder's drive knows locks on files; SQLite would wait for them, and then call it locked.
+
+    Raises:
+        StoreError: it does not.
+        OSError: no file can be made in the folder.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows, whose drives have locks of their own
+        return
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreError(f"the drive of {folder} has no locks on files ({error.strerror}); {ELSEWHERE}") from None
+
+
+def _cause(error: sqlite3.OperationalError) -> str:
+    is_locked = "locked" in str(error)
+    return f"{error} for {BUSY_TIMEOUT_S:g} s by another run" if is_locked else str(error)
 
 
 def _regrade(connection: sqlite3.Connection) -> int:

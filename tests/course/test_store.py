@@ -331,7 +331,7 @@ def test_a_damaged_store_is_said_to_be_one(path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"cannot make the folder of the store \S*file/grades: (Not|File)"):
+    with pytest.raises(StoreError, match=r"cannot use the store \S*file/grades: (Not|File)"):
         Store(tmp_path / "file" / "grades")
     with pytest.raises(StoreError, match=rf"cannot use the store {tmp_path}: unable to open database file"):
         Store(tmp_path)

@@ -119,7 +119,8 @@ def test_a_cache_that_cannot_be_written_is_told(school: Course) -> None:
     school.write("cache", "a file, where a folder should be")
     line = usage_error(school.grade(*CLASS, "-o", "cache_dir=cache"))
     assert line == (
-        "grades cannot be kept in pytest's cache: Not a directory; name a file that can be written with --gpulab-store"
+        "grades cannot be kept in pytest's cache: Not a directory; name a file that can be written with "
+        "--gpulab-store=PATH"
     )
 
 

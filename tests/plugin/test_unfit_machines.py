@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from course import RIGHT, WITHOUT, Course
 from test_settings import usage_error
@@ -42,3 +44,44 @@ def test_beside_pycuda_it_is_named_too(course: Course, monkeypatch: pytest.Monke
     course.write("mine/pycuda/__init__.py", "")
     monkeypatch.setenv("PYTHONPATH", str(hiding.parent))
     assert "cuda.py hides NVIDIA's package `cuda`" in usage_error(grade(course, "--gpulab-device=cuda"))
+
+
+WITHOUT_SHARED_MEMORY = """
+import multiprocessing.synchronize
+
+def refuse(*asked, **more):
+    raise FileNotFoundError(2, "No such file or directory")
+
+multiprocessing.synchronize.SemLock.__init__ = refuse
+"""
+
+
+def graded_class(course: Course, *args: str) -> pytest.RunResult:
+    course.write("class/anna/twice.cu", RIGHT)
+    return course.grade_apart("--gpulab-submissions=class", "--gpulab-workers=1", *args)
+
+
+def test_without_shared_memory_a_class_is_not_begun(course: Course) -> None:
+    course.write("no_shm.py", WITHOUT_SHARED_MEMORY)
+    assert usage_error(graded_class(course, "-p", "no_shm")) == (
+        "grading in several processes needs shared memory in /dev/shm (No such file or directory): mount it (in "
+        "Docker, --tmpfs /dev/shm), or grade single files without --gpulab-workers"
+    )
+
+
+WITHOUT_LOCKS = f"""
+import fcntl
+
+def refuse(*asked):
+    raise OSError({errno.ENOLCK}, "No locks available")
+
+fcntl.lockf = refuse
+"""
+
+
+def test_a_store_on_a_drive_without_locks_is_a_usage_error(course: Course) -> None:
+    course.write("no_locks.py", WITHOUT_LOCKS)
+    assert usage_error(graded_class(course, "-p", "no_locks", "--gpulab-store=grades.sqlite")) == (
+        f"the drive of {course.folder} has no locks on files (No locks available); name a file on a disk of this "
+        "machine with --gpulab-store=PATH"
+    )
