@@ -50,6 +50,28 @@ def test_read_of_what_nobody_wrote(run: Run, body: str) -> None:
     assert hazard.where == marked(source)
 
 
+HOISTED = {
+    "into both branches": "if (odd) tile[t] = t;\n __syncthreads();\n if (odd)\n out[i] = tile[t] * 3; // HERE\n"
+    " else\n out[i] = tile[t] + 5; // HERE",
+    "in a loop": "int sum = 0; if (odd) tile[t] = t;\n for (int k = 0; k < n; k++) {\n if (odd) // HERE\n"
+    " sum += tile[(t + k) % 64]; // HERE\n else\n sum -= tile[(t + k) % 64]; // HERE\n __syncthreads();\n }\n"
+    " out[i] = sum;",
+    "of global memory": "int sum = t; if (odd) sum = n;\n __syncthreads();\n if (odd)\n sum += out[i]; // HERE\n"
+    " else\n sum ^= out[i]; // HERE\n __syncthreads();\n out[i] = sum;",
+}
+
+
+@pytest.mark.parametrize("body", HOISTED.values(), ids=HOISTED.keys())
+def test_a_load_that_the_compiler_moved_has_no_barriers_line(device: SimulatedDevice, body: str) -> None:
+    """Both branches begin with the same load, so the compiler loads once before them, at no line."""
+    source = KERNEL.format(body=f"const bool odd = t < n;\n{body}")
+    out = device.empty(64, np.int32)
+    profile = device.compile(source).launch("f", (1,), (64,), [out, np.int32(5)], options=CHECKED)
+    here = {number for number, line in enumerate(source.splitlines(), 1) if "// HERE" in line}
+    (hazard,) = uninitialised(profile)
+    assert hazard.where is not None and hazard.where.line in here
+
+
 WRITTEN = {
     "by all": "tile[t] = t; __syncthreads(); out[i] = tile[63 - t];",
     "byte by byte": "char *c = (char *)tile; for (int k = 0; k < 4; k++) c[4 * t + k] = k; out[i] = tile[t];",

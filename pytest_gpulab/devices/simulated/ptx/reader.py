@@ -14,6 +14,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
 from pytest_gpulab.devices.simulated.ptx.collector import without_collector
 from pytest_gpulab.devices.simulated.ptx.declarations import VARIABLE, immediate, variable_of
 from pytest_gpulab.devices.simulated.ptx.lexer import pieces, split, without_comments
+from pytest_gpulab.devices.simulated.ptx.placing import Unplaced
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
     Call,
@@ -98,6 +99,8 @@ class _Parser:
         self.function: Function | None = None
         self.scopes: list[_Scope] = []
         self.where: SourceLine | None = None
+        self.has_line = False  # the statement, and not only one before it
+        self.unplaced = Unplaced()
         self.callers: dict[tuple[str, ...], SourceLine] = {}  # of places in the toolkit's headers
         self.serial = 0
         self.number = -1  # of the last instruction or call
@@ -149,7 +152,7 @@ class _Parser:
 
     def _open(self, head: str) -> None:
         if self.function is None:
-            self.function = self._declare(head)
+            self.function, self.unplaced = self._declare(head), Unplaced()
         else:
             self._labels(head)
         self.scopes.append(_Scope(len(self.function.body)))
@@ -188,6 +191,7 @@ class _Parser:
             self._directive(text)
         elif self.function is not None:
             self.function.body.append(self._instruction(text))
+            self.unplaced.see(self.function.body, self.has_line)
         else:
             raise ValueError(text)
 
@@ -240,6 +244,7 @@ class _Parser:
     def _location(self, text: str) -> None:
         numbers = text.split(",")[0].split()
         line = int(numbers[2])
+        self.has_line = line > 0
         if line:  # line 0 is the compiler's "nowhere in particular": keep the last real line
             self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
             inlined = _INLINED.search(text)
