@@ -6,7 +6,9 @@ NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES; a CUDA device i
 
 from __future__ import annotations
 
+import importlib
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -35,6 +37,12 @@ _COMPUTE_MODES = ("default", "one thread", "prohibited", "one process")
 
 
 NOT_KNOWN = "n/a"
+# The newest that are asked for: an older package called pynvml lacks one of them.
+_NEEDED = (
+    *("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons"),
+    *("NVMLError", "NVMLError_FunctionNotFound", "NVMLError_LibraryNotFound"),
+)
+_REMEDY = "python -m pip uninstall pynvml, then python -m pip install --force-reinstall nvidia-ml-py"
 
 
 class NvmlUnavailable(Exception):
@@ -181,21 +189,46 @@ def read_facts(pci_bus_id: str) -> GpuFacts:
     Raises:
         NvmlUnavailable: no NVIDIA driver, no permission, or no such GPU.
     """
-    import pynvml
-
+    pynvml = _library()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError_LibraryNotFound:
         raise NvmlUnavailable("no NVIDIA driver (its library libnvidia-ml was not found)") from None
     except pynvml.NVMLError as error:
-        raise NvmlUnavailable(f"NVML says: {error}") from None
+        raise NvmlUnavailable(f"NVML says: {_text(partial(str, error))}") from None
     try:
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
         return facts_from(_queries(pynvml, handle), pynvml.NVMLError)
     except pynvml.NVMLError as error:
-        raise NvmlUnavailable(f"NVML does not know the GPU at {pci_bus_id}: {error}") from None
+        raise NvmlUnavailable(f"NVML does not know the GPU at {pci_bus_id}: {_text(partial(str, error))}") from None
     finally:
         pynvml.nvmlShutdown()
+
+
+def _library() -> Any:
+    """Return the module `pynvml` of nvidia-ml-py.
+
+    Raises:
+        NvmlUnavailable: there is none, or that of another package, which has the same name, is in its place.
+    """
+    try:
+        with warnings.catch_warnings():  # a newer package of that name warns of itself, and warnings may be errors
+            warnings.simplefilter("ignore")
+            library = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise NvmlUnavailable(f"{error}: {_REMEDY}") from None
+    if not all(hasattr(library, name) for name in _NEEDED):
+        place = getattr(library, "__file__", None) or "pynvml"
+        raise NvmlUnavailable(f"{place} is not nvidia-ml-py's, or too old: {_REMEDY}")
+    return library
+
+
+def _text(query: Callable[[], Any]) -> Any:
+    """Return an answer; under WSL2 some are texts in another encoding than UTF-8, which NVML's bindings do not read."""
+    try:
+        return query()
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode("utf-8", "replace")
 
 
 class ConditionsReader:
@@ -206,11 +239,13 @@ class ConditionsReader:
     """
 
     def __init__(self, pci_bus_id: str) -> None:
-        import pynvml
-
         self.identity = pci_bus_id
-        self._nvml: Any = pynvml
         self._gpu: Any = None
+        self._initialised = False
+        try:
+            self._nvml = pynvml = _library()
+        except NvmlUnavailable:
+            return
         self._initialised = self._answer(pynvml.nvmlInit, failed=False) is None
         if self._initialised:
             self._gpu = self._answer(lambda: pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id))
@@ -253,7 +288,7 @@ class ConditionsReader:
 
     def _answer(self, query: Callable[[], Any], failed: Any = None) -> Any:
         try:
-            return query()
+            return _text(query)
         except self._nvml.NVMLError:
             return failed
 
@@ -283,7 +318,7 @@ def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exceptio
     answers: dict[str, Any] = {}
     for field in fields(GpuFacts):
         try:
-            answers[field.name] = queries[field.name]()
+            answers[field.name] = _text(queries[field.name])
         except unsupported:
             answers[field.name] = None
     return GpuFacts(**answers)

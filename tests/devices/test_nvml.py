@@ -3,6 +3,8 @@
 import ctypes.util
 import inspect
 import re
+import sys
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +186,64 @@ def test_an_nvml_that_does_not_start_is_quoted(nvml_that_starts, monkeypatch):
 
     monkeypatch.setattr(nvml_that_starts, "nvmlInit", refuse)
     assert nvml.describe("0000:01:00.0")[1]["NVML"] == "n/a: NVML says: Driver Not Loaded"
+
+
+@pytest.fixture
+def another_pynvml(tmp_path, monkeypatch):
+    """A package of that name; a test writes its text."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    return tmp_path / "pynvml.py"
+
+
+OLD = "class NVMLError(Exception): ...\ndef nvmlInit(): raise SystemExit('used')\n"
+
+
+@pytest.mark.parametrize("text", [OLD, "", "raise ImportError('no such thing')"])
+def test_an_old_package_in_its_place_is_named_and_costs_no_more(another_pynvml, text):
+    another_pynvml.write_text(text)
+    line, rows = nvml.describe("0000:01:00.0")
+    assert line.startswith("clocks, power and temperature not known: ")
+    assert "pip uninstall pynvml, then python -m pip install --force-reinstall nvidia-ml-py" in line
+    assert "no such thing" in line or f"{another_pynvml} is not nvidia-ml-py's, or too old" in line
+    assert rows["driver"] == "n/a"
+    reader = nvml.ConditionsReader("0000:65:00.0")
+    assert (reader.identity, reader.others(), reader.read().slowdowns) == ("0000:65:00.0", (), ())
+    reader.close()
+
+
+def test_a_package_that_warns_of_itself_is_used(another_pynvml):
+    names = "; ".join(f"{name} = None" for name in nvml._NEEDED)
+    another_pynvml.write_text(f"import warnings; warnings.warn('deprecated', FutureWarning); {names}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert nvml._library().__file__ == str(another_pynvml)
+
+
+def test_a_text_that_is_no_utf8_is_read_all_the_same():
+    """Its bindings decode each text as UTF-8; under WSL2 some are not."""
+    facts = nvml.facts_from(queries() | {"driver_version": lambda: b"58\xff.1".decode()}, NotSupported)
+    assert facts.driver_version == "58\N{REPLACEMENT CHARACTER}.1" and facts.uuid == H200["uuid"]
+
+
+def test_a_process_whose_name_is_no_utf8_has_one(nvml_that_starts, monkeypatch):
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetHandleByPciBusId", lambda address: object())
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetUUID", lambda gpu: b"GPU-\xe9".decode())
+    monkeypatch.setattr(nvml_that_starts, "nvmlDeviceGetMaxClockInfo", lambda *asked: 1980)
+    monkeypatch.setattr(nvml_that_starts, "nvmlSystemGetProcessName", lambda pid: b"caf\xe9".decode())
+    reader = nvml.ConditionsReader("0000:65:00.0")
+    assert reader._name(7) == "caf\N{REPLACEMENT CHARACTER}"
+    assert reader.identity == "GPU-\N{REPLACEMENT CHARACTER}"
+
+
+@pytest.mark.parametrize("asked", ["nvmlInit", "nvmlDeviceGetHandleByPciBusId"])
+def test_an_error_whose_words_are_no_utf8_is_quoted(nvml_that_starts, monkeypatch, asked):
+    def refuse(*arguments):
+        raise nvml_that_starts.NVMLError(nvml_that_starts.NVML_ERROR_UNKNOWN)
+
+    monkeypatch.setattr(nvml_that_starts, asked, refuse)
+    monkeypatch.setattr(nvml_that_starts.NVMLError, "__str__", lambda error: b"d\xe9faut".decode())
+    assert "d\N{REPLACEMENT CHARACTER}faut" in nvml.describe("0000:01:00.0")[0]
 
 
 @needs_no_driver
