@@ -6,16 +6,17 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from course import SLOW_TO_COMPILE, Course
+from course import RIGHT, SLOW_TO_COMPILE, Course
 from doc_pages import ROOT
 from machine import Machine, unavailable
 from test_timing_report import book
 
-from pytest_gpulab.devices import nvml
+from pytest_gpulab.devices import compiler_process, nvml, nvrtc
 from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
 from pytest_gpulab.devices.cuda.limits import limited
@@ -23,8 +24,9 @@ from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
 from pytest_gpulab.devices.cuda.timing import own_kernels_run
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.protocol import DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
 from pytest_gpulab.grading import ncu, process
+from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.speed import inconclusive
 from pytest_gpulab.grading.timed import others_work
@@ -39,6 +41,30 @@ MEASURED = Measurement("2^20", 1.0, 2.0, 2.0, 2.0, False, low=1.99, high=2.01)
 def no_pycuda(machine: Machine) -> str:
     machine.patch.setitem(sys.modules, "pycuda", None)
     return unavailable()
+
+
+def hidden_package(machine: Machine) -> str:
+    (machine.folder / "cuda.py").touch()
+    machine.patch.syspath_prepend(machine.folder)
+    for name in [name for name in sys.modules if name.split(".")[0] == "cuda"]:
+        machine.patch.delitem(sys.modules, name)
+    return without_nvrtc()
+
+
+def without_nvrtc() -> str:
+    nvrtc.version.cache_clear()
+    return unavailable("sim")
+
+
+def no_nvrtc(machine: Machine) -> str:
+    for name in ("cuda", "cuda.bindings", "cuda.bindings.nvrtc"):
+        machine.patch.setitem(sys.modules, name, None)
+    return without_nvrtc()
+
+
+def macos(machine: Machine) -> str:
+    machine.patch.setattr(sys, "platform", "darwin")
+    return no_nvrtc(machine)
 
 
 def windows(machine: Machine) -> str:
@@ -113,6 +139,11 @@ def no_nvml(machine: Machine) -> str:
         raise pynvml.NVMLError_DriverNotLoaded
 
     machine.patch.setattr(pynvml, "nvmlInit", refuse)
+    return nvml.describe("0000:01:00.0")[0]
+
+
+def old_pynvml(machine: Machine) -> str:
+    machine.patch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
     return nvml.describe("0000:01:00.0")[0]
 
 
@@ -219,6 +250,53 @@ def crash(machine: Machine) -> str:
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
 
 
+def killed_for_memory(machine: Machine) -> str:
+    kills = iter(range(1000))
+    machine.patch.setattr(process, "memory_kills", lambda: next(kills))
+    return crash(machine)
+
+
+def compiler_killed_for_memory(machine: Machine) -> str:
+    kills = iter(range(1000))
+    machine.patch.setattr(compiler_process, "memory_kills", lambda: next(kills))
+    killed = {"ended": "it was ended by SIGKILL"}
+    machine.patch.setattr(compiler_process.CompilerProcess, "_asked", lambda *asked: killed)
+    with closing(compiler_process.CompilerProcess()) as compiler, pytest.raises(OutOfMemory) as caught:
+        nvrtc.compile_ptx(RIGHT, "twice.cu", "compute_90", run=compiler.compiled)
+    return of_error(caught.value)[1].what
+
+
+def no_shared_memory(machine: Machine) -> str:
+    def refuse(*asked: object, **more: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    machine.patch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
+    return class_graded(machine)
+
+
+def class_graded(machine: Machine, *options: str) -> str:
+    machine.course.write("class/anna/twice.cu", RIGHT)
+    result = machine.course.grade("--gpulab-submissions=class", "--gpulab-workers=1", *options)
+    return "\n".join(result.errlines)
+
+
+def cache_not_writable(machine: Machine) -> str:
+    machine.course.write("cache", "a file, where a folder should be")
+    return class_graded(machine, "-o", "cache_dir=cache")
+
+
+def store_not_writable(machine: Machine) -> str:
+    return class_graded(machine, f"--gpulab-store={machine.folder}")
+
+
+def drive_without_locks(machine: Machine) -> str:
+    def refuse(*asked: object) -> None:
+        raise OSError(37, "No locks available")
+
+    machine.patch.setattr("fcntl.lockf", refuse)
+    return class_graded(machine, "--gpulab-store=grades.sqlite")
+
+
 def compiler_limit(machine: Machine) -> str:
     return explained("", Limits())
 
@@ -298,6 +376,9 @@ def too_close(machine: Machine) -> str:
 
 PROVOKED: dict[str, Callable[[Machine], str]] = {
     "PyCUDA is not installed": no_pycuda,
+    "... hides NVIDIA's package": hidden_package,
+    "NVRTC, the CUDA compiler library, is": no_nvrtc,
+    "the simulated GPU needs NVRTC": macos,
     "grading on a GPU works on Linux only": windows,
     "the NVIDIA driver is not installed": no_driver,
     "PyCUDA is installed but cannot": broken_pycuda,
@@ -310,6 +391,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "nvcc compiles no kernel": nvcc_compiles_nothing,
     "nvcc cannot be run": nvcc_without_room,
     "clocks, power and temperature": no_nvml,
+    "... is not nvidia-ml-py's": old_pynvml,
     "--gpulab-gpu has no effect": described_on_a_gpu,
     "no GPU is described": unknown_gpu,
     "--gpulab-arch has no effect": arch_on_a_gpu,
@@ -331,6 +413,12 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "This check had not ended": slow_check,
     "the kernel had not ended": slow_kernel,
     "The process that ran": crash,
+    "The system killed the process": killed_for_memory,
+    "The system killed the compiler": compiler_killed_for_memory,
+    "grading in several processes needs": no_shared_memory,
+    "grades cannot be kept": cache_not_writable,
+    "cannot use the store": store_not_writable,
+    "the drive of": drive_without_locks,
     "The compiler did not": compiler_limit,
     "the GPU itself failed": gpu_broken,
     "the NVIDIA driver does not load": driver_too_old,
