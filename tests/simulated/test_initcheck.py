@@ -139,10 +139,74 @@ def test_a_launch_that_does_not_look_counts_as_writing_everything(device: Simula
 def test_global_memory_is_looked_at_byte_by_byte(device: SimulatedDevice, size: int) -> None:
     kind = {1: "char", 2: "short", 4: "int", 8: "long long", 16: "int4"}[size]
     fill = "__global__ void f(char *b, int n) { for (int i = threadIdx.x; i < n; i += 32) b[i] = i; }"
-    read = f"__global__ void f(const {kind} *b, {kind} *c, int at) {{ c[0] = b[at]; }}"
+    value = "b[at]" if size < 16 else "make_int4(b[at].x + 1, b[at].y + 1, b[at].z + 1, b[at].w + 1)"
+    read = f"__global__ void f(const {kind} *b, {kind} *c, int at) {{ c[0] = {value}; }}"
     b, c = device.empty(64, np.uint8), device.empty(16, np.uint8)
     launch(device, b, np.int32(31), source=fill)
     last = 31 // size
     assert launch(device, b, c, np.int32(last - 1), source=read) == []
     (hazard,) = launch(device, b, c, np.int32(last), source=read)
     assert f"size {size} byte" in hazard.what
+
+
+STRUCTS = {
+    "between members": "struct P { char a; int b; };",
+    "in one vector": "struct alignas(8) P { char a; int b; };",
+    "before a double": "struct P { char a; double b; };",
+    "behind the last member": "struct P { double b; int a; };",
+    "of a member": "struct Q { double b; char d; }; struct P { Q q; char a; int b; };",
+    "behind a char": "struct P { float b; char a; };",
+}
+COPY = """{struct}
+__global__ void f(P *out, int n) {{
+    __shared__ P tile[64];
+    P own[4];
+    int t = threadIdx.x;
+    for (int k = 0; k < 4; k++) {{ own[k].a = k; {written} }}
+    tile[t] = own[(t + n) % 4];
+    __syncthreads();
+    P mine = tile[t], other = tile[63 - t]; // HERE
+    out[t] = mine.a > other.a ? mine : other;
+    __syncthreads();
+    out[t + 64] = out[63 - t];
+}}
+"""
+
+
+def copies(device: SimulatedDevice, struct: str, written: str) -> LaunchProfile:
+    source = COPY.format(struct=struct, written=written)
+    return device.compile(source).launch("f", (1,), (64,), [device.empty(128 * 32, np.uint8), np.int32(5)], 0, CHECKED)
+
+
+@pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS.keys())
+def test_a_struct_is_copied_with_its_padding(device: SimulatedDevice, struct: str) -> None:
+    member = "own[k].q.b = n; own[k].q.d = 1;" if "Q" in struct else ""
+    assert copies(device, struct, f"own[k].b = n; {member}").hazards == ()
+
+
+@pytest.mark.parametrize("struct", STRUCTS.values(), ids=STRUCTS.keys())
+def test_a_struct_of_which_nothing_was_written_is_more_than_padding(device: SimulatedDevice, struct: str) -> None:
+    source = COPY.format(struct=struct, written="own[k].b = n;").replace("tile[t] =", "if (t != 5) tile[t] =")
+    profile = device.compile(source).launch(
+        "f", (1,), (64,), [device.empty(128 * 32, np.uint8), np.int32(5)], 0, CHECKED
+    )
+    assert marked(source) in {hazard.where for hazard in uninitialised(profile)}
+
+
+def test_a_struct_is_copied_byte_by_byte(run: Run) -> None:
+    body = "struct P { char a; int b; } *p = (P *)tile; if (t < 32) { p[t].a = t; p[t].b = n; }\n __syncthreads();"
+    assert (
+        check(
+            run, KERNEL.format(body=f"{body} if (t < 32) memcpy((P *)out + 32 * blockIdx.x + t, p + 31 - t, 8);")
+        ).hazards
+        == ()
+    )
+
+
+def test_padding_that_is_computed_with(run: Run) -> None:
+    source = KERNEL.format(
+        body="char *c = (char *)tile; if (t < 32) { c[8 * t] = t; tile[2 * t + 1] = n; }\n __syncthreads();\n"
+        " long long v = ((long long *)tile)[t % 32]; // HERE\n out[i] = v % 7;"
+    )
+    (hazard,) = uninitialised(check(run, source))
+    assert hazard.where == marked(source)

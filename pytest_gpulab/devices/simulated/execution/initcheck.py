@@ -2,6 +2,9 @@
 
 Shared and local memory start empty with each block. An array of global memory starts empty where its owner says so
 (`Allocation.mark_unwritten`).
+
+Structs are copied with their padding. What is only copied may have unwritten bytes among written ones (`loads.copied`,
+`empty`, `empty_global`); the copy counts as written.
 """
 
 from __future__ import annotations
@@ -65,6 +68,14 @@ class Written:
         assert bad is not None
         return np.broadcast_to(bad, lanes.shape) if bad.any() else None
 
+    def empty(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask:
+        """Return which lanes read bytes of which none was ever written."""
+        flat, width = self._bits.reshape(-1), self._bits.shape[1]
+        word, bits = _words(address, nbytes)
+        place = column if width > 1 else np.zeros((1, 1), np.intp)
+        any_bit = [flat[(word + k) * width + place] & bits for k in range(max(nbytes // 4, 1))]
+        return np.broadcast_to(np.bitwise_or.reduce(any_bit) == 0, lanes.shape)
+
     def look(self) -> None:
         """Stop looking once everything is written."""
         self._complete = self._complete or bool(self._bits.min() == _ALL_BYTES)
@@ -99,6 +110,15 @@ def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int)
         bad = here if bad is None else bad | here
     assert bad is not None
     return np.broadcast_to(np.atleast_2d(bad), lanes.shape) if np.any(bad) else None
+
+
+def empty_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask:
+    """Return which lanes read bytes of an array of which none was ever written."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, view = _index(offset, size), memory.written.view(f"u{size}")
+    empty = [view[index + k] == 0 for k in range(nbytes // size)]
+    return np.broadcast_to(np.atleast_2d(np.logical_and.reduce(empty)), lanes.shape)
 
 
 def _index(offset: Value, nbytes: int) -> IndexArray:

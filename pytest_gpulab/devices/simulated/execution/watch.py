@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,12 @@ from pytest_gpulab.devices.simulated.execution import initcheck
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Arrival, WarpSync
 from pytest_gpulab.devices.simulated.execution.crossing import Crossing
 from pytest_gpulab.devices.simulated.execution.fences import Fences
-from pytest_gpulab.devices.simulated.execution.initcheck import Written
+from pytest_gpulab.devices.simulated.execution.initcheck import Written, empty_global
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.execution.reporting import Locate, Reporter
+from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -93,6 +96,9 @@ class Watch:
         self._strong(access)
         if site.access != "write":
             bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
+            bad = self._without_padding(
+                site, bad, partial(self.shared.empty, lanes, lanes.column, address, site.nbytes)
+            )
             if bad is not None:
                 self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
         if site.modifies:
@@ -102,6 +108,9 @@ class Watch:
         """A group reads or writes local memory."""
         if site.access != "write":
             bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
+            bad = self._without_padding(
+                site, bad, partial(self.local.empty, lanes, lanes.position, address, site.nbytes)
+            )
             if bad is not None:
                 self.launch.reporter.uninitialised(site, "local", lanes, address, bad)
         if site.modifies:
@@ -126,10 +135,25 @@ class Watch:
             return
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
+            bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
             if bad is not None:
                 launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
+
+    def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
+        """Return which lanes read more of what nobody has written than the padding of a struct that they copy.
+
+        Args:
+            site: a load or an atomic.
+            bad: the lanes that read any byte of that kind.
+            empty: makes a mask of the lanes that read bytes of which none was written.
+        """
+        unit = None if bad is None else self.launch.program.copied.get(site.number)
+        if bad is None or unit is None:
+            return bad
+        rest = bad & empty() if unit else None
+        return rest if rest is not None and rest.any() else None
 
     def _remember(self, access: Access) -> bool:
         """Remember an access to global memory, and return whether it is no mere repetition."""

@@ -1,15 +1,25 @@
-"""How a program uses what it loads, told from its text: values that it waits for, guesses that `atomicCAS` checks."""
+"""How a program uses what it loads, told from its text: it waits for it, lets `atomicCAS` check it, only copies it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Imm, Instruction, Reg, Statement, Sym
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, Vector
 from pytest_gpulab.devices.simulated.translation.control import Block, defined_and_used
 from pytest_gpulab.devices.simulated.translation.sites import ordering
 
+WORD_BYTES = 4
 _COPIES = ("mov", "cvta")
+_MOVED = {
+    "mov": (1,),
+    "cvt": (1,),
+    "shr": (1,),
+    "selp": (1, 2),
+    "prmt": (1, 2),
+    "shfl": (1,),
+    "st": (1,),
+}  # operands, by opcode
 
 
 def guesses(blocks: Sequence[Block]) -> frozenset[int]:
@@ -48,6 +58,50 @@ def awaited(blocks: Sequence[Block]) -> frozenset[int]:
             loop = blocks[min(target for target in block.targets if target <= i) : i + 1]
             found |= _deciding(loop)
     return frozenset(found)
+
+
+def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
+    """Return the loads, by number, whose values are only moved: to registers, to other lanes, to memory.
+
+    A struct is copied with the padding between its members and behind them, which nobody writes: by vector loads, or by
+    several loads of one line, of which some may be of padding alone.
+
+    Returns:
+        The bytes of each load that is part of such a copy: one of them must have been written. 0 where none need be.
+    """
+    flows: list[tuple[list[str], list[str]]] = []
+    computed: set[str] = set()
+    for statement in statements:
+        written, read = defined_and_used(statement, {})
+        moved = _moved_by(statement)
+        computed.update(name for name in read if name not in moved)
+        flows.append((written, moved))
+    while more := {n for written, moved in flows if not computed.isdisjoint(written) for n in moved} - computed:
+        computed |= more
+    loads = [s for s in statements if isinstance(s, Instruction) and s.op[0] in ("ld", "ldu") and "param" not in s.op]
+    kept = {load.number for load in loads} - {
+        load.number for load in loads if not computed.isdisjoint(defined_and_used(load, {})[0])
+    }
+    at_line = Counter(load.where for load in loads if load.number in kept)
+    units = {load.number: _unit(load, at_line[load.where]) for load in loads if load.number in kept}
+    return {number: unit for number, unit in units.items() if unit is not None}
+
+
+def _moved_by(statement: Statement) -> list[str]:
+    """Return the registers whose values a statement moves, and does nothing else with."""
+    if not isinstance(statement, Instruction):
+        return []
+    operands = [statement.operands[k] for k in _MOVED.get(statement.op[0], ()) if k < len(statement.operands)]
+    items = [item for operand in operands for item in (operand.items if isinstance(operand, Vector) else (operand,))]
+    return [item.name for item in items if isinstance(item, Reg)]
+
+
+def _unit(load: Instruction, at_line: int) -> int | None:
+    target, element = load.operands[0], int(load.op[-1].lstrip("usbf")) // 8
+    items = len(target.items) if isinstance(target, Vector) else 1
+    if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # as many make up a word
+        return 0
+    return element * items if items > 1 or at_line > 1 else None
 
 
 def _deciding(loop: Sequence[Block]) -> set[int]:

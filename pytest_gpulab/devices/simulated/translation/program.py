@@ -23,7 +23,7 @@ from pytest_gpulab.devices.simulated.translation.control import Block, Graph, bu
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
-from pytest_gpulab.devices.simulated.translation.loads import awaited, guesses
+from pytest_gpulab.devices.simulated.translation.loads import awaited, copied, guesses
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
@@ -106,6 +106,11 @@ class Program:
         Then the order of warps decides nothing unless something races.
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
+
+    @cached_property
+    def copied(self) -> dict[int, int]:
+        """The loads whose values are only moved; see `loads.copied`."""
+        return copied([statement for step in self.steps for statement in step.statements])
 
     @cached_property
     def communicates(self) -> bool:
