@@ -183,7 +183,11 @@ def _request(
 
 
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:
-    output, log = run(request)
+    try:
+        output, log = run(request)
+    except CompileError:  # it met a limit or crashed
+        _try(run, request)
+        raise
     if output is None:
         _try(run, request)
         raise CompileError(with_plain_words(log, request.filename))
@@ -196,7 +200,10 @@ def _try(run: Run, request: Request) -> None:
     Raises:
         DeviceUnavailable: it does not compile, for want of a part of NVRTC, say.
     """
-    output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))
+    try:
+        output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))
+    except CompileError as error:
+        output, log = None, error.diagnostics
     if output is None:
         raise DeviceUnavailable(f"NVRTC compiles no kernel at all here: {' '.join(log.split())[:_SAID_CHARS]}")
 
