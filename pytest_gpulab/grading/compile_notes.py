@@ -27,13 +27,15 @@ def unread_tunables(
 ) -> list[Finding]:
     """Return a note on each tunable that the launches depend on and no kernel can know.
 
-    A kernel knows a tunable that it reads, and one that it gets as the block's size or as an argument.
+    A kernel knows a tunable that it reads, and one that it gets as the block's size or as an argument. A kernel that
+    reads the number of blocks knows any that this depends on.
     """
     words = Counter(word for text in (code.text, *headers.values()) for word in _words(tokens(text)))
     found = []
     for tunable in exercise.tunables:
         value = tunables[tunable.name]
-        if words[tunable.name] == 1 and value != 1 and _is_hidden(exercise, tunables, tunable.name):
+        is_read = words[tunable.name] > 1 or words["gridDim"]
+        if not is_read and value != 1 and _is_hidden(exercise, tunables, tunable.name):
             what = f"{tunable.name} is declared as {value}, but nothing reads it."
             hint = f"The grader launches fewer blocks with a larger {tunable.name}: the kernel must do its part."
             found.append(finding("tunable-unread", what, hint=hint))

@@ -32,6 +32,16 @@ def test_a_solution_earns_its_stated_points(solutions, path):
     assert_points(solutions.grades[path], path)
 
 
-@pytest.mark.parametrize("path", WRONG, ids=named)
+# It cheats at the size of estimates only, so a GPU times an honest kernel.
+CHEATS_ESTIMATES = ("reduction/idles_in_evenly_spread_blocks",)
+# It is slow in an estimate, and wrong in the many launches of a GPU's timed runs.
+WRONG_WHILE_TIMED = "reduction/works_in_its_first_launches_only"
+
+
+@pytest.mark.parametrize("path", [path for path in WRONG if named(path) not in CHEATS_ESTIMATES], ids=named)
 def test_a_wrong_kernel_gets_its_stated_verdict(wrong_kernels, path):
-    assert_verdicts(wrong_kernels.grades[path], path)
+    if named(path) != WRONG_WHILE_TIMED:
+        assert_verdicts(wrong_kernels.grades[path], path)
+        return
+    (check,) = [check for check in wrong_kernels.grades[path]["checks"] if check["name"] == "speedup[1.4x]"]
+    assert check["verdict"] == "failed" and check["findings"][0]["code"] == "wrong-result"

@@ -130,7 +130,8 @@ def test_host_code_is_told_once(gpu: Device, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("declared", "is_told"),
     [("(ITEMS_PER_THREAD, 2)", True), ("(ITEMS_PER_THREAD, 1)", False),
-     ("(ITEMS_PER_THREAD, 2)\n__constant__ int items = ITEMS_PER_THREAD;", False)],
+     ("(ITEMS_PER_THREAD, 2)\n__constant__ int items = ITEMS_PER_THREAD;", False),
+     ("(ITEMS_PER_THREAD, 2)\n__device__ unsigned blocks() { return gridDim.x; }", False)],
 )  # fmt: skip
 def test_a_tunable_that_nothing_reads_is_told(gpu: Device, tmp_path: Path, declared: str, is_told: bool) -> None:
     head = "__global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)"
