@@ -34,8 +34,8 @@ def unread_tunables(
     found = []
     for tunable in exercise.tunables:
         value = tunables[tunable.name]
-        is_read = words[tunable.name] > 1 or words["gridDim"]
-        if not is_read and value != 1 and _is_hidden(exercise, tunables, tunable.name):
+        is_declared_only = words[tunable.name] == 1 and not words["gridDim"]
+        if is_declared_only and value != 1 and _is_hidden(exercise, tunables, tunable.name):
             what = f"{tunable.name} is declared as {value}, but nothing reads it."
             hint = f"The grader launches fewer blocks with a larger {tunable.name}: the kernel must do its part."
             found.append(finding("tunable-unread", what, hint=hint))
