@@ -34,6 +34,31 @@ def is_grader(process: int) -> bool:
     return False
 
 
+def processor_s(process: int) -> float | None:
+    """Return the processor time of a process and of all that it started; None where the system does not tell.
+
+    What has ended counts once the process that started it has waited for it.
+    """
+    times = dict(filter(None, map(_times, _PROC.glob("[0-9]*/stat"))))
+    if process not in times:
+        return None
+    family, size = {process}, 0
+    while len(family) > size:
+        size = len(family)
+        family |= {number for number, (parent, _) in times.items() if parent in family}
+    return sum(times[number][1] for number in family)
+
+
+def _times(stat: Path) -> tuple[int, tuple[int, float]] | None:
+    """Return a process's number, its parent's, and its processor time with that of its children that ended."""
+    try:
+        fields = stat.read_text(errors="replace").rpartition(")")[2].split()  # behind its name
+        ticks = sum(map(int, fields[11:15]))
+        return int(stat.parent.name), (int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):  # it has ended
+        return None
+
+
 def graders_using(devices: str = "/dev/nvidia") -> set[int]:
     """Return the processes with the mark that hold a device file open whose path begins so, by this system's numbers.
 

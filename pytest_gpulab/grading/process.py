@@ -167,6 +167,7 @@ class Worker:
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._info: DeviceInfo | None = None
+        self._number: int | None = None
         self._memory_kills = memory_kills()
         self._ending_lock, self._is_killed = threading.Lock(), False
         try:
@@ -231,8 +232,13 @@ class Worker:
             DeviceUnavailable, Crashed, WorkerError: as `answer`.
         """
         if self._info is None:
-            self._info = DeviceInfo(**self._first_answer()["ready"])
+            answer = self._first_answer()
+            self._info, self._number = DeviceInfo(**answer["ready"]), answer.get("process")
         return self._info
+
+    def processor_s(self) -> float | None:
+        """Return the processor time that it has had with all that it started; None if that is not known."""
+        return None if self._number is None else processes.processor_s(self._number)
 
     def _first_answer(self) -> dict[str, Any]:
         try:

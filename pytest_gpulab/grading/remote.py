@@ -42,6 +42,10 @@ DEFAULT_TIMEOUT_S = CHECK_S
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
 ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
 
+STARVED = 0.1  # of its time limit: a compilation that had a processor for less was kept waiting
+JUDGED_FROM_S = 5.0  # below, the system's clock ticks are too coarse
+REST = "take fewer processes (a smaller --gpulab-workers or -n)"
+
 
 class RemoteGrader:
     """A `Grader` in another process, which starts with the first check or before: the same interface, and `close`.
@@ -227,7 +231,7 @@ class RemoteGrader:
         return [basis for basis in checks_of(self._loaded.exercise) if basis.kind in kinds]
 
     def _graded_now(self, check: Check, asking: str) -> CheckResult:
-        ending, had_begun, starved = "", False, False
+        ending, had_begun, killed = "", False, False
         for _ in range(ATTEMPTS):
             try:
                 return self._asked(check, asking)
@@ -235,7 +239,10 @@ class RemoteGrader:
                 self._kill()
                 return _not_graded(check, missing)
             except Hung:
+                starved = self._starved(check)
                 self._kill()
+                if starved:
+                    return _not_graded(check, DeviceUnavailable(starved))
                 what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
                 hint = COMPILER_HINT if check.kind == "compile" else None
                 return self._lost(check, finding("endless-loop", what, hint=hint))
@@ -243,13 +250,23 @@ class RemoteGrader:
                 self._kill()
                 ending = f"{crash}, {ATTEMPTS} times in a row"
                 had_begun = not isinstance(crash, NeverBegan)
-                starved |= isinstance(crash, KilledForMemory)
-        if starved:
+                killed |= isinstance(crash, KilledForMemory)
+        if killed:
             return _not_graded(check, OutOfMemory(f"the system killed the process that grades: {REMEDY}"))
         is_driver = self._on_gpu and check.kind == "compile"  # which crashed: nvcc has processes of its own
         if is_driver or not had_begun:
             return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))
         return self._lost(check, finding("crash", f"The process that ran this check {ending}."))
+
+    def _starved(self, check: Check) -> str:
+        """Say how little processor time a compilation had that did not end, if that is to blame; empty if not.
+
+        A text that makes a compiler work without end takes what it can get. Other checks may wait for a GPU.
+        """
+        had_s, limit_s = self._worker.processor_s() if self._worker else None, self._limit_s(check)
+        if check.kind != "compile" or had_s is None or had_s >= STARVED * limit_s or limit_s < JUDGED_FROM_S:
+            return ""
+        return f"compiling had not ended after {limit_s:g} s, in which it had a processor for {had_s:.1f} s; {REST}"
 
     def _asked(self, check: Check, asking: str) -> CheckResult:
         if self._worker is None:

@@ -62,7 +62,7 @@ def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
     except Exception:
         _send(answers, {"error": traceback.format_exc()})
         return
-    _send(answers, {"ready": asdict(bench.device.info)})
+    _send(answers, {"ready": asdict(bench.device.info), "process": os.getpid()})
     for line in requests:
         request = json.loads(line)
         if request == STOP:

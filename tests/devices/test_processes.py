@@ -105,3 +105,20 @@ def test_where_numbers_are_another_systems_graders_are_taken_off(gpu: Path, monk
     with process(gpu, marked=True), process(gpu, marked=False):
         assert others([3_000_000_001, 3_000_000_002]) == ()  # this process and the grader
         assert others([3_000_000_001, 3_000_000_002, 3_000_000_003]) == ("1 unknown",)
+
+
+def test_processor_time_counts_what_a_process_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    for number, parent, own, ended in ((7, 1, 2, 1), (8, 7, 3, 0), (9, 8, 4, 0), (10, 1, 100, 0)):
+        times = f"{own * ticks} 0 {ended * ticks} 0"
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "stat").write_text(f"{number} (a (b) c) S {parent} 7 7 0 -1 0 0 0 0 0 {times} 20\n")
+    (tmp_path / "11").mkdir()
+    (tmp_path / "11" / "stat").write_text("")
+    monkeypatch.setattr(processes, "_PROC", tmp_path)
+    assert processes.processor_s(7) == 10.0 and processes.processor_s(9) == 4.0
+    assert processes.processor_s(11) is None and processes.processor_s(12) is None
+
+
+def test_ones_own_processor_time_is_known() -> None:
+    assert (processes.processor_s(os.getpid()) or 0.0) > 0.0

@@ -51,6 +51,10 @@ def hang(device: HostileDevice, is_first: bool) -> None:
     time.sleep(1000)
 
 
+def work_without_end(device: HostileDevice, is_first: bool) -> None:
+    subprocess.run(["sh", "-c", "while :; do :; done"], check=False)
+
+
 def crash(device: HostileDevice, is_first: bool) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -96,7 +100,19 @@ def reference_that_goes_on(device: HostileDevice, is_first: bool) -> None:
 
 DEEDS: dict[str, Callable[[HostileDevice, bool], None]] = {
     deed.__name__: deed
-    for deed in (hang, crash, killed, crash_once, fault, fault_then_mistake, gone, claim, say, reference_that_goes_on)
+    for deed in (
+        hang,
+        work_without_end,
+        crash,
+        killed,
+        crash_once,
+        fault,
+        fault_then_mistake,
+        gone,
+        claim,
+        say,
+        reference_that_goes_on,
+    )
 }
 
 

@@ -117,10 +117,19 @@ def test_a_hang_is_ended_with_all_that_it_started(hostile: Class) -> None:
 
 
 @pytest.mark.usefixtures("waits_a_second")
-def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
+def test_a_compilation_that_gets_no_processor_is_the_machines(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// compile: hang\n", timeout_s=5.0)
-    assert set(verdicts(results).values()) == {"failed"}
+    assert set(verdicts(results).values()) == {"not gradable"}
     assert hostile.deeds() == ["hang", "sleep"]
+    said = "The device failed: compiling had not ended after 6 s, in which it had a processor for "
+    assert results["compile"].findings[0].what.startswith(said)
+
+
+@pytest.mark.usefixtures("waits_a_second")
+def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
+    results = graded(hostile, KERNEL + "// compile: work_without_end\n", timeout_s=5.0)
+    assert set(verdicts(results).values()) == {"failed"}
+    assert hostile.deeds() == ["work_without_end"]
     (found,) = results["correct[n=1]"].findings
     assert found.what.startswith("Not graded, because `compile` did not pass: This check had not ended after 6 s")
     assert results["compile"].findings[0].hint.startswith("The compiler did not come to an end")

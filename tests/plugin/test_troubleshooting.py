@@ -25,7 +25,7 @@ from pytest_gpulab.devices.cuda.timing import own_kernels_run
 from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.limits import Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
-from pytest_gpulab.grading import ncu, process
+from pytest_gpulab.grading import ncu, process, remote
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.speed import inconclusive
@@ -239,6 +239,14 @@ def slow_check(machine: Machine) -> str:
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.01", "-k", "compile", source=SLOW_TO_COMPILE)
 
 
+def starved_compiler(machine: Machine) -> str:
+    machine.patch.setattr(remote, "JUDGED_FROM_S", 0.5)
+    machine.patch.setattr(remote, "STARVED", 10.0)  # of a limit that is shorter than any in earnest
+    sleeps = "import time; from pytest_gpulab.grading.grader import Grader; Grader.run = lambda *_: time.sleep(60); "
+    worker_does(machine, process.PROGRAM.replace("main(int", f"{sleeps}main(int"))
+    return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.5", "-k", "compile")
+
+
 def slow_kernel(machine: Machine) -> str:
     return str(overtime_fault("spin", 10.0))
 
@@ -410,6 +418,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "the grader's own kernels": kept_from_the_gpu,
     "another process has been timing": lock_held,
     "the process that grades": slow_start,
+    "compiling had not ended": starved_compiler,
     "This check had not ended": slow_check,
     "the kernel had not ended": slow_kernel,
     "The process that ran": crash,
