@@ -19,6 +19,7 @@ from pytest_gpulab.devices.simulated.execution.wave import Launch
 Blocks = npt.NDArray[np.intp]
 BATCHES = 4  # of a sample, whose differences tell how far it may be off
 SAMPLED_WAVE_LANES = 16_384  # of a wave where some waves are counted: half of what is fastest, and twice as many waves
+MANY_WAVES = 64  # of a launch; where there are as many, they are as wide as is fastest
 COUNTED_IN_ORDER_LANES = 1 << 18  # that are counted of blocks that may wait for each other
 
 
@@ -59,7 +60,7 @@ def batches(launch: Launch, blocks: int, width: int) -> list[Batch]:
     rng = rng or np.random.default_rng()
     if may_wait:
         return [_in_order(blocks, width, -(-COUNTED_IN_ORDER_LANES // (width * threads)), rng)]
-    return _alike(blocks, wanted, max(1, min(width, SAMPLED_WAVE_LANES // threads)), rng)
+    return _alike(blocks, wanted, max(1, min(width, max(SAMPLED_WAVE_LANES // threads, blocks // MANY_WAVES))), rng)
 
 
 def _all_counted(chosen: Blocks, width: int) -> Batch:
