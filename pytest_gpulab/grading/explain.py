@@ -13,6 +13,7 @@ from pytest_gpulab.grading.parameters import unset_variables
 from pytest_gpulab.grading.replay import Run
 
 MAX_HAZARDS = 3  # that are told of beside a wrong result
+SAME_RUN = "in the same run: "
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 
 
@@ -48,7 +49,7 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
     if not hazards:
         is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
         return _with_unset(findings, runs, source) if is_luck and source is not None else findings
-    lines = tuple(f"in the same run: {hazard}" for hazard in hazards)
+    lines = tuple(f"{SAME_RUN}{hazard}" for hazard in hazards)
     place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
     hint = hint_for(hazards[0])
     return tuple(
@@ -66,9 +67,27 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
         return tuple(replace(found, hint=UNSET) for found in findings)
     names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
     which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
-    told, place = f"in the same run: {lines[0]}: {which} may be read before it has a value", str(lines[0])
+    told, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])
     return tuple(
         replace(found, evidence=(*found.evidence, told), where=found.where or place, hint=NO_VALUE, bits=CERTAIN)
+        for found in findings
+    )
+
+
+def with_unread_tunable(findings: tuple[Finding, ...], notes: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Add to wrong results a note that nothing reads a tunable; its hint takes the place of a guess.
+
+    Args:
+        findings: of one input pattern.
+        notes: of the file.
+    """
+    note = next((note for note in notes if note.code == "tunable-unread"), None)
+    if note is None:
+        return findings
+    return tuple(
+        replace(found, evidence=(*found.evidence, note.what), hint=note.hint)
+        if found.code in WRONG_RESULTS and not any(line.startswith(SAME_RUN) for line in found.evidence)
+        else found
         for found in findings
     )
 

@@ -23,6 +23,7 @@ from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
 from pytest_gpulab.grading.cases import USUAL, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
+from pytest_gpulab.grading.explain import with_unread_tunable
 from pytest_gpulab.grading.findings import because_of, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 from pytest_gpulab.grading.prepare import InstructorsMistake
@@ -151,9 +152,11 @@ class Grader:
     def _correct(self, check: Check, case: Case) -> CheckResult:
         outcome = self._cases.outcome(case)
         findings = outcome.findings
-        if outcome.verdict == "failed" and not self._has_failed:  # the only one that is shown under -x
+        if outcome.verdict == "failed":
+            findings = with_unread_tunable(findings, self._builds.notes())
+            if not self._has_failed and findings == outcome.findings:  # the only one that is shown under -x
+                findings = self._cases.with_most_telling(case, findings)
             self._has_failed = True
-            findings = self._cases.with_most_telling(case, findings)
         return check.result(outcome.verdict, findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:

@@ -43,6 +43,19 @@ def graded(gpu: Device, catalogue: Catalogue, kernel: str, name: str, first: boo
 TAKEN = "chooses the path"
 
 TOLD = [
+    *(
+        (
+            "reduction/items_left_to_the_launch",
+            f"correct[n={n}]",
+            "`out`: the only element is wrong",
+            told,
+            "fewer blocks",
+        )
+        for n, told in [
+            ("block+1", "(index 128)"),
+            ("1025", "ITEMS_PER_THREAD is declared as 2, but nothing reads it."),
+        ]
+    ),
     (
         "reduction/shared_size_left_to_the_launch",
         "correct[n=33]",
