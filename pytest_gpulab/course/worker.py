@@ -1,6 +1,6 @@
-"""What a worker process does before it grades anything; loads nothing but the standard library.
+"""What a worker process does before it grades anything.
 
-NumPy reads how many threads it may use when it is loaded, which must be after `prepare`.
+NumPy reads how many threads it may use when it is loaded, which must be after `prepare` has set the number.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ def prepare(folder: str) -> None:
     _fall_silent()
     _end_with_parent(folder)
     _limit_memory()
+    from pytest_gpulab.devices.memory_kills import prefer_this_process  # which loads NumPy
+
+    prefer_this_process()
 
 
 def _fall_silent() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.memory_kills import prefer_this_process
 from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading import ncu, reference_time
@@ -45,6 +46,7 @@ def main(lifeline: int) -> None:
     Args:
         lifeline: file descriptor of a pipe whose other end the parent alone holds, until it dies.
     """
+    prefer_this_process()
     guard = subprocess.Popen(["/bin/sh", "-c", GUARD], stdin=lifeline, stdout=subprocess.DEVNULL)
     requests = _taken_over(0, "r", os.open(os.devnull, os.O_RDONLY))
     with tempfile.TemporaryFile() as printed:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.memory_kills import memory_kills
+from pytest_gpulab.devices.memory_kills import memory_kills, prefer_this_process
 
 EVENTS = "low 0\nhigh 0\nmax 41\noom 3\noom_kill {}\noom_group_kill 0\n"
 CONTROL = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
@@ -42,3 +43,15 @@ def test_the_count_is_found(tmp_path: Path, files: dict[str, str], count: int) -
 
 def test_this_machine_is_read_as_well() -> None:
     assert memory_kills() >= 0
+
+
+def test_a_process_may_be_preferred() -> None:
+    child = multiprocessing.get_context("spawn").Process(target=_preferred)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def _preferred() -> None:
+    prefer_this_process()
+    assert int(Path("/proc/self/oom_score_adj").read_text()) == 500
