@@ -1,0 +1,42 @@
+"""Variables of a module do not outlive a case: one that keeps a hidden case's size tells nobody of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from block_sums import EXERCISE, INTS, TREE, changed, graded
+
+from pytest_gpulab import concepts
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.exercise import UsesCheck
+
+SECRET, INITIAL = 391, 77777
+CASES = (*EXERCISE.cases[:2], replace(EXERCISE.cases[2], name="secret", size=SECRET, variant=INTS, hidden=True))
+COUNTED_SIZE = 5000
+TELLS = changed(
+    changed(TREE, "__global__", f"__device__ unsigned kept = {INITIAL};\n__global__"),
+    "if (threadIdx.x == 0) out",
+    f"if (i == 0) {{\n        if (n < {COUNTED_SIZE // 8}) kept = n;\n        else weighted = kept;\n    }}\n"
+    "    if (threadIdx.x == 0) out",
+).replace("weight * tile[0]", "weighted")
+SOURCE = changed(TELLS, "unsigned i = ", "GPULAB_T weighted = 0;\n    unsigned i = ").replace(
+    "if (i == 0) {", "weighted = weight * tile[0];\n    if (i == 0) {"
+)
+
+
+@pytest.mark.parametrize("check", ["uses[idea]", "speedup[1.2x int32]"])
+def test_a_launch_after_a_hidden_case_finds_variables_as_the_source_has_them(tmp_path: Path, check: str) -> None:
+    uses = UsesCheck("idea", (concepts.barriers(20),), 5, COUNTED_SIZE, variant=INTS)
+    first, *others = EXERCISE.speed
+    exercise = replace(EXERCISE, cases=CASES, uses=(uses,), speed=(replace(first, points=15), *others))
+    device = SimulatedDevice()
+    try:
+        results = graded(tmp_path, device, SOURCE, exercise)
+    finally:
+        device.close()
+    assert results["correct[secret]"].verdict == "passed"
+    (found,) = results[check].findings
+    text = " ".join((found.what, *found.evidence))
+    assert f"{INITIAL}" in text and f"{SECRET}" not in text
