@@ -12,6 +12,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from pytest_gpulab.devices.assembly import check_assembly, may_hold_assembly
 from pytest_gpulab.devices.filenames import line_one, shown
 from pytest_gpulab.devices.host_arrays import check_host_arrays
 from pytest_gpulab.devices.host_code import device_text
@@ -96,6 +97,9 @@ def compile_ptx(
     """
     request = ptx_request(source, filename, architecture, defines, headers)
     ptx, log = _compile(run, request)
+    if b"begin inline asm" in ptx and may_hold_assembly("\n".join((source, *(headers or {}).values()))):
+        without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
+        check_assembly(without_lines.decode(errors="replace"), shown(filename))
     arrays = device_text(source, headers or {}).constant_arrays
     if arrays:
         options = ["--device-debug" if option == _LINES else option for option in request.options]
