@@ -15,11 +15,10 @@ from pytest_gpulab.exercise import Case, Plan, Problem
 from pytest_gpulab.grading.build import Build, Builds, cases_of
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
-from pytest_gpulab.grading.compare import compare, mismatches
 from pytest_gpulab.grading.explain import WRONG_RESULTS, most_telling, with_hazards
-from pytest_gpulab.grading.findings import because_of, finding, of_error, plain
+from pytest_gpulab.grading.findings import because_of, finding, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
-from pytest_gpulab.grading.patterns import Circumstances
+from pytest_gpulab.grading.judging import differ, judged, same, wrong_with
 from pytest_gpulab.grading.prepare import (
     Array,
     InstructorsMistake,
@@ -250,11 +249,11 @@ class CaseRuns:
                 try:
                     build.module.reset_variables()  # contents that another case left are no input of this one
                 except DeviceError as error:
-                    return _judged(Run(error=error), prepared, FIRST)
+                    return judged(Run(error=error), prepared, FIRST)
                 run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
                 if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
                     runs.append(run)
-                    return _judged(run, prepared, FIRST)
+                    return judged(run, prepared, FIRST)
             return self._repeated(build, prepared, arrays, runs)
         finally:
             arrays.free()
@@ -266,16 +265,16 @@ class CaseRuns:
         vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
         first = self._first(build, prepared, arrays)
         runs.append(first)
-        verdict, findings = _judged(first, prepared, FIRST)
+        verdict, findings = judged(first, prepared, FIRST)
         if verdict != "passed":
             return verdict, self._on_luck(build, prepared, arrays, runs, findings)
         orders = _orders(first) if vary_order else ()
         for repetition in orders or (AGAIN,) * self._limits.again:
             run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
             runs.append(run)
-            verdict, findings = _judged(run, prepared, repetition)
+            verdict, findings = judged(run, prepared, repetition)
             if verdict == "passed" and self._loaded.exercise.deterministic:
-                verdict, findings = _same(first, run)
+                verdict, findings = same(first, run)
             if verdict != "passed":
                 break
         return verdict, findings
@@ -298,7 +297,7 @@ class CaseRuns:
             return findings
         again = self._replay(build, prepared.plan, prepared.inputs, LAST_WARP_FIRST, arrays)
         runs.append(again)
-        if again.error is not None or not _differ(runs[-2], again, prepared):
+        if again.error is not None or not differ(runs[-2], again, prepared):
             return findings
         seen = "other wrong values" if wrong_with(again, prepared, LAST_WARP_FIRST) else "correct"
         luck = f"the result depends on luck: {seen} {LAST_WARP_FIRST.how} and memory holds other garbage"
@@ -337,16 +336,6 @@ def _orders(first: Run) -> tuple[Repetition, ...]:
     return (LAST_WARP_FIRST, FIRST_WARP_FIRST) if share else (FIRST_WARP_FIRST,)
 
 
-def _judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdict, tuple[Finding, ...]]:
-    if run.error is not None:
-        verdict, found = of_error(run.error)
-        return verdict, (found,)
-    findings = wrong_with(run, prepared, repetition)
-    if findings and repetition is not FIRST:
-        findings = (_not_repeatable(findings, repetition),)
-    return ("failed", findings) if findings else ("passed", ())
-
-
 def _notes(case: Case, pattern: str) -> tuple[str, ...]:
     """Name the input pattern that failed, and those before it that passed."""
     passed = case.patterns[: case.patterns.index(pattern)]
@@ -357,55 +346,3 @@ def _notes(case: Case, pattern: str) -> tuple[str, ...]:
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
     """Drop what can be large: outcomes are kept until the submission is graded."""
     return tuple(replace(run, outputs={}) for run in runs)
-
-
-def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
-    """Return what is wrong with the memory that a replay left behind."""
-    return (*overwritten(run), *_mismatches(run, prepared, repetition))
-
-
-def overwritten(run: Run) -> tuple[Finding, ...]:
-    """Return which inputs that must stay as they are a replay changed."""
-    return tuple(
-        finding("input-changed", f"`{name}`: {_were(count)} overwritten; this input must stay as it is.")
-        for name, count in run.changed.items()
-    )
-
-
-def _were(count: int) -> str:
-    return "1 element was" if count == 1 else f"{count} elements were"
-
-
-def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
-    expected = prepared.expected
-    around = Circumstances(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
-    found = (
-        compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, around=around)
-        for name, actual in run.outputs.items()
-    )
-    return tuple(finding for finding in found if finding is not None)
-
-
-def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Finding:
-    """Explain a result that was right at first."""
-    what = f"The result depends on luck: correct {FIRST.how}, wrong {repetition.how}."
-    evidence = (line for found in findings for line in (found.what, *found.evidence))
-    return finding("not-repeatable", what, evidence=evidence)
-
-
-def _differ(one: Run, other: Run, prepared: Prepared) -> bool:
-    """Return whether two wrong results differ by more than what the tolerance allows right ones."""
-    tolerance = prepared.expected.tolerance
-    return any(
-        one.outputs[name].tobytes() != other.outputs[name].tobytes()
-        and mismatches(other.outputs[name], one.outputs[name], tolerance.get(name, 0)).any()
-        for name in one.outputs
-    )
-
-
-def _same(first: Run, second: Run) -> tuple[Verdict, tuple[Finding, ...]]:
-    """Compare two right results bit for bit."""
-    names = [name for name in first.outputs if first.outputs[name].tobytes() != second.outputs[name].tobytes()]
-    what = "Two runs on the same input gave different results, each within the tolerance."
-    evidence = (f"they differ in `{name}`" for name in names)
-    return ("failed", (finding("not-repeatable", what, evidence=evidence),)) if names else ("passed", ())

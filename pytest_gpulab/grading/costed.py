@@ -18,10 +18,10 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchOptions, TooMuchWork
 from pytest_gpulab.exercise import Exercise, Plan, Problem
 from pytest_gpulab.grading.build import Build
-from pytest_gpulab.grading.cases import overwritten, wrong_with
 from pytest_gpulab.grading.compare import compare
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.judging import overwritten, wrong_with
 from pytest_gpulab.grading.prepare import Prepared, expected_of
 from pytest_gpulab.grading.replay import FIRST, Run, replay
 

@@ -15,7 +15,6 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
 from pytest_gpulab.devices.stopwatch import TimingDevice, at_work_on
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, variant_key
-from pytest_gpulab.grading.cases import wrong_with
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checked_runs import SETS, CheckedRun, most_checked
 from pytest_gpulab.grading.contender import Baseline, BaselineFailed, Contender, Pool
@@ -23,6 +22,7 @@ from pytest_gpulab.grading.contents import Inputs, timed_inputs
 from pytest_gpulab.grading.disturbances import SLOWED_BY_OTHERS
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.judging import wrong_with
 from pytest_gpulab.grading.mixing import Mix, mixed
 from pytest_gpulab.grading.prepare import Prepared, expected_of, make_plan, rng_for
 from pytest_gpulab.grading.race import Patience, Race, RaceResult
