@@ -18,6 +18,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 _FIRST_FEW = 1024  # terms that mostly tell whether all are multiples of a power of two
+MOVED = 256  # values, of which one changes its place where they repeat: more take too long to draw
 _PIECE = 2**18  # terms at a time, which the CPU's cache holds in float64
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers", "fractions")
 _MANY = 256  # `fractions` that have many digits; the others share what is left of 1/u
@@ -68,6 +69,24 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
     else:
         raise ValueError(f"no input pattern is called {pattern!r}; there are {', '.join(PATTERNS)}")
     return values.astype(kind)
+
+
+def repeated(values: Array, n: int, rng: np.random.Generator) -> Array:
+    """Return n elements, shape (n,): values over and over, some of which have changed places at random.
+
+    A kernel that reads each value once, and takes the others for the same, is wrong. The values as a whole stay the
+    same, so what is exact of them in any order stays exact.
+
+    Args:
+        values: fresh ones, shape (at most n,).
+        n: how many.
+        rng: chooses the places.
+    """
+    found = np.resize(values, n)
+    if n > len(values):
+        places = np.unique(rng.integers(n, size=n // MOVED))
+        found[places] = found[rng.permutation(places)]
+    return found
 
 
 def _fractions(n: int, repeats: int, kind: np.dtype[Any], rng: np.random.Generator) -> Array:

@@ -232,3 +232,24 @@ def test_prefix_sums_do_not_depend_on_how_many_terms_are_added_at_a_time(
 
 def test_no_terms_have_no_sum() -> None:
     assert numerics.prefix_sums_at(np.zeros(1, F4)[:0], np.zeros(3, np.int64)).tolist() == [0, 0, 0]
+
+
+@given(st.integers(6000, 9000), seeds)
+def test_values_that_repeat_stay_the_same_as_a_whole_but_no_stretch_of_them_does(n, seed):
+    rng = np.random.default_rng(seed)
+    values = np.arange(n)
+    found = numerics.repeated(values, 8 * n + 5, rng)
+    assert (np.sort(found) == np.sort(np.resize(values, 8 * n + 5))).all()
+    first, *others = found[: 8 * n].reshape(8, n)
+    assert all((first != other).any() for other in others)
+
+
+def test_values_that_do_not_repeat_stay_where_they_are():
+    values = np.arange(100_000)
+    assert (numerics.repeated(values, 100_000, np.random.default_rng(1)) == values).all()
+
+
+def test_one_in_so_many_of_what_repeats_has_moved():
+    rng, values = np.random.default_rng(1), np.arange(2**20 - 3, dtype=np.float32)
+    moved = np.count_nonzero(numerics.repeated(values, 2**22, rng) != np.resize(values, 2**22))
+    assert 0.5 < moved / (2**22 / numerics.MOVED) <= 1

@@ -48,7 +48,7 @@ STEPS = (
 TWO_WAY = Variant("two-way", facts={"ways": 2})
 EIGHT_WAY = Variant("eight-way", facts={"ways": 8})
 
-FRESH_VALUES = 2**20 - 3  # above this a pattern repeats
+FRESH_VALUES = 2**20 - 3  # above this a pattern repeats, but for single values
 CHUNK = 2**14  # elements that the CPU's cache holds through all rounds of a path
 
 
@@ -66,7 +66,7 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
     """Return the pattern's magnitudes, scaled to the range from which the paths start."""
     magnitudes = np.abs(numerics.fill(pattern, min(problem.size, FRESH_VALUES), np.float32, rng))
     values = SMALLEST + (LARGEST - SMALLEST) * magnitudes / max(magnitudes.max(), 1)
-    return {"in": np.resize(values.astype(np.float32), problem.size)}
+    return {"in": numerics.repeated(values.astype(np.float32), problem.size, rng)}
 
 
 def reference(problem: Problem, arrays: Mapping[str, Array]) -> Expected:

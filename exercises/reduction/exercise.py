@@ -44,7 +44,7 @@ UFUNCS = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.mi
 # Exponents of the float factors add up to at most this, so that no product of any of them over- or underflows.
 PRODUCT_LOG2 = 20
 
-# Above this a pattern repeats: 2**26 fresh random numbers would take longer than everything else.
+# Above this a pattern repeats, but for few values: 2**26 fresh random numbers take longer than all else.
 FRESH_VALUES = 2**20 - 3
 
 
@@ -106,7 +106,7 @@ def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str
         values = at_the_top(values) * dtype(-1 if operation == "max" else 1)
     if operation == "min" and pattern == "needle":
         values = -values
-    return {"in": np.resize(values, problem.size)}
+    return {"in": numerics.repeated(values, problem.size, rng)}
 
 
 def at_the_top(values: Array) -> Array:

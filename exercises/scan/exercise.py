@@ -25,12 +25,12 @@ from pytest_gpulab.exercise import (
     Tunable,
     UsesCheck,
 )
-from pytest_gpulab.numerics import fill, prefix_sums_at, recursive_depth, scan_tolerance, scan_tolerance_at
+from pytest_gpulab.numerics import fill, prefix_sums_at, recursive_depth, repeated, scan_tolerance, scan_tolerance_at
 
 # The largest input that a check may choose for a submission's block size: it keeps a simulated run short.
 MAX_CHECKED = 1 << 17
 
-# Above this a pattern repeats: 2**25 fresh random numbers would take longer than everything else.
+# Above this a pattern repeats, but for few values: 2**25 fresh random numbers take longer than all else.
 FRESH_VALUES = 2**20 - 3
 COUNTED_SIZE = 1 << 18
 
@@ -93,7 +93,8 @@ def single_pass_plan(problem: Problem) -> Plan:
 
 def inputs(problem: Problem, pattern: str, rng: np.random.Generator) -> dict[str, Array]:
     fresh = min(problem.size, FRESH_VALUES)
-    return {"in": np.resize(fill(pattern, fresh, np.float32, rng, -(-problem.size // fresh)), problem.size)}
+    values = fill(pattern, fresh, np.float32, rng, -(-problem.size // fresh))
+    return {"in": repeated(values, problem.size, rng)}
 
 
 def additions_in_a_row(problem: Problem) -> int:
