@@ -37,6 +37,6 @@ def test_who_needs_more_gets_all_of_them(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_counts_is_what_is_said_with_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, with_few = asked(monkeypatch, f"{NEEDS_MORE}int y = nothing;\n")
+    answer, with_few = asked(monkeypatch, f"{NEEDS_MORE}__device__ int y = nothing;\n")
     assert answer.output is None and with_few == [True, False]
     assert 'k.cu(2): error: identifier "nothing" is undefined' in answer.log and "cudaTexture" not in answer.log
