@@ -13,6 +13,7 @@ from pytest_gpulab.grading.parameters import unset_variables
 from pytest_gpulab.grading.replay import Run
 
 MAX_HAZARDS = 3  # that are told of beside a wrong result
+WORD_BYTES = 4
 SAME_RUN = "in the same run: "
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 
@@ -74,15 +75,19 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
     )
 
 
-def with_unread_tunable(findings: tuple[Finding, ...], notes: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Add to wrong results a note that nothing reads a tunable; its hint takes the place of a guess.
+def with_unread_tunable(
+    findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]
+) -> tuple[Finding, ...]:
+    """Add to wrong results, where each thread takes one word, a note that nothing reads a tunable; and its hint.
 
     Args:
         findings: of one input pattern.
         notes: of the file.
+        runs: the replays. A kernel may know the tunable's value without reading it: then its threads take more.
     """
     note = next((note for note in notes if note.code == "tunable-unread"), None)
-    if note is None:
+    read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
+    if note is None or not any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read):
         return findings
     return tuple(
         replace(found, evidence=(*found.evidence, note.what), hint=note.hint)

@@ -153,7 +153,7 @@ class Grader:
         outcome = self._cases.outcome(case)
         findings = outcome.findings
         if outcome.verdict == "failed":
-            findings = with_unread_tunable(findings, self._builds.notes())
+            findings = with_unread_tunable(findings, self._builds.notes(), outcome.runs)
             if not self._has_failed and findings == outcome.findings:  # the only one that is shown under -x
                 findings = self._cases.with_most_telling(case, findings)
             self._has_failed = True
