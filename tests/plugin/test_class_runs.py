@@ -286,7 +286,8 @@ def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch:
 
     monkeypatch.setattr("pytest_gpulab.course.submissions.HandedIn.read", read)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.OK and result.parseoutcomes()["skipped"] == 7
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
+    assert result.parseoutcomes()["skipped"] == 7 and "failed" not in result.parseoutcomes()
     assert grades(school)["ann/twice.cu"]["checks"][0]["findings"][0]["code"] == "unreadable"
 
 
@@ -294,7 +295,7 @@ def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(executor.worker, "prepare", operator.truediv)
         result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
-    assert result.ret == pytest.ExitCode.OK
+    assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
     result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])
     assert {check["verdict"] for check in grades(school)["bob/twice/mine.cu"]["checks"]} == {"not gradable"}
     again = school.grade(*CLASS, "ann")
