@@ -21,7 +21,7 @@ from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.advice import question
 from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.costed import CostedRun, run_costed, run_sampled, wrong_outputs
+from pytest_gpulab.grading.costed import CostedRun, run_again, run_costed, run_sampled, wrong_outputs
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -124,10 +124,24 @@ class Costs:
         if key not in self._wrong:
             problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
             found = wrong_outputs(self._loaded.exercise, problem, costed)
+            found = found or self._wrong_again(problem, costed)
             found = found or (*self._work_left_out(problem, self._own[key]), *self._impossible(problem, self._own[key]))
             at = f"At the timed size {size_text(size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
+
+    def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
+        """Return what is wrong with a second run of kernels that can keep something from the first."""
+        build = self._builds.of(problem.variant)
+        if not (costed.is_complete and build.module.remembers):
+            return ()
+        pattern, rng = self._data(problem.size, problem.variant)
+        drawn, placed = rng.spawn(2)
+        others = make_inputs(self._loaded.exercise, problem, costed.plan, pattern, drawn)
+        again = run_again(self._device, build, costed, others, placed)
+        if again.run.error is not None:
+            return (of_error(again.run.error)[1],)
+        return wrong_outputs(self._loaded.exercise, problem, again)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
         """Return the launches at each size that a variant is costed at, as far as it can be."""
