@@ -7,6 +7,7 @@ be asked: there, each submission has a process that is killed (`remote`).
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -74,7 +75,7 @@ class TimeBudget:
         self._case_s = min(self._case_s, LATER_CASE_S)
 
     def launch(self, launch: Callable[[LaunchOptions], LaunchProfile], options: LaunchOptions) -> LaunchProfile:
-        """Launch a kernel within what is left.
+        """Launch a kernel within what is left, or within a limit of its own if that is shorter.
 
         Raises:
             KernelFault: it had not ended then, or a launch before it had not; and as `Module.launch`.
@@ -83,16 +84,17 @@ class TimeBudget:
         if self._stopped is not None:
             raise self._stopped
         left_s = max(0.0, min(self._case_left_s, self._file_left_s))
+        own_s = math.inf if options.time_limit_s is None else options.time_limit_s
         begin_s, begin_cpu_s, shortage = time.perf_counter(), time.thread_time(), ""
         try:
-            return launch(replace(options, time_limit_s=left_s))
+            return launch(replace(options, time_limit_s=min(left_s, own_s)))
         except MemoryError as error:  # what a launch needs is bounded, whatever the kernel does
             shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
         except DeviceUnavailable as busy:
-            self._stopped = busy
+            self._stopped = busy if left_s <= own_s else None
             raise
         except KernelFault as fault:
-            if fault.code != TIME_LIMIT:
+            if fault.code != TIME_LIMIT or own_s < left_s:
                 raise
             self._stopped = KernelFault(TIME_LIMIT, self._told(), fault.where, fault.lane, fault.output)
             raise self._stopped from None

@@ -1,0 +1,57 @@
+"""Reads of constant memory that give other values: what follows from runs that take too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
+from pytest_gpulab.grading import disturbed
+from pytest_gpulab.grading.build import Blocked
+from pytest_gpulab.grading.replay import Run
+
+SLOW = KernelFault("time-limit", "time limit: the kernel had not ended after 1 s")
+
+
+def share(monkeypatch: pytest.MonkeyPatch, ended: int) -> tuple[float, list[float | None]]:
+    """Return the share and the limits of runs of which every disturbed one takes too long.
+
+    Args:
+        monkeypatch: replaces the runs.
+        ended: how many undisturbed runs come to their end.
+    """
+    limits_s: list[float | None] = []
+    undisturbed = 0
+
+    def run(device: Any, build: Any, plan: Any, inputs: Any, options: LaunchOptions) -> Run:
+        nonlocal undisturbed
+        limits_s.append(options.time_limit_s)
+        assert options.disturbed is not None
+        if options.disturbed.nth >= 0:
+            return Run(error=SLOW)
+        options.disturbed.seen = 100
+        undisturbed += 1
+        return Run({"out": np.zeros(1)}) if undisturbed <= ended else Run(error=SLOW)
+
+    monkeypatch.setattr(disturbed, "run_fresh", run)
+    nothing: Any = None
+    return disturbed.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1)), limits_s
+
+
+def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used, limits_s = share(monkeypatch, ended=1000)
+    assert used == 1
+    assert limits_s[0] is None, "an undisturbed run has the time of the check"
+    own_s = [limit_s for limit_s in limits_s if limit_s is not None]
+    assert own_s == [pytest.approx(disturbed.LIMIT_S, abs=0.5)] * disturbed.READS
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_reads_that_no_time_is_left_for_do_not_count_as_used(monkeypatch: pytest.MonkeyPatch, ended: int) -> None:
+    with pytest.raises(Blocked) as blocked:
+        share(monkeypatch, ended)
+    assert (blocked.value.verdict, blocked.value.finding.code) == ("failed", "time-limit")
