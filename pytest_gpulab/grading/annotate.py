@@ -23,6 +23,7 @@ from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, 
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.replay import FIRST, Repetition, Run, replay
 from pytest_gpulab.grading.speed import pattern_of, size_text
+from pytest_gpulab.grading.time_limits import TimeBudget
 from pytest_gpulab.grading.usage import counting_device
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
@@ -39,8 +40,8 @@ Figures = Mapping[str, float]
 class Annotator:
     """Lists one submission at each size and variant that its speed is asked for, each once, beside its checks."""
 
-    def __init__(self, loaded: LoadedExercise, path: Path, device: Device, seed: int) -> None:
-        self._loaded, self._path, self._device, self._seed = loaded, path, device, seed
+    def __init__(self, loaded: LoadedExercise, path: Path, device: Device, seed: int, budget: TimeBudget) -> None:
+        self._loaded, self._path, self._device, self._seed, self._budget = loaded, path, device, seed, budget
         self._todo = subjects(loaded.exercise)
         self._has_unlaunched = False
 
@@ -62,7 +63,8 @@ class Annotator:
         simulated = self._device.info.kind == "simulated"
         try:
             device = self._device if simulated else counting_device()
-            listing = listing_of(self._loaded, self._path, device, self._seed, *subject)
+            self._budget.begin()
+            listing = listing_of(self._loaded, self._path, device, self._seed, *subject, self._budget)
         except (Blocked, InstructorsMistake):  # a check says so, too
             return result
         return replace(result, listing=listing)
@@ -91,7 +93,13 @@ def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
 
 
 def listing_of(
-    loaded: LoadedExercise, path: Path, simulated: Device, seed: int, size: Size, variant: Variant
+    loaded: LoadedExercise,
+    path: Path,
+    simulated: Device,
+    seed: int,
+    size: Size,
+    variant: Variant,
+    budget: TimeBudget | None = None,
 ) -> Listing:
     """Return what each line of a submission does at a size; without figures where it does not compile or run.
 
@@ -104,7 +112,7 @@ def listing_of(
     name = "" if variant.name == DEFAULT_VARIANT.name else variant.name
     listing = Listing(size_text(size), name, simulated.info.name, None, ())
     try:
-        build = Builds(path, loaded, simulated).of(variant)
+        build = Builds(path, loaded, simulated, budget).of(variant)
     except Blocked as blocked:
         return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_gpulab.devices.host_code import DeviceText, device_text, normalised
 from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, ForesightedDevice, Module
@@ -28,6 +30,8 @@ TUNABLE_PREFIX = "gpulab_tunable_"
 TUNABLE_BYTES = 4
 Defines = tuple[tuple[str, str], ...]
 VariantKey = tuple[str, Defines]
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,23 @@ class Blocked(Exception):
         super().__init__(finding.what)
         self.verdict: Verdict = verdict
         self.finding = finding
+
+
+def made_once(made: dict[Key, Made | Blocked], key: Key, make: Callable[[], Made]) -> Made:
+    """Return what was made for a key, or make it.
+
+    Raises:
+        Blocked: it could not be made; the same reason each time, without another try.
+    """
+    if key not in made:
+        try:
+            made[key] = make()
+        except Blocked as blocked:
+            made[key] = blocked
+    found = made[key]
+    if isinstance(found, Blocked):
+        raise Blocked(found.verdict, found.finding)
+    return found
 
 
 class Builds:
@@ -114,16 +135,7 @@ class Builds:
         Raises:
             Blocked: it cannot be launched; the same reason each time.
         """
-        key = variant_key(variant)
-        if key not in self._made:
-            try:
-                self._made[key] = self._make(variant)
-            except Blocked as blocked:
-                self._made[key] = blocked
-        made = self._made[key]
-        if isinstance(made, Blocked):
-            raise Blocked(made.verdict, made.finding)
-        return made
+        return made_once(self._made, variant_key(variant), partial(self._make, variant))
 
     def of_all(self, variants: Sequence[Variant]) -> None:
         """Compile all of them, side by side where the device can.

@@ -31,7 +31,7 @@ from pytest_gpulab.grading.quoting import Quotes
 from pytest_gpulab.grading.rereads import with_rereads
 from pytest_gpulab.grading.safety import harmless, not_checked, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
-from pytest_gpulab.grading.time_limits import TimeBudget
+from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 from pytest_gpulab.grading.timed import TimedCosts
 from pytest_gpulab.grading.usage import Usages, counting_device
 
@@ -73,7 +73,8 @@ class Grader:
         self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
         self._has_failed = False
-        self._annotator = Annotator(exercise, path, device, seed) if annotate else None
+        self._stopped: dict[Finding, Check] = {}  # counts and costs that used up their time, with the first check
+        self._annotator = Annotator(exercise, path, device, seed, self._budget) if annotate else None
         self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     def grade(self) -> Grade:
@@ -183,7 +184,7 @@ class Grader:
         try:
             unused = self._usages().unused(uses)
         except Blocked as blocked:
-            return check.result(blocked.verdict, (blocked.finding,))
+            return self._uncounted(check, blocked)
         if not unused:
             return check.result("passed")
         is_missed = not uses.required and all(found.code == "concept" for found in unused)
@@ -195,10 +196,20 @@ class Grader:
                 self._counted = Usages(self._loaded, self._device, self._builds, self._seed, self._costs)
             else:
                 simulated = counting_device()
-                builds = Builds(self._path, self._loaded, simulated)
+                builds = Builds(self._path, self._loaded, simulated, self._budget)
                 costs = Costs(self._loaded, simulated, builds, self._seed)
                 self._counted = Usages(self._loaded, simulated, builds, self._seed, costs)
         return self._counted
+
+    def _uncounted(self, check: Check, blocked: Blocked) -> CheckResult:
+        """Return why nothing is counted or costed; time that an earlier check used up is told there."""
+        found = blocked.finding
+        if found.code != TIME_LIMIT:
+            return check.result(blocked.verdict, (found,))
+        cause = next(iter(self._stopped), found) if self._budget.is_used_up else found
+        first = self._stopped.setdefault(cause, check)
+        found = found if first.name == check.name else because_of(first.name, cause)
+        return check.result(blocked.verdict, (found,))
 
     def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
         """Return why a check cannot be graded that needs right results of a variant, or None."""
@@ -219,7 +230,7 @@ class Grader:
             wrong = self._costs.wrong(tier) if decided != "failed" else ()
             measurement = replace(measurement, reference_ms=self._costs.reference_ms(tier))
         except Blocked as blocked:
-            return check.result(blocked.verdict, (blocked.finding,))
+            return self._uncounted(check, blocked)
         if wrong:
             return check.result("failed", wrong, measurement)
         if decided == "passed":

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from pytest_gpulab.devices.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
 from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.advice import question
-from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.costed import CostedRun, run_again, run_costed, run_sampled, wrong_outputs
 from pytest_gpulab.grading.counters import KernelCounters, counted
@@ -71,9 +72,9 @@ class Costs:
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
-        self._own: dict[tuple[Size, VariantKey], Timing] = {}
+        self._own: dict[tuple[Size, VariantKey], Timing | Blocked] = {}
         self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # until their outputs are compared
-        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...]] = {}
+        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | Blocked] = {}
         self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
 
     def assume(self, tier: SpeedTier, found: Finding) -> None:
@@ -121,14 +122,15 @@ class Costs:
         """
         size, variant = timed_size(tier, self._device), tier.variant
         key = (size, variant_key(variant))
-        if key not in self._wrong:
-            problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
-            found = wrong_outputs(self._loaded.exercise, problem, costed)
-            found = found or self._wrong_again(problem, costed)
-            found = found or (*self._work_left_out(problem, self._own[key]), *self._impossible(problem, self._own[key]))
-            at = f"At the timed size {size_text(size)}: "
-            self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
-        return self._wrong[key]
+        return made_once(self._wrong, key, partial(self._found_wrong, key, size, variant))
+
+    def _found_wrong(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> tuple[Finding, ...]:
+        problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
+        timing = self._own_timing(size, variant)
+        found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
+        found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
+        at = f"At the timed size {size_text(size)}: "
+        return tuple(replace(finding, what=at + finding.what) for finding in found)
 
     def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
         """Return what is wrong with a second run of kernels that can keep something from the first."""
@@ -140,7 +142,10 @@ class Costs:
         others = make_inputs(self._loaded.exercise, problem, costed.plan, pattern, drawn)
         again = run_again(self._device, build, costed, others, placed)
         if again.run.error is not None:
-            return (of_error(again.run.error)[1],)
+            verdict, broke = of_error(again.run.error)
+            if verdict != "failed":
+                raise Blocked(verdict, broke)
+            return (broke,)
         return wrong_outputs(self._loaded.exercise, problem, again)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
@@ -193,12 +198,14 @@ class Costs:
         key = (size, variant_key(variant))
         if key in self._assumed:
             raise Blocked("failed", self._assumed[key])
-        if key not in self._own:
-            timing, _ = self._time(self._builds, size, variant, run_sampled)
-            if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
-                timing, self._costed[key] = self._time(self._builds, size, variant, run_costed)
-            self._own[key] = timing
-        return self._own[key]
+        # a kernel that uses up its time does so once, not in each check
+        return made_once(self._own, key, partial(self._costed_once, key, size, variant))
+
+    def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
+        timing, _ = self._time(self._builds, size, variant, run_sampled)
+        if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
+            timing, self._costed[key] = self._time(self._builds, size, variant, run_costed)
+        return timing
 
     def _may_reach_a_threshold(self, size: Size, variant: Variant, timing: Timing) -> bool:
         tiers = [tier for tier in self._loaded.exercise.speed if variant_key(tier.variant) == variant_key(variant)]

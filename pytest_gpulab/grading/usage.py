@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
 from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
-from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.costed import CostedRun, run_counted, wrong_outputs
 from pytest_gpulab.grading.disturbed import COUNTERS, READS, used_share
@@ -57,7 +58,7 @@ class Usages:
             costs: of the submission, on that device.
         """
         self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
-        self._usages: dict[tuple[Size, VariantKey], _Counted] = {}
+        self._usages: dict[tuple[Size, VariantKey], _Counted | Blocked] = {}
 
     def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
         """Return a finding for each bound that is not kept, or for outputs of the counted launches that are wrong.
@@ -111,13 +112,14 @@ class Usages:
 
     def _usage(self, size: Size, variant: Variant) -> _Counted:
         key = (size, variant_key(variant))
-        if key not in self._usages:
-            problem = Problem(size, self._builds.of(variant).tunables, variant)
-            costed = self._run(problem)
-            wrong = wrong_outputs(self._loaded.exercise, problem, costed)
-            whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
-            self._usages[key] = _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
-        return self._usages[key]
+        return made_once(self._usages, key, partial(self._counted_once, size, variant))
+
+    def _counted_once(self, size: Size, variant: Variant) -> _Counted:
+        problem = Problem(size, self._builds.of(variant).tunables, variant)
+        costed = self._run(problem)
+        wrong = wrong_outputs(self._loaded.exercise, problem, costed)
+        whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
+        return _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
 
     def _run(self, problem: Problem) -> CostedRun:
         exercise, build = self._loaded.exercise, self._builds.of(problem.variant)

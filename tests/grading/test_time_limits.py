@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from doubling import EXERCISE, Bench, codes, kernel, program
+from fake_device import FakeDevice
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
-from pytest_gpulab.exercise import Case, SafeCheck
-from pytest_gpulab.grading import time_limits
+from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
+from pytest_gpulab.grading import grader, time_limits
 from pytest_gpulab.grading.cases import BESIDE_A_GPU, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
@@ -139,3 +140,104 @@ def test_every_launch_on_the_simulated_gpu_is_limited(bench: Bench) -> None:
     limits_s = [options.time_limit_s for _, options in bench.device.launches]
     assert None not in limits_s
     assert max(limit_s for limit_s in limits_s if limit_s is not None) <= Limits().time.case_s
+
+
+def clocked(monkeypatch: pytest.MonkeyPatch, *sizes: int) -> Any:
+    """Return a program that takes all its time at these sizes, by a clock that only such launches move."""
+    now_s = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: now_s[0], thread_time=lambda: now_s[0])
+    monkeypatch.setattr(time_limits, "time", clock)
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if int(n) in sizes:
+            now_s[0] += options.time_limit_s
+            raise KernelFault("time-limit", "time limit", PLACE)
+        return kernel(4.0)(options, source, out, n)
+
+    return program(twice)
+
+
+def test_a_timed_size_that_takes_too_long_is_launched_once_for_all_tiers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = bench.results(clocked(monkeypatch, 2**10))
+    assert time_limits.time.perf_counter() == 20
+    first, second = results["speedup[1.5x]"], results["speedup[3x]"]
+    assert (first.verdict, second.verdict) == ("failed", "failed")
+    assert first.findings[0].what == "Time limit: the kernel had not ended after 20 s"
+    assert second.findings[0].because == "speedup[1.5x]"
+    assert second.findings[0].what.startswith("Not graded, because `speedup[1.5x]` did not pass: Time limit")
+
+
+def test_a_counted_size_that_takes_too_long_is_launched_once_for_all_checks(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = Bound("barriers", lambda usage: 0.0, at_most=1)
+    uses = tuple(UsesCheck(name, (bound,), 5, 2**12) for name in ("one", "two"))
+    slow = clocked(monkeypatch, 2**12)
+    results = bench.results(slow, uses=uses, speed=(), safe=(SafeCheck("memory", 40),))
+    assert codes(results) == {"uses[one]": "time-limit", "uses[two]": "time-limit"}
+    assert [results[f"uses[{name}]"].findings[0].because for name in ("one", "two")] == ["", "uses[one]"]
+    assert time_limits.time.perf_counter() == 20
+
+
+def graded(bench: Bench, submission: Any, limits: TimeLimits, annotate: bool = False, **changes: Any) -> Any:
+    bench.programs["submission"] = submission
+    path = bench.folder / "student.cu"
+    path.write_text("submission")
+    loaded = LoadedExercise("twice", bench.folder, replace(EXERCISE, **changes))
+    grade = Grader(loaded, path, bench.device, 1, "student", Limits(limits), annotate).grade()
+    return {check.name: check for check in grade.checks}
+
+
+def test_tiers_after_the_files_time_is_used_up_fail_because_of_the_one_that_used_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = (2**10, 2**11, 2**12)
+    speed = tuple(SpeedTier(threshold, 40 / 3, size) for threshold, size in zip((1.5, 2, 3), sizes, strict=True))
+    results = graded(bench, clocked(monkeypatch, *sizes), TimeLimits(20, 30), speed=speed)
+    assert time_limits.time.perf_counter() == 30
+    because = [result.findings[0].because for result in results.values() if result.kind == "speedup"]
+    assert because == ["", "speedup[1.5x]", "speedup[1.5x]"]
+
+
+def test_a_listing_has_no_time_beyond_the_files(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = graded(bench, clocked(monkeypatch, 2**10), TimeLimits(20, 20), annotate=True)
+    assert time_limits.time.perf_counter() == 20
+    listing = results["speedup[1.5x]"].listing
+    assert listing is not None and listing.note == "Time limit: the kernels of this file have run for 20 s in all"
+
+
+def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:
+    budget, module = TimeBudget(TimeLimits()), Slow(0.3)
+    with pytest.raises(KernelFault, match=r"had not ended after 0\.1 s"):
+        budget.launch(module.launch, LaunchOptions(time_limit_s=0.1))
+    assert launched(budget, module) == "ended"
+    assert module.limits_s == [0.1, pytest.approx(20, abs=5)]
+
+
+def test_counts_beside_a_gpu_share_the_files_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, estimates=False)
+    monkeypatch.setattr(grader, "counting_device", lambda: FakeDevice(bench.programs))
+    bound = Bound("barriers", lambda usage: 0.0, at_most=1)
+    uses = tuple(UsesCheck(f"n={size}", (bound,), 5, size) for size in (2**11, 2**12))
+    slow = clocked(monkeypatch, 2**11, 2**12)
+    results = graded(bench, slow, TimeLimits(20, 30), uses=uses, speed=(), safe=(SafeCheck("memory", 40),))
+    assert time_limits.time.perf_counter() == 30
+    assert [results[f"uses[n={size}]"].findings[0].because for size in (2**11, 2**12)] == ["", "uses[n=2048]"]
+
+
+def test_a_machine_too_busy_for_the_second_run_at_the_timed_size_costs_no_points(bench: Bench) -> None:
+    timed = 0
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        nonlocal timed
+        timed += int(n) == 2**10
+        if timed == 3:  # after a sample and all blocks
+            raise DeviceUnavailable("the machine is too busy")
+        return kernel()(options, source, out, n)
+
+    results = bench.results(program(twice, remembers=True))
+    tiers = [results["speedup[1.5x]"], results["speedup[3x]"]]
+    assert timed == 3, "what could not be run is not run again"
+    assert [(tier.verdict, tier.findings[0].code) for tier in tiers] == [("not gradable", "device-fault")] * 2
