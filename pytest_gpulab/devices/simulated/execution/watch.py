@@ -104,6 +104,10 @@ class Watch:
         if site.modifies:
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
+    def start_copy(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """A group starts to copy into shared memory: the write may come from now on, its end is a write of its own."""
+        self.races.add(Access(site, lanes, address, values, None, self.launch.tick()))
+
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group reads or writes local memory."""
         if site.access != "write":

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
 from pytest_gpulab.devices.simulated.execution import atomics
+from pytest_gpulab.devices.simulated.execution.copying import AsyncCopies
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.disturbing import disturb
@@ -113,6 +114,7 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
+        self.copies = AsyncCopies(self)
         self.watch: Watch | None = None
         if launch.watch is not None:
             self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)

@@ -70,8 +70,8 @@ class Graph:
 
 _WARP_SYNC = {"shfl", "vote", "match", "redux"}
 _BARRIERS = {"bar", "barrier"}
-_NO_RESULT = {"st", "red", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt", "exit",
-              "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
+_NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
+              "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
               "griddepcontrol"}  # fmt: skip
 
 

@@ -105,6 +105,35 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
         b.lines.append(call)
 
 
+@emits("cp", modifiers=f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__128B L2__256B")
+def _copy(b: BlockWriter, i: Instruction) -> None:
+    """`cp.async` and the instructions that wait for it."""
+    if i.op[1:] == ("async", "commit_group"):
+        b.lines.append("w.copies.commit(L)")
+    elif i.op[1:] == ("async", "wait_all"):
+        b.lines.append("w.copies.wait(L, None)")
+    elif i.op[1:] == ("async", "wait_group") and isinstance(i.operands[0], Imm):
+        b.lines.append(f"w.copies.wait(L, {i.operands[0].value})")
+    else:
+        _start_copy(b, i)
+
+
+def _start_copy(b: BlockWriter, i: Instruction) -> None:
+    target, source, size, *rest = i.operands
+    wanted = (16,) if "cg" in i.op else (4, 8, 16)
+    if not isinstance(target, Address) or not isinstance(source, Address) or not isinstance(size, Imm):
+        raise CannotSimulate("an asynchronous copy of this form")
+    if size.value not in wanted or not {"ca", "cg"} & {*i.op} or (rest and _is_predicate(b, rest[0])):
+        raise CannotSimulate("an asynchronous copy of this form")
+    sites = f"({b.names.site('global', 'read', size.value, i)}, {b.names.site('shared', 'write', size.value, i)})"
+    nbytes = b.read(rest[0], "u4") if rest else "None"
+    b.lines.append(f"w.copies.start(L, {sites}, {b.address(target)}, {b.address(source)}, {nbytes})")
+
+
+def _is_predicate(b: BlockWriter, operand: Operand) -> bool:
+    return isinstance(operand, Reg) and b.names.codes[operand.name] == "?"
+
+
 @emits("membar", "fence", modifiers=None)
 def _fence(b: BlockWriter, i: Instruction) -> None:
     """Memory is sequentially consistent here: only who looks for races needs to know."""

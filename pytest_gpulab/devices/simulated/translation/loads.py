@@ -84,7 +84,13 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
     }
     at_line = Counter(load.where for load in loads if load.number in kept)
     units = {load.number: _unit(load, at_line[load.where]) for load in loads if load.number in kept}
-    return {number: unit for number, unit in units.items() if unit is not None}
+    return _async_copies(statements) | {number: unit for number, unit in units.items() if unit is not None}
+
+
+def _async_copies(statements: Sequence[Instruction | Call]) -> dict[int, int]:
+    """Return the size of each asynchronous copy to shared memory, by number."""
+    copies = (s for s in statements if isinstance(s, Instruction) and s.op[0] == "cp")
+    return {copy.number: size.value for copy in copies for size in copy.operands[2:3] if isinstance(size, Imm)}
 
 
 def _moved_by(statement: Statement) -> list[str]:

@@ -18,7 +18,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 )
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_MEMORY = ("ld", "ldu", "st", "atom", "red")
+_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp")
 POINTER_BYTES = 8
 FROM_MEMORY = "a pointer in memory"
 """Stands for the origins of a loaded value that is large enough to be a pointer; smaller ones are indices."""
@@ -74,7 +74,7 @@ def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLi
 
 
 def _read(instruction: Instruction) -> tuple[Operand, ...]:
-    return instruction.operands if instruction.op[0] in ("st", "red") else instruction.operands[1:]
+    return instruction.operands if instruction.op[0] in ("st", "red", "cp") else instruction.operands[1:]
 
 
 def _sources(instruction: Instruction) -> list[Operand]:
