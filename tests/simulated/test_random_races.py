@@ -181,6 +181,17 @@ def test_races_are_those_of_a_brute_force_check(schedule: Schedule, program: lis
     assert not profile.unchecked
 
 
+@pytest.mark.parametrize("memory", ["tile", "data"])
+@pytest.mark.parametrize(("first", "then"), [("COUNT", "READ"), ("COUNT", "WRITE"), ("READ", "WRITE")])
+def test_a_barrier_of_two_warps_orders_no_third_one(first: str, then: str, memory: str) -> None:
+    """The third warp's access is neither the word's last one nor the last of another warp."""
+    meeting = Statement('if (t >= 32) MEET("sync", ID, 64);')
+    racing = [Statement(first, "1", "3", memory), meeting, Statement(then, "t == 70", "3", memory)]
+    apart = [Statement(first, "t >= 32", "3", "tile"), meeting, Statement(then, "t == 70", "3", "tile")]
+    assert frozenset((FIRST_LINE, FIRST_LINE + 2)) in found_lines(racing, "lockstep")[0]
+    assert found_lines(apart, "lockstep")[0] == racing_lines(apart) == set()
+
+
 @pytest.mark.parametrize("limit", [300, 3000, 1 << 21])
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=long_programs)
@@ -240,6 +251,7 @@ __global__ void f(int *data) {
 int t = threadIdx.x, b = blockIdx.x, x = 0, y = 0;
 """
 ONE, OTHER = "t + 99 * b == 5", "t + 99 * b == 139"  # thread 5 of block 0, thread 40 of block 1
+NEIGHBOUR = "t + 99 * b == 41"  # thread 41 of block 0
 
 
 def speech(who: list[str], kinds: list[str]) -> st.SearchStrategy[list[Statement]]:
@@ -254,13 +266,14 @@ def speech(who: list[str], kinds: list[str]) -> st.SearchStrategy[list[Statement
 
 meeting = st.lists(st.just(Statement("MEET", "1", "0", "data")), max_size=1)
 speeches = st.tuples(
-    speech([ONE, ONE, "t == 5"], ["WRITE", "SAY", "SAY", "SAY", "SWAP", "RELEASE", "FENCE"]),
+    speech([ONE, ONE, NEIGHBOUR, "t == 5"], ["WRITE", "SAY", "SAY", "SAY", "SWAP", "RELEASE", "FENCE"]),
     meeting,
     speech([ONE, "t + 99 * b == 40"], ["SAY", "SAY", "FENCE", "SWAP"]) | st.just([]),
     speech([OTHER, OTHER, "t == 40"], ["LOOK", "LOOK", "READ", "SWAP", "FENCE"]),
     meeting,
     speech([OTHER, "t == 5"], ["LOOK", "READ", "WRITE", "SAY"]) | st.just([]),
 ).map(lambda parts: [statement for part in parts for statement in part])
+WEAK = ("READ", "WRITE")
 Done = tuple[int, int]  # an access: thread of the grid and statement
 
 
@@ -314,9 +327,10 @@ class Hearsay:
             self.heard[thread] |= self.rumours[word]
         if kind in ("SAY", "SWAP", "RELEASE"):
             kept = kind == "SWAP"
-            self.announced[word] = self.public[thread] | (self.announced[word] if kept else set())
-            self.seen[word] = {(thread, now)} | (self.seen[word] if kept else set())
             before = self.known[thread] | set(self.accesses_of(thread))
+            here = {done for done in before & set(self.accesses[word]) if self.program[done[1]].kind not in WEAK}
+            self.announced[word] = self.public[thread] | (self.announced[word] if kept else set())
+            self.seen[word] = {(thread, now)} | here | (self.seen[word] if kept else set())
             self.rumours[word] = before | (self.rumours[word] if kept else set())
             self.spoken[word] = thread, now
         self.accesses[word].append((thread, now))
@@ -325,10 +339,10 @@ class Hearsay:
         return [done for all_of in self.accesses.values() for done in all_of if done[0] == thread]
 
     def compare(self, thread: int, now: int, kind: str, word: int) -> None:
-        weak, reads = ("READ", "WRITE"), ("READ", "LOOK")
+        reads = ("READ", "LOOK")
         for other, when in self.accesses[word]:
             its = self.program[when].kind
-            conflict = not (kind in reads and its in reads) and (kind in weak or its in weak)
+            conflict = not (kind in reads and its in reads) and (kind in WEAK or its in WEAK)
             if other != thread and conflict and (other, when) not in self.known[thread]:
                 self.found.add(frozenset((now, when)))
         last = self.spoken.get(word)
@@ -337,19 +351,47 @@ class Hearsay:
             self.found.add(frozenset((now, last[1])))
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
-@given(program=speeches)
-def test_what_fences_put_in_order_is_that_of_a_brute_force_check(program: list[Statement]) -> None:
+def spoken_lines(program: list[Statement]) -> set[frozenset[int]]:
+    """Return the pairs of lines that the simulated GPU says race, where fences and strong accesses order threads."""
     lines = "\n".join(statement.code(number) for number, statement in enumerate(program))
     device = SimulatedDevice()
     module = device.compile(f"{SPOKEN}{lines}\nif ((x ^ y) == 123456) data[100] = 1;\n}}\n")
     args = [device.array(np.zeros(WORDS, np.int32))]
     hazards = module.launch("f", (BLOCKS,), (THREADS,), args, options=LaunchOptions(check=True)).hazards
-    reported = {
+    return {
         frozenset((hazard.where.line, hazard.other.where.line))
         for hazard in hazards
         if hazard.kind == "race" and hazard.where and hazard.other and hazard.other.where
     }
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=speeches)
+def test_what_fences_put_in_order_is_that_of_a_brute_force_check(program: list[Statement]) -> None:
+    reported = spoken_lines(program)
     expected = Hearsay(program).run()
     assert reported <= expected, "a false alarm"
     assert bool(reported) == bool(expected), "a race was missed"
+
+
+IN_ORDER = {
+    "two writes by one thread": [("SAY", ONE), ("SAY", ONE), ("LOOK", OTHER), ("READ", OTHER)],
+    "a read and a write by one thread": [("LOOK", ONE), ("SAY", ONE), ("LOOK", OTHER), ("WRITE", OTHER)],
+    "handed on": [("SAY", ONE), ("LOOK", NEIGHBOUR), ("SAY", NEIGHBOUR), ("LOOK", OTHER), ("READ", OTHER)],
+    "atomics": [("SWAP", ONE), ("SWAP", NEIGHBOUR), ("LOOK", OTHER), ("WRITE", OTHER)],
+}
+NOT_IN_ORDER = {
+    "two threads of a block": [("SAY", ONE), ("SAY", NEIGHBOUR), ("LOOK", OTHER), ("READ", OTHER)],
+    "the first of two released": [("RELEASE", ONE), ("SAY", NEIGHBOUR), ("LOOK", OTHER), ("WRITE", OTHER)],
+    "a plain write before": [("WRITE", ONE), ("SAY", ONE), ("LOOK", OTHER), ("READ", OTHER)],
+    "an atomic overwritten": [("SWAP", ONE), ("SAY", NEIGHBOUR), ("LOOK", OTHER), ("WRITE", OTHER)],
+}
+
+
+@pytest.mark.parametrize("case", [*IN_ORDER, *NOT_IN_ORDER])
+def test_a_strong_read_knows_what_the_threads_that_made_its_value_knew_of_the_place(case: str) -> None:
+    steps = {**IN_ORDER, **NOT_IN_ORDER}[case]
+    program = [Statement(kind, who, "0", "data") for kind, who in steps]
+    first = SPOKEN.count("\n") + 1
+    racing = {frozenset((first, first + len(program) - 1))}
+    assert spoken_lines(program) >= racing if case in NOT_IN_ORDER else not spoken_lines(program)

@@ -22,6 +22,7 @@ from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.execution.thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
 MAX_WORDS = 1 << 18  # that are swept at once
+MAX_THREADS = 64  # of each word that fences may order one by one; of further ones, the last of two blocks
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
@@ -73,7 +74,7 @@ class Crossing:
             if self.reporter.is_enough:
                 return
             words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
-            sweep = _Sweep(accesses, len(words), unit)
+            sweep = _Sweep(accesses, len(words), unit, self.reporter.fences is not None)
             ends = np.cumsum([len(part.unit) for part in parts])
             for part, end in zip(parts, ends, strict=True):
                 for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
@@ -179,39 +180,79 @@ class _Slot:
 Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
 
 
+class _Doers:
+    """For each word, the last accesses of one kind by two different blocks; where fences order, by each thread."""
+
+    def __init__(self, words: int, by_thread: bool) -> None:
+        self._words, self._most = words, MAX_THREADS if by_thread else 0
+        self._threads: list[_Slot] = []
+        self._last, self._other = _Slot(words), _Slot(words)
+
+    def __iter__(self) -> Iterator[_Slot]:
+        yield from (self._last, self._other, *self._threads)
+
+    def note(self, part: Part, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
+        """Note an access, and the bits that it wrote."""
+        block, thread = _block_of(part), part.thread
+        values = np.full(len(words), -1, np.int64) if bits is None else bits
+        for number in range(self._most):
+            if not len(words):
+                return
+            if number == len(self._threads):
+                self._threads.append(_Slot(self._words))
+            slot = self._threads[number]
+            free = slot.at[words] < 0
+            slot.set(words[free], part.position, block[free], thread[free])
+            mine = (slot.block[words] == block) & (slot.thread[words] == thread)
+            slot.at[words[mine]], slot.value[words[mine]] = part.position, values[mine]
+            words, block, thread, values = (array[~mine] for array in (words, block, thread, values))
+        self._note_blocks(part.position, words, block, thread, values)
+
+    def _note_blocks(
+        self, at: int, words: IndexArray, block: IndexArray, thread: IndexArray, values: npt.NDArray[np.int64]
+    ) -> None:
+        last, other = self._last, self._other
+        moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
+        other.set(moved, last.at[moved], last.block[moved], last.thread[moved])
+        other.value[moved] = last.value[moved]
+        last.set(words, at, block, thread)
+        last.value[words] = values
+        lost = last.block[words] != block  # another block does the same by the same instruction
+        other.set(words[lost], at, block[lost], thread[lost])
+        other.value[words[lost]] = -1
+
+
 class _Sweep:
-    """Goes through accesses in order; holds the last weak write, and of all else the last ones of two different blocks.
+    """Goes through accesses in order; holds the last weak write, and of all else what `_Doers` does.
 
     What is strong races with less, so that it takes the place of nothing that is weak.
     """
 
-    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
+    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int, by_thread: bool) -> None:
         self.weak = np.array([access.site.is_weak for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
-        self.write, self.reads = _Slot(words), (_Slot(words), _Slot(words))
-        self.strong_writes, self.strong_reads = ((_Slot(strong_words), _Slot(strong_words)) for _ in range(2))
-        self.writers = (self.write, *self.strong_writes) if strong_words else (self.write,)
-        self.readers = (*self.reads, *self.strong_reads) if strong_words else self.reads
+        self.write, self.reads = _Slot(words), _Doers(words, by_thread)
+        self.strong_writes, self.strong_reads = (_Doers(strong_words, by_thread) for _ in range(2))
+        self.any_strong = bool(strong_words)
 
     def access(self, part: Part, words: IndexArray) -> Iterator[Met]:
         """Yield kind, mask of lanes, and what each lane met: position, block, thread, whether harmless."""
         site = part.access.site
         values = part.values(self.unit_bytes) if site.modifies else None
         bits = np.full(len(words), -1, np.int64) if values is None else values.astype(np.int64)
-        for slot in self.writers:
+        for slot in (self.write, *(self.strong_writes if self.any_strong else ())):
             same = (slot.value[words] == bits) & (bits >= 0)
             yield from self._against(slot, "WAW" if site.modifies else "RAW", part, words, same)
         is_weak = site.is_weak
         if not site.modifies:
-            self._note(self.reads if is_weak else self.strong_reads, part, words)
+            (self.reads if is_weak else self.strong_reads).note(part, words)
             return
         never = np.zeros(len(words), np.bool_)
-        for slot in self.readers:
+        for slot in (*self.reads, *(self.strong_reads if self.any_strong else ())):
             yield from self._against(slot, "WAR", part, words, never)
         if not is_weak:
-            self._note(self.strong_writes, part, words)
-            self.strong_writes[0].value[words] = bits
+            self.strong_writes.note(part, words, bits)
             return
         self.write.set(words, part.position, _block_of(part), part.thread)
         self.write.value[words] = bits
@@ -232,14 +273,3 @@ class _Sweep:
         if bad.any():
             at = np.full(len(words), part.position)
             yield "WAW", bad, at, block, self.write.thread[words], self.write.value[words] == bits
-
-    def _note(self, slots: tuple[_Slot, _Slot], part: Part, words: IndexArray) -> None:
-        last, other = slots
-        block, thread = _block_of(part), part.thread
-        moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
-        other.set(moved, last.at[moved], last.block[moved], last.thread[moved])
-        other.value[moved] = last.value[moved]
-        last.set(words, part.position, block, thread)
-        lost = last.block[words] != block  # another block does the same by the same instruction
-        other.set(words[lost], part.position, block[lost], thread[lost])
-        other.value[words[lost]] = -1

@@ -3,7 +3,8 @@
 A fence publishes all that its thread did and knows. Whoever reads what that thread then writes with a volatile, atomic
 or otherwise strong access learns what it had published; threads that meet at a barrier share what they know and have
 published. A fence on the reader's side is not asked for: the last-block reduction of textbooks has none. Whoever reads
-a place with a strong access also knows, without any fence, that the accesses which have made its value are over.
+a place with a strong access also knows, without any fence, that the accesses which have made its value are over. So are
+the earlier strong accesses to this place that their threads made or knew of: a place's accesses are coherent.
 """
 
 from __future__ import annotations
@@ -135,6 +136,7 @@ class _Replay:
     def __init__(self, bit: dict[tuple[int, tuple[int, int]], int]) -> None:
         self._bit, self._times = bit, {time for time, _ in bit}
         self._seen: dict[Any, int] = {}  # sources that are accesses to a place which whoever reads it now observes
+        self._here: dict[Any, int] = defaultdict(int)  # all sources that are strong accesses to a place so far
         self._known: dict[Any, int] = defaultdict(int)
         self._public: dict[Any, int] = defaultdict(int)
         self._inside: dict[Any, int] = defaultdict(int)  # published for the own block only
@@ -156,7 +158,8 @@ class _Replay:
 
     def step(self, record: _Record) -> None:
         """Let what some lanes did spread what they know."""
-        if record.what == "read" and not self._places and not self._seen and not self._rumours:
+        is_source = record.time in self._times
+        if record.what == "read" and not (is_source or self._places or self._seen or self._rumours):
             return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
         if record.what == "blocks":
@@ -171,7 +174,6 @@ class _Replay:
                 if self.knows(thread):
                     table[thread] |= self.knows(thread)
         else:
-            is_source = record.time in self._times
             for thread, place in zip(threads, record.places(), strict=True):
                 own = self._bit.get((record.time, thread), 0) if is_source else 0
                 self._observe(record.what, thread, place, own)
@@ -185,8 +187,11 @@ class _Replay:
         if what in _READS and rumours:
             self._heard[thread] |= rumours
         if what != "read":
-            self._seen[place] = own | (seen if what != "write" else 0)
+            before = self.knows(thread) & self._here.get(place, 0)
+            self._seen[place] = own | before | (seen if what != "write" else 0)
             self._rumours[place] = self.knows(thread) | (rumours if what != "write" else 0)
+        if own:
+            self._here[place] |= own
 
     def _at(self, what: str, thread: tuple[int, int], place: Any) -> None:
         block = thread[0]

@@ -159,9 +159,10 @@ class Racecheck:
         key = (is_global, unit, one_block, _story(events, suspects)) if is_short else None
         if key is not None and key in self.clean:
             return True
-        pieces, strong = in_pieces(suspects, MAX_WORDS), _Strong(events, is_global)
-        is_clean = True
-        for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block)):
+        any_order = self.reporter.fences is not None or any(isinstance(event, Arrival) for event in events)
+        pieces = in_pieces(suspects, MAX_WORDS)
+        strong, is_clean = _Strong(events, is_global), True
+        for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block, any_order)):
             self.reporter.race(race, events, self.shape.columns if one_block else 1)
             is_clean = False
             if self.reporter.is_enough:

@@ -103,7 +103,10 @@ class Known:
 
 
 class _Doers:
-    """Who accessed each word in one way, and when: the lanes of one warp, and the last thread of another one."""
+    """Who accessed each word in one way, and when: the lanes of one warp, and the last thread of another one.
+
+    That is enough where threads know of their own warp only: one of another warp stands for all others.
+    """
 
     def __init__(self, words: int) -> None:
         self.at = np.full((words, WARP), -1, np.int32)  # of the warp, by lane
@@ -128,6 +131,45 @@ class _Doers:
         """Note that nobody accessed these."""
         self.at[words] = -1
         self.warp[words] = self.other_at[words] = -1
+
+    def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
+        """Yield for each word a warp (-1: none) and when its lanes accessed the word: (words, 32)."""
+        yield self.warp[words], self.at[words]
+
+    def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
+        """Return for each word when (-1: never) and by which thread another warp accessed it."""
+        return self.other_at[words], self.other_thread[words]
+
+
+class _AllDoers(_Doers):
+    """The last access of every thread to each word: where threads know of some other warps, none stands for another."""
+
+    def __init__(self, words: int) -> None:
+        self._words = words
+        self._of_warp: dict[int, npt.NDArray[np.int32]] = {}
+
+    def add(self, part: Part, words: IndexArray) -> None:
+        """Note an access."""
+        warps = part.thread // WARP
+        for warp in np.unique(warps).tolist():
+            mine = warps == warp
+            if warp not in self._of_warp:
+                self._of_warp[warp] = np.full((self._words, WARP), -1, np.int32)
+            self._of_warp[warp][words[mine], part.thread[mine] % WARP] = part.position
+
+    def forget(self, words: IndexArray) -> None:
+        """Note that nobody accessed these."""
+        for at in self._of_warp.values():
+            at[words] = -1
+
+    def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
+        """Yield for each word a warp and when its lanes accessed the word: (words, 32)."""
+        for warp, at in self._of_warp.items():
+            yield np.full(len(words), warp), at[words]
+
+    def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
+        """Return that there are no others."""
+        return np.full(len(words), -1, np.int32), np.zeros(len(words), np.intp)
 
 
 class _Write:
@@ -158,6 +200,7 @@ class Sweep:
         words: how many there are.
         any_strong: whether some accesses are not weak.
         strong: (positions and threads of earlier accesses, later access) to where the memory model lets both be.
+        any_order: whether more than warp syncs orders threads: named barriers, or fences, which are asked about later.
     """
 
     def __init__(
@@ -167,11 +210,13 @@ class Sweep:
         any_strong: bool,
         unit_bytes: int,
         strong: Callable[[Positions, IndexArray, Part], Mask],
+        any_order: bool,
     ) -> None:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
         self._any_strong, strong_words = any_strong, words if any_strong else 0  # they take much memory
         self.write, self.weak_write = _Write(words), _Write(strong_words)
-        self.reads, self.strong_reads, self.strong_writes = _Doers(words), _Doers(strong_words), _Doers(strong_words)
+        doers, self._all = _AllDoers if any_order else _Doers, any_order
+        self.reads, self.strong_reads, self.strong_writes = doers(words), doers(strong_words), doers(strong_words)
 
     def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
         """Compare an access with those before, then note it; words and columns are numbered from 0."""
@@ -234,34 +279,42 @@ class Sweep:
 
     def _against(self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
         """Compare with all that are noted, but for the last write, with which it was compared."""
-        yield from self._against_warp(doers, kind, part, words, columns)
-        at, thread = doers.other_at[words], doers.other_thread[words]
+        for warp, at in doers.warps(words):
+            yield from self._against_warp(warp, at, kind, part, words, columns)
+        at, thread = doers.others(words)
         at = np.where((at == self.write.at[words]) & (thread == self.write.thread[words]), np.int32(-1), at)
         bad = self._unordered(columns, part, at, thread)
         if bad.any():
             yield Race(part.where(bad), kind, at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
 
     def _against_warp(
-        self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray
+        self,
+        warp: IndexArray,
+        at: npt.NDArray[np.int32],
+        kind: str,
+        part: Part,
+        words: IndexArray,
+        columns: IndexArray,
     ) -> Iterator[Race]:
-        warp = doers.warp[words]
-        there = warp >= 0
-        if not there.any():
+        bad = at >= 0
+        if not bad.any():
             return
-        at = doers.at[words]
         thread = warp[:, None] * WARP + np.arange(WARP)
-        bad = (at >= 0) & (thread != part.thread[:, None])
+        bad &= thread != part.thread[:, None]
         bad &= (at != self.write.at[words][:, None]) | (thread != self.write.thread[words][:, None])
         bad &= at > self.known.of(columns, part.thread, np.maximum(warp, 0))
         for lane in range(WARP):
             if bad[:, lane].any():
                 bad[:, lane] &= ~self.strong(at[:, lane], thread[:, lane], part)
-        any_bad = bad.any(axis=1)
-        if any_bad.any():
-            which = np.where(bad, at, -1).argmax(axis=1)
+        while bad.any():
+            any_bad = np.asarray(bad.any(axis=1))
             rows = np.flatnonzero(any_bad)
-            other, who = at[rows, which[rows]], thread[rows, which[rows]]
+            which = np.where(bad, at, -1).argmax(axis=1)[rows]
+            other, who = at[rows, which], thread[rows, which]
             yield Race(part.where(any_bad), kind, other, who, np.zeros(len(rows), np.bool_))
+            if not self._all:
+                return
+            bad[rows, which] = False
 
     # --- noting -----------------------------------------------------------------------------------------------
 
@@ -308,6 +361,7 @@ def races(
     strong: Callable[[Positions, IndexArray, Part], Mask],
     unit_bytes: int,
     one_block: bool,
+    any_order: bool,
 ) -> Iterator[Race]:
     """Yield the races among some accesses of one memory within blocks.
 
@@ -317,6 +371,7 @@ def races(
         strong: see `Sweep`.
         unit_bytes: what a part is made of.
         one_block: whether the parts are those of one block that stands for all.
+        any_order: see `Sweep`.
     """
     wave = parts[0].access.lanes.wave
     columns, numbered = np.unique(np.concatenate([part.column for part in parts]), return_inverse=True)
@@ -325,7 +380,7 @@ def races(
     across = any(isinstance(event, Arrival) for event in events)
     known = Known(len(columns), wave.warps, across)
     any_strong = any(not part.access.site.is_weak for part in parts)
-    sweep = Sweep(known, len(words), any_strong, unit_bytes, strong)
+    sweep = Sweep(known, len(words), any_strong, unit_bytes, strong, any_order)
     ends = np.cumsum([len(part.unit) for part in parts])
     at = 0
     for position, event in enumerate(events):
