@@ -260,8 +260,9 @@ class SimulatedModule:
         grid3, block3 = three_extents(grid), three_extents(block)
         if shared_bytes < 0:
             raise LaunchError(f"{kernel}: {shared_bytes} bytes of dynamic shared memory are less than none")
-        self._check_extents(kernel, grid3, block3, program.static_shared + shared_bytes)
+        self._check_extents(kernel, grid3, block3, program.static_shared - program.reserved_shared + shared_bytes)
         total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
+        declared = total - program.reserved_shared
         estimated = options.estimate or options.sample_blocks is not None
         counters = self._counters(kernel, estimated) if options.count or estimated else None
         launch = Launch(
@@ -278,13 +279,13 @@ class SimulatedModule:
             fault.read_per_thread = launch.read_per_thread(args)
             raise
         profile = LaunchProfile(
-            kernel, grid3, block3, resources=KernelResources(shared_bytes=total),
+            kernel, grid3, block3, resources=KernelResources(shared_bytes=declared),
             hazards=tuple(launch.hazards.values()), output=launch.printer.text,
             order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
             unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
             counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_stands_for_all(launch, ran),
         )  # fmt: skip
-        return profile if counters is None else self._counted(profile, counters, ran, total)
+        return profile if counters is None else self._counted(profile, counters, ran, declared)
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
         program = self.program(kernel)

@@ -25,11 +25,13 @@ class Written:
     Args:
         nbytes: of each column.
         columns: blocks of the wave for shared memory, lanes for local memory.
+        reserved: first bytes that count as written, because NVIDIA's libraries look after them.
     """
 
-    def __init__(self, nbytes: int, columns: int) -> None:
+    def __init__(self, nbytes: int, columns: int, reserved: int = 0) -> None:
         self._columns = columns
         self._bits = np.zeros((-(-nbytes // 4), 1), np.uint8)
+        self._bits[: reserved // 4] = _ALL_BYTES
         self._complete = not nbytes
 
     def write(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:

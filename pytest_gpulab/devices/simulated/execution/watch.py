@@ -81,7 +81,7 @@ class Watch:
     def __init__(self, launch: LaunchWatch, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
-        self.shared = Written(shared_bytes, shape.columns)
+        self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
         self._orders_seen = 0
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
@@ -92,7 +92,8 @@ class Watch:
         """A group reads (no values), writes or atomically changes shared memory."""
         announces = site.modifies and site.order != "weak" and self._have_fenced(lanes)
         access = Access(site, lanes, address, values, None, self.launch.tick(), announces)
-        self.races.add(access)
+        if site.order != "weak" or not self._is_reserved(address):
+            self.races.add(access)
         self._strong(access)
         if site.access != "write":
             bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
@@ -103,6 +104,11 @@ class Watch:
                 self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
         if site.modifies:
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+
+    def _is_reserved(self, address: Value) -> bool:
+        """Whether shared addresses lie in memory of NVIDIA's libraries, which rely on more than CUDA promises."""
+        reserved = self.launch.program.reserved_shared
+        return bool(reserved) and int(address.max()) < reserved
 
     def start_copy(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """A group starts to copy into shared memory: the write may come from now on, its end is a write of its own."""

@@ -123,7 +123,7 @@ class Wave:
         self.nwarpid = np.uint32(self.shape.warps)
         self.warp_size, self.zero, self.one, self.zero64 = np.uint32(32), np.uint32(0), np.uint32(1), np.uint64(0)
         self.dynamic_shared = np.uint32(launch.shared_bytes - launch.program.static_shared)
-        self.total_shared = np.uint32(launch.shared_bytes)
+        self.total_shared = np.uint32(launch.shared_bytes - launch.program.reserved_shared)
 
     def as_f64(self, register: int, value: Value) -> Value:
         """Convert a float32 register to float64, or return the last conversion if the value is still the same."""

@@ -16,6 +16,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Label,
     PtxModule,
     Statement,
+    Sym,
     Variable,
 )
 from pytest_gpulab.devices.simulated.translation import emit_compare, emit_float, emit_integer, emit_move, emit_warp
@@ -30,6 +31,8 @@ from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refu
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
 
+RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
+RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
 _ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
 
@@ -68,6 +71,7 @@ class Program:
         codes: dtype code of each register.
         parameters: (byte offset, size) of each kernel parameter.
         static_shared, local: bytes a block and a thread.
+        reserved_shared: bytes of `static_shared` that the kernel does not declare: its first, for cooperative groups.
         sites: memory instructions by index.
         kernel: its statements, inlined.
         banked: space, offset and bytes of each variable in shared or local memory.
@@ -97,6 +101,7 @@ class Program:
     sees_order: bool = False
     shuffles: bool = False
     grid_syncs: bool = False
+    reserved_shared: int = 0
     clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
@@ -186,7 +191,7 @@ def _translated(
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
         layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order, names.shuffles,
-        names.grid_syncs,
+        names.grid_syncs, layout.reserved,
     )  # fmt: skip
 
 
@@ -211,7 +216,9 @@ class _Layout:
             if not function.entry:
                 self.addresses[name] = function_address(module, name)
         shared = [v for v in (*module.variables.values(), *kernel.variables.values()) if v.space == "shared"]
-        self.shared = self._place([v for v in shared if v.nbytes])
+        reserved = [Variable(RESERVED, "shared", RESERVED_BYTES, RESERVED_BYTES)] if _names(kernel, RESERVED) else []
+        self.reserved = sum(variable.nbytes for variable in reserved)
+        self.shared = self._place([*reserved, *(v for v in shared if v.nbytes)])
         dynamic = -(-self.shared // 16) * 16
         self.addresses.update({v.name: dynamic for v in shared if not v.nbytes})
         local = [v for v in kernel.variables.values() if v.space == "local"]
@@ -230,6 +237,12 @@ class _Layout:
     def _parameters(self, variables: tuple[Variable, ...]) -> tuple[tuple[int, int], ...]:
         self._place(list(variables))
         return tuple((self.addresses[variable.name], variable.nbytes) for variable in variables)
+
+
+def _names(kernel: Function, symbol: str) -> bool:
+    """Whether an operand of a kernel is this symbol."""
+    instructions = (statement for statement in kernel.body if isinstance(statement, Instruction))
+    return any(operand == Sym(symbol) for instruction in instructions for operand in instruction.operands)
 
 
 def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
