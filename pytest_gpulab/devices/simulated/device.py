@@ -43,6 +43,7 @@ from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
+from pytest_gpulab.devices.simulated.execution.heap import heap_of
 from pytest_gpulab.devices.simulated.execution.launching import Extents, check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
@@ -271,7 +272,7 @@ class SimulatedModule:
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
         )  # fmt: skip
         try:
-            with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))):
+            with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):
                 before = absent.snapshot(launch)
                 ran = run_blocks(launch, self._device.gpu.sms)
                 absent.judge(launch, before, self._device.gpu.sms)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.execution.launching import run_blocks
-from pytest_gpulab.devices.simulated.execution.memory import Arena
+from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 
@@ -26,7 +26,7 @@ class Snapshot:
     def __init__(self, arena: Arena) -> None:
         self._held = [
             (allocation, allocation.data.copy(), None if allocation.written is None else allocation.written.copy())
-            for allocation in arena.allocations
+            for allocation in _lasting(arena)
         ]
 
     def restore(self) -> None:
@@ -40,11 +40,16 @@ class Snapshot:
         return any(not np.array_equal(allocation.data, data) for allocation, data, _ in self._held)
 
 
+def _lasting(arena: Arena) -> list[Allocation]:
+    """The allocations that outlast a launch: all but its heap."""
+    return [allocation for allocation in arena.allocations if not allocation.is_heap]
+
+
 def snapshot(launch: Launch) -> Snapshot | None:
     """Keep what a launch that may have to run again begins with; None where it need not, or cannot."""
     if not launch.options.check or not launch.program.shuffles:
         return None
-    size = sum(len(allocation.data) for allocation in launch.arena.allocations)
+    size = sum(len(allocation.data) for allocation in _lasting(launch.arena))
     return Snapshot(launch.arena) if size <= MAX_BYTES else None
 
 

@@ -114,6 +114,8 @@ def run_blocks(launch: Launch, sms: int) -> int:
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
     chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], width)
+    if launch.heap is not None:
+        launch.heap.rewind()
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
     try:
         with np.errstate(all="ignore"):

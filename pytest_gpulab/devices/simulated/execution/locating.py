@@ -99,5 +99,5 @@ def _global(launch: Launch, names: frozenset[str]) -> Iterator[tuple[_Candidate,
             known.add(allocation.base)
             yield _Candidate(allocation.base, allocation.nbytes, unmangle_local(name)), name
     for allocation in arena.allocations:
-        if allocation.base not in known:
+        if allocation.base not in known and not allocation.is_heap:
             yield _Candidate(allocation.base, allocation.nbytes, base=allocation.base), ""

@@ -96,7 +96,10 @@ class Allocation:
     Attributes:
         written: for each byte 1 if it was written, or None if all count as written.
         is_set: whether it is a variable that the host has set.
+        is_heap: whether threads allocate blocks from it.
     """
+
+    is_heap = False
 
     def __init__(self, base: int, nbytes: int) -> None:
         self.base, self.nbytes = base, nbytes
@@ -104,6 +107,9 @@ class Allocation:
         self.written: npt.NDArray[np.uint8] | None = None
         self.is_set = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
+
+    def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
+        """Raise KernelFault for an access that is inside, but not allowed: only a heap has such."""
 
     def mark_unwritten(self) -> None:
         """Count everything here as not written yet, whatever it holds."""
@@ -135,10 +141,10 @@ class Arena:
         self._retired: deque[Allocation] = deque()
         self._next = _ARENA_BASE
 
-    def allocate(self, nbytes: int) -> Allocation:
+    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
         """Reserve `nbytes` zeroed bytes, aligned to 256."""
         self._free_retired()
-        allocation = Allocation(self._next, nbytes)
+        allocation = kind(self._next, nbytes)
         self._bases.append(allocation.base)
         self._allocations.append(allocation)
         self._next += -(-(nbytes + _GAP) // _GAP) * _GAP
@@ -189,6 +195,7 @@ class Arena:
             if int(offset.max()) <= allocation.nbytes - site.nbytes:
                 if site.nbytes > 1 and int(np.bitwise_or.reduce(offset, axis=None)) & (site.nbytes - 1):
                     misaligned(lanes, site, _space(site), offset)
+                allocation.check(lanes, site, offset)
                 yield None, allocation, offset
                 return
         yield from self._pieces(lanes, site, address)
@@ -212,7 +219,9 @@ class Arena:
             misaligned(lanes, site, _space(site), offset)
         for which in np.unique(owner):
             subset = lanes.subset(owner == which)
-            yield subset, self._allocations[which], subset.take(np.ascontiguousarray(offset)).view(np.uint64)
+            inner = subset.take(np.ascontiguousarray(offset)).view(np.uint64)
+            self._allocations[which].check(subset.lanes, site, inner)
+            yield subset, self._allocations[which], inner
 
     def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
         first = first_index(lanes, bad)

@@ -62,7 +62,7 @@ class LaunchWatch:
 
     def is_changing(self, memory: Allocation, site: Site) -> bool:
         """Whether an array may be raced for; one that changes unexpectedly may be from now on."""
-        if self.changing is None or memory in self.changing:
+        if self.changing is None or memory.is_heap or memory in self.changing:
             return True
         if site.modifies:
             self.changing = None

@@ -21,6 +21,7 @@ from pytest_gpulab.devices.simulated.execution.copying import AsyncCopies
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.disturbing import disturb
+from pytest_gpulab.devices.simulated.execution.heap import Heap
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, first_lane, lane_at
@@ -49,6 +50,7 @@ class Launch:
         hazards: by kind, sentence and place.
         deadline: when it must have ended.
         workspace: address of the memory through which the blocks of a cooperative launch meet; 0 in an ordinary one.
+        heap: of a kernel that allocates memory, while the launch runs.
         absent: what a shuffle gives from a lane that is not there.
         absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
         watch: what looks for races and uninitialised reads, if anything does.
@@ -68,6 +70,7 @@ class Launch:
     unwritten: list[Any]
     hazards: dict[Any, Hazard] = field(default_factory=dict)
     workspace: int = 0
+    heap: Heap | None = None
     absent: np.uint32 = _ABSENT
     absences: dict[Any, Hazard] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)

@@ -93,7 +93,7 @@ class Names:
         self.addresses = addresses
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
-        self.fences = self.shuffles = self.grid_syncs = False
+        self.fences = self.shuffles = self.grid_syncs = self.allocates = False
         self.guesses: frozenset[int] = frozenset()  # see `loads`
         self.awaited: frozenset[int] = frozenset()
         self.sees_order = False

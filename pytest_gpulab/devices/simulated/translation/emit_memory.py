@@ -174,9 +174,23 @@ def emit_built_in(b: BlockWriter, call: Call) -> None:
     if call.callee.name == "__assertfail":
         b.lines.append(f"w.assertion(L, {site}, {', '.join(values[:3])})")
         return
+    if call.callee.name in ("malloc", "free"):
+        _heap(b, call, site, values)
+        return
     b.lines.append(f"w.printf(L, {site}, {', '.join(values)})")
     for name in call.results:
         if f"{name}+0" in b.names.codes:
             index = b.names.index[f"{name}+0"]
             b.lines.append(f"r{index} = {b.names.constant(Imm(1).value, 'u4')}")
             b.known.add(f"r{index}")
+
+
+def _heap(b: BlockWriter, call: Call, site: str, values: list[str]) -> None:
+    """Write a call of `malloc` or `free`; which thread gets which address shows the threads' order."""
+    assert isinstance(call.callee, Sym)
+    b.names.allocates = b.names.sees_order = True
+    if call.callee.name == "free":
+        b.lines.append(f"w.launch.heap.free(L, {values[0]})")
+        return
+    known = [name for result in call.results if (name := f"{result}+0") in b.names.codes]
+    b.write(Reg(known[0]) if known else Sym("_"), f"w.launch.heap.malloc(L, {site}, {values[0]})", "u8")

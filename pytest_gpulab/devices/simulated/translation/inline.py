@@ -1,7 +1,7 @@
 """Turn a kernel and every device function it calls into one list of statements without calls.
 
-What is left of calls are the few functions that the driver provides (`vprintf`, `__assertfail`); how parameters get
-from one function to another is settled in `passing`.
+What is left of calls are the few functions that the driver provides (`vprintf`, `__assertfail`, `malloc`, `free`); how
+parameters get from one function to another is settled in `passing`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.passing import settle
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
-BUILT_IN = ("vprintf", "__assertfail")
+BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
 REFUSED = "refused"  # an instruction of our own, which ends the launch with the words in its opcode
 MAX_DEPTH = 32
 MAX_STATEMENTS = 100_000  # of a kernel with its functions: what they take in memory and to translate is bounded

@@ -81,6 +81,7 @@ class Program:
         sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
             weak, fences, clocks, the mask of active lanes.
         shuffles: whether it has shuffles.
+        allocates: whether it calls `malloc` or `free`.
         grid_syncs: whether it asks for the workspace of grid synchronisation.
         clean: what the race check found to be free of races, to be known again, with its size in bytes.
     """
@@ -102,6 +103,7 @@ class Program:
     shuffles: bool = False
     grid_syncs: bool = False
     reserved_shared: int = 0
+    allocates: bool = False
     clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
@@ -191,7 +193,7 @@ def _translated(
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
         layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order, names.shuffles,
-        names.grid_syncs, layout.reserved,
+        names.grid_syncs, layout.reserved, names.allocates,
     )  # fmt: skip
 
 
