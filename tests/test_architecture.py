@@ -52,7 +52,7 @@ SIMULATED_MAY_KNOW: dict[str, set[str]] = {
     "ptx": set(),
     "arithmetic": set(),
     "translation": {"ptx"},
-    "execution": {"translation", "arithmetic"},
+    "execution": {"translation", "arithmetic", "gpus"},  # the constants that contention is priced with
     "machine": {"ptx"},
 }
 

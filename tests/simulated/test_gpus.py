@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -66,3 +66,35 @@ def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
         found[name] = 8 * n / profile.estimated_ms / 1e6
         assert 0.5 < found[name] / described_gpu(name).bandwidth_gb_s < 0.92
     assert sorted(found, key=found.__getitem__) == ["t4", "rtx3090", "a100", "h200"]
+
+
+CONTENDED = {
+    "loop_lane_cycles": "__shared__ float s[256]; atomicAdd(s + a % 2, 1.5f); out[t] = s[t % 2];",
+    "loop_block_lane_cycles": "__shared__ float s[256]; atomicAdd(s + a % 2, 1.5f); out[t] = s[t % 2];",
+    "loop_bank_cycles": "__shared__ float s[1024]; atomicAdd(s + 32 * a % 1024, 1.5f); out[t] = s[t];",
+    "loop_wide_factor": "__shared__ double s[256]; atomicAdd(s + a % 2, 1.5); out[t] = s[t % 2];",
+    "constant_cache_bytes": "out[t] = table[32 * a % 2048];",
+    "constant_cache_sets": "out[t] = table[32 * a % 2048];",
+    "constant_line_bytes": "out[t] = table[32 * a % 2048];",
+    "float_atomic_passes": "atomicAdd(out + a % 4, 1.5f);",
+    "atomic_share_256": "atomicAdd((unsigned *)out + 8 * (a % 8), 1u);",
+    "atomic_share_1024": "atomicAdd((unsigned *)out + 8 * (a % 32), 1u);",
+}
+"""What a thread `t` of 256 does with an index `a` that the compiler does not know, by the constant that prices it."""
+
+
+@pytest.mark.parametrize(("constant", "statements"), CONTENDED.items(), ids=CONTENDED)
+def test_each_constant_of_contention_moves_an_estimate(constant: str, statements: str) -> None:
+    source = f"""__constant__ float table[2048];
+        __global__ void f(float *out, unsigned factor) {{
+            unsigned t = threadIdx.x, a = t * factor;
+            for (int k = 0; k < 64; k++, a += 8) {{ {statements} }}
+        }}"""
+    gpu, estimates = described_gpu(), []
+    quarter = type(getattr(gpu, constant))(getattr(gpu, constant) / 4)
+    for described in (gpu, replace(gpu, **{constant: quarter})):
+        device = SimulatedDevice(described)
+        args = device.array(np.zeros(1024, np.float32)), np.uint32(1)
+        profile = device.compile(source).launch("f", (528,), (256,), args, options=LaunchOptions(sample_blocks=4))
+        estimates.append(profile.estimated_ms)
+    assert estimates[0] != pytest.approx(estimates[1], rel=0.02)

@@ -19,9 +19,6 @@ from pytest_gpulab.devices.simulated.translation.waits import places_that_wait_f
 
 L1_SHARE = 0.5  # of L1 and shared memory together, for data that all blocks read
 FETCH_BYTES = 64  # that L2 asks of memory at once
-FLOAT_PASSES = 2.4  # passes of integers that one of floats takes in its sector
-TOGETHER = ((256, 0.8), (1024, 0.5))
-"""Bytes of global memory whose atomics meet in one place, and the share of their passes that do not overlap."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Demands:
         stored_lines: 128-byte lines of which a warp's store or atomic writes something.
         l2_bytes: between L1 and L2; every store goes there.
         memory_bytes: between L2 and memory.
-        hot_atomics: passes of the atomics where most meet: in one sector, or their share of `TOGETHER`.
+        hot_atomics: passes of the atomics where most meet: in one sector, or within 256 or 1024 bytes.
         atomic_passes: of all atomics on global memory.
         loop_cycles: of SMs, for atomics on shared memory that are loops around compare-and-swap.
         missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
@@ -88,7 +85,7 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
     alone = np.tensordot(cycles, workload.ways(), axes=(0, 0)) + waits * _wait_cycles(gpu, fetched, waits.sum() * scale)
     longest = alone.max(axis=0)  # of each block's warps
     hops, answers = _waits(workload, scale)
-    hot, passes = _atomics(workload, scale)
+    hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
         global_passes=workload.passes * scale,
@@ -145,13 +142,13 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
     return result
 
 
-def _atomics(workload: Workload, scale: float) -> tuple[float, float]:
+def _atomics(workload: Workload, gpu: Gpu, scale: float) -> tuple[float, float]:
     """Return the passes of atomics where most meet, and those of all."""
     sectors, passes, of_floats = workload.footprint.met()
     if not len(sectors):
         return 0.0, 0.0
-    hot = float((passes + (FLOAT_PASSES - 1) * of_floats).max())
-    for nbytes, share in TOGETHER:
+    hot = float((passes + (gpu.float_atomic_passes - 1) * of_floats).max())
+    for nbytes, share in ((256, gpu.atomic_share_256), (1024, gpu.atomic_share_1024)):
         pieces = sectors // np.uint64(nbytes // SECTOR_BYTES)
         starts = np.flatnonzero(np.concatenate(([True], pieces[1:] != pieces[:-1])))
         together = np.add.reduceat(passes, starts)

@@ -292,7 +292,7 @@ class SimulatedModule:
         program = self.program(kernel)
         if kernel not in self._joined:
             self._joined[kernel] = self._joined_accesses(kernel)
-        return Counters(program, Workload(program) if estimated else None, self._joined[kernel])
+        return Counters(program, Workload(program, self._device.gpu) if estimated else None, self._joined[kernel])
 
     def _joined_accesses(self, kernel: str) -> Joined:
         """Say which accesses the assembler may have joined; see `machine.joins`."""

@@ -36,11 +36,18 @@ class Gpu:
         store_cycles: of the SM for each 128-byte line that a warp writes to.
         constant_cycles: of the constant cache for each distinct address that a warp reads.
         constant_miss_cycles: more, where the SM's cache does not hold the address.
+        loop_lane_cycles, loop_block_lane_cycles: of the load/store unit for an atomic on shared memory that is a loop
+            around compare-and-swap: per lane of the warp, and per lane of the block, at the lane's address.
+        loop_bank_cycles: of such a loop, per squared number of passes through one bank.
+        loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
+        constant_cache_bytes, constant_cache_sets, constant_line_bytes: the SM's cache for constants.
         barrier_cycles: of the SM for each warp that comes to a barrier.
         block_gap_ns: between the starts of two blocks, wherever on the GPU.
         block_start: cycles of a block before its first instruction and after its last.
         atomic_gap_ns: between two atomics on the same address.
         atomics_per_ns: passes of atomics on the whole GPU, in as many sectors.
+        float_atomic_passes: passes of integers that one of floats takes in its sector.
+        atomic_share_256, atomic_share_1024: the share of the passes within so many bytes that do not overlap.
         launch_us: shortest time of a launch.
     """
 
@@ -61,6 +68,13 @@ class Gpu:
     store_cycles: float
     constant_cycles: float
     constant_miss_cycles: float
+    loop_lane_cycles: float
+    loop_block_lane_cycles: float
+    loop_bank_cycles: float
+    loop_wide_factor: float
+    constant_cache_bytes: int
+    constant_cache_sets: int
+    constant_line_bytes: int
     barrier_cycles: float
     alu_latency: float
     special_latency: float
@@ -74,6 +88,9 @@ class Gpu:
     block_gap_ns: float
     atomic_gap_ns: float
     atomics_per_ns: float
+    float_atomic_passes: float
+    atomic_share_256: float
+    atomic_share_1024: float
     launch_us: float
 
     @property

@@ -1,4 +1,4 @@
-"""What lanes cost that get in each other's way within an SM: loops around compare-and-swap, misses of constants."""
+"""Costs of lanes that contend within an SM: loops around compare-and-swap, misses of the constant cache."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.banks import fresh, wavefronts
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_LINE_BITS, _SETS, _CACHE_BYTES = 6, 4, 3072  # of the cache for constants
 _MOSTLY = 0.6  # of a warp's lines, which it has read just before
 
 Rows = npt.NDArray[np.int64]
 
 
 class Contention:
-    """Gathers it while a launch runs; the figures were fitted to times on an H100 (tests/h200/atomic_times.json).
+    """Costs of contention, gathered while a launch runs. gpus.toml has the constants.
 
     Attributes:
         loop_cycles: of the load/store unit, for atomics on shared memory that are loops in the machine code.
         missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
         self.loop_cycles = self.missed_constants = 0.0
         self._lines: dict[int, Rows] = {}  # of constant memory, that each site read last
 
@@ -37,8 +38,9 @@ class Contention:
         met = np.unique((column << 32) + address.astype(np.int64), return_counts=True)[1]
         of_block = float((met * met).sum() / met.sum())  # lanes at a lane's address, on average
         of_warp, banks = _longest_run(np.sort(rows, axis=1)), wavefronts(rows, site.nbytes)
-        wide = 1.7 if site.nbytes == 8 else 1.0
-        cycles = wide * (2.2 * of_warp + 1.35 * of_block) + 0.58 / wide * banks * banks
+        gpu, wide = self._gpu, self._gpu.loop_wide_factor if site.nbytes == 8 else 1.0
+        cycles = wide * (gpu.loop_lane_cycles * of_warp + gpu.loop_block_lane_cycles * of_block)
+        cycles = cycles + gpu.loop_bank_cycles / wide * banks * banks
         self.loop_cycles += float(cycles.sum()) * repeat
 
     def scattered_constants(self, site: Site, rows: Rows, repeat: int) -> None:
@@ -46,12 +48,13 @@ class Contention:
 
         Lines that a warp has just read are mostly still in the cache: misses cluster, and others go on meanwhile.
         """
-        of_warps = np.unique((np.arange(len(rows)).reshape(-1, 1) << 32 | rows >> _LINE_BITS)[rows >= 0])
+        line_bytes, sets = self._gpu.constant_line_bytes, self._gpu.constant_cache_sets
+        of_warps = np.unique((np.arange(len(rows)).reshape(-1, 1) << 32 | rows // line_bytes)[rows >= 0])
         known = np.isin(of_warps, self._lines.get(site.index, ())).mean()
         self._lines[site.index] = of_warps
-        of_set = np.bincount(np.unique(of_warps & 0xFFFF_FFFF) % _SETS, minlength=_SETS)
-        needed_bytes = (_SETS << _LINE_BITS) * (of_set * of_set).sum() / of_set.sum()
-        missed = max(0.0, 1 - _CACHE_BYTES / needed_bytes) ** (3 if known > _MOSTLY else 1)
+        of_set = np.bincount(np.unique(of_warps & 0xFFFF_FFFF) % sets, minlength=sets)
+        needed_bytes = sets * line_bytes * (of_set * of_set).sum() / of_set.sum()
+        missed = max(0.0, 1 - self._gpu.constant_cache_bytes / needed_bytes) ** (3 if known > _MOSTLY else 1)
         further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(rows)  # a warp's first hides behind other warps
         self.missed_constants += missed * further * repeat
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.execution.contention import Contention
 from pytest_gpulab.devices.simulated.execution.footprint import Footprint, Seen
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.regions import load_depths, regions
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -61,13 +62,13 @@ class Workload:
             a warp at once.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, gpu: Gpu) -> None:
         self.program = program
         self.blocks = 0
         self.written_sectors = self.stored_lines = self.passes = 0
         self.by_site: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
         self.footprint = Footprint()
-        self.contention = Contention()
+        self.contention = Contention(gpu)
         self.polled, self.polled_together = Seen(), 0
         self._polling = polling_sites(program)
         self._depths = load_depths(program.steps)
