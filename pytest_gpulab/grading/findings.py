@@ -88,6 +88,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
      "the largest step of a loop."),
     ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: exactly those that reach it."),
+    ("barrier", "tensor-core", "All 32 threads of a warp call it together: no branch around it that divides the warp, "
+     "no earlier return, and a block of whole warps."),
     ("barrier", "(?i)^grid synch", "Blocks of an ordinary launch cannot wait for each other. The exercise's next launch"
      " begins when all of them have ended."),
     ("barrier", "a shuffle from a lane", "Which lanes take part? A tree of k lanes begins with lanes k / 2 apart; a "

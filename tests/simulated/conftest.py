@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from places import Run
 
+from pytest_gpulab.devices import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -19,6 +20,18 @@ def device() -> Iterator[SimulatedDevice]:
     device = SimulatedDevice()
     yield device
     device.close()
+
+
+@pytest.fixture
+def no_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave to the simulated GPU what a later assembler may know: today's refuses most of it."""
+    compile_ptx = nvrtc.compile_ptx
+
+    def unmarked(*args: Any) -> tuple[str, str]:
+        ptx, log = compile_ptx(*args)
+        return ptx.replace("begin inline asm", "here it comes"), log
+
+    monkeypatch.setattr(nvrtc, "compile_ptx", unmarked)
 
 
 @pytest.fixture

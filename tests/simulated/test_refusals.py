@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from places import Run, marked
 
-from pytest_gpulab.devices import nvrtc
 from pytest_gpulab.devices.protocol import CannotSimulate, CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -31,7 +28,8 @@ REFUSED = {
     "bfe.u32.banana %0, %1, 1, 2;": "the modifier .banana of bfe.u32.banana",
     "prmt.b32.f5e %0, %1, %1, 1;": "the modifier .f5e",
     "ex2.approx.sat.f32 %0, %1;": "the modifier .sat of ex2.approx.sat.f32",
-    "cvt.rna.tf32.f32 %0, %1;": "the modifier .rna of cvt.rna.tf32.f32",
+    "cvt.rna.f16.f32 %0, %1;": "a conversion of this kind in cvt.rna.f16.f32",
+    "cvt.rn.relu.tf32.f32 %0, %1;": "a conversion of this kind in cvt.rn.relu.tf32.f32",
     "cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;": "the modifier .satfinite",
     "{ .reg .b16 h; cvt.rm.bf16.f32 h, %1; }": "rounding mode rm to bfloat16 in cvt.rm.bf16.f32",
     "{ .reg .b16 h; .reg .b64 l; cvt.rn.bf16.s64 h, l; }": "a 64-bit integer to bfloat16 in cvt.rn.bf16.s64",
@@ -72,18 +70,6 @@ REFUSED = {
     "call;": "the PTX call 'call'",
     "{ .reg oops; }": "the PTX declaration '.reg oops'",
 }
-
-
-@pytest.fixture
-def no_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave to the simulated GPU what a later assembler may know: today's refuses most of it."""
-    compile_ptx = nvrtc.compile_ptx
-
-    def unmarked(*args: Any) -> tuple[str, str]:
-        ptx, log = compile_ptx(*args)
-        return ptx.replace("begin inline asm", "here it comes"), log
-
-    monkeypatch.setattr(nvrtc, "compile_ptx", unmarked)
 
 
 @pytest.mark.usefixtures("no_assembler")

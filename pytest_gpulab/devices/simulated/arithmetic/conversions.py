@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.simulated.arithmetic.floats import canonical
-from pytest_gpulab.devices.simulated.arithmetic.integers import F8, Value, select
+from pytest_gpulab.devices.simulated.arithmetic.integers import F8, U4, Value, select
 
 
 def compare(how: str, a: Value, b: Value) -> Value:
@@ -82,3 +82,17 @@ def int_to_int(a: Value, dtype: np.dtype[Any], saturating: bool) -> Value:
         limits, source = np.iinfo(dtype), np.iinfo(a.dtype)
         a = np.clip(a, max(limits.min, source.min), min(limits.max, source.max))
     return a.astype(dtype)
+
+
+def to_tf32(a: Value, mode: str) -> Value:
+    """Round float32 to the bits of TensorFloat-32, which has 10 bits behind the point; the other 13 are zeros.
+
+    Args:
+        a: float32.
+        mode: `rna` (to the nearest, ties away from zero), `rn` or `rz`.
+    """
+    bits = a.view(U4)
+    half = np.uint32(0xFFF)
+    added = {"rna": half + np.uint32(1), "rn": half + (bits >> np.uint32(13) & np.uint32(1)), "rz": np.uint32(0)}[mode]
+    rounded = np.where(np.isinf(a), bits, bits + added) & np.uint32(0xFFFFE000)
+    return select(np.isnan(a), np.uint32(0x7FFFFFFF), rounded)

@@ -68,11 +68,13 @@ class Graph:
     registers: dict[str, int]
 
 
-_WARP_SYNC = {"shfl", "vote", "match", "redux"}
+TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
+"""Instructions that all lanes of a warp execute together, without naming them."""
+_WARP_SYNC = {"shfl", "vote", "match", "redux", *TENSOR_CORES}
 _BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
-              "griddepcontrol"}  # fmt: skip
+              "griddepcontrol", "stmatrix"}  # fmt: skip
 
 
 def build(function: Function) -> Graph:
@@ -288,7 +290,10 @@ def _parts(operand: Operand) -> Iterable[Operand]:
 
 def has_result(instruction: Instruction) -> bool:
     """Whether the first operand is written."""
-    return instruction.op[0] not in _NO_RESULT or (instruction.op[0] in _BARRIERS and "red" in instruction.op)
+    name = instruction.op[0]
+    if name == "wmma":
+        return instruction.op[1] != "store"
+    return name not in _NO_RESULT or (name in _BARRIERS and "red" in instruction.op)
 
 
 def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:

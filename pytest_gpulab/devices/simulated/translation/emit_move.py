@@ -80,9 +80,14 @@ def _isspacep(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], within[space], "?")
 
 
-@emits("cvt", modifiers="rni rzi rmi rpi rn rz rm rp ftz sat relu")
+@emits("cvt", modifiers="rni rzi rmi rpi rn rz rm rp rna ftz sat relu tf32")
 def _cvt(b: BlockWriter, i: Instruction) -> None:
     target, source = i.op[-2:]
+    if "tf32" in i.op or "rna" in i.op:
+        if (target, source) != ("tf32", "f32") or (mode := i.op[1]) not in ("rna", "rn", "rz") or len(i.op) > 4:
+            raise CannotSimulate("a conversion of this kind")
+        b.write(i.operands[0], f"to_tf32({b.read(i.operands[1], 'f4')}, {mode!r})", "u4")
+        return
     if target in ("f16x2", "bf16x2"):
         high, low = (_to_half(i, b.read(operand, "f4"), target[:-2]) for operand in i.operands[1:])
         shift = b.names.constant(16, "u4")

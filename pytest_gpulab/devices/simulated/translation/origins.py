@@ -18,7 +18,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 )
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp")
+_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix")
 POINTER_BYTES = 8
 FROM_MEMORY = "a pointer in memory"
 """Stands for the origins of a loaded value that is large enough to be a pointer; smaller ones are indices."""
@@ -74,7 +74,8 @@ def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLi
 
 
 def _read(instruction: Instruction) -> tuple[Operand, ...]:
-    return instruction.operands if instruction.op[0] in ("st", "red", "cp") else instruction.operands[1:]
+    is_store = instruction.op[0] in ("st", "red", "cp", "stmatrix") or instruction.op[:2] == ("wmma", "store")
+    return instruction.operands if is_store else instruction.operands[1:]
 
 
 def _sources(instruction: Instruction) -> list[Operand]:

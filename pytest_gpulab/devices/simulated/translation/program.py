@@ -19,8 +19,15 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Variable,
 )
-from pytest_gpulab.devices.simulated.translation import emit_compare, emit_float, emit_integer, emit_move, emit_warp
-from pytest_gpulab.devices.simulated.translation.control import Block, Graph, build
+from pytest_gpulab.devices.simulated.translation import (
+    emit_compare,
+    emit_float,
+    emit_integer,
+    emit_move,
+    emit_tensor,
+    emit_warp,
+)
+from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
@@ -34,7 +41,7 @@ from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
 RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
 RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
-_ = emit_compare, emit_float, emit_integer, emit_move, emit_warp  # imported for the opcodes they register
+_ = emit_compare, emit_float, emit_integer, emit_move, emit_tensor, emit_warp  # imported for the opcodes they register
 
 
 @dataclass
@@ -61,6 +68,12 @@ class Step:
     statements: tuple[Instruction | Call, ...]
     barrier: Instruction | None
     result: tuple[int, str] | None
+
+    @property
+    def is_maskless(self) -> bool:
+        """Whether it begins with an instruction that all lanes of a warp execute together, without naming them."""
+        first = self.statements[0] if self.statements else None
+        return isinstance(first, Instruction) and first.op[0] in TENSOR_CORES
 
 
 @dataclass
@@ -259,10 +272,12 @@ def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
 
 
 def _mask_function(name: str, first: Statement, names: Names) -> list[str]:
-    """The function for the lane mask of a warp-synchronising instruction, its last operand."""
+    """The function for the lane mask of a warp-synchronising instruction: its last operand, or all lanes."""
     writer = BlockWriter(names)
     try:
         assert isinstance(first, Instruction)
+        if first.op[0] in TENSOR_CORES:
+            return _function(name, [], names.constant(-1, "u4"))
         return _function(name, writer.lines, writer.read(first.operands[-1], "u4"))
     except MALFORMED:
         raise refusal(first) from None
