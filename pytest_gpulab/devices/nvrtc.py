@@ -122,10 +122,17 @@ def ptx_request(
 
 @dataclass(frozen=True)
 class MachineBinary:
-    """Machine code of a module (a cubin with line information), and what each kernel needs, by symbol."""
+    """Machine code of a module, a cubin with line information.
+
+    Attributes:
+        cubin: as the loader wants it.
+        resources: what each kernel needs, by symbol.
+        frame_bytes: the stack frame of each kernel and of each function that is called, by symbol.
+    """
 
     cubin: bytes
     resources: Mapping[str, KernelResources]
+    frame_bytes: Mapping[str, int]
 
 
 def compile_machine_code(
@@ -143,13 +150,21 @@ def compile_machine_code(
     """
     options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
     cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
-    return MachineBinary(cubin, _parse_usage(log))
+    return MachineBinary(cubin, _parse_usage(log), _parse_frames(log))
 
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
+
+
+_FRAME = re.compile(r"Function properties for ([\w$]+)\s+ptxas[ .]*(\d+) bytes stack frame")
+
+
+def _parse_frames(log: str) -> dict[str, int]:
+    """Read the stack frame of each function from ptxas's report."""
+    return {name: int(nbytes) for name, nbytes in _FRAME.findall(log)}
 
 
 def _parse_usage(log: str) -> dict[str, KernelResources]:

@@ -87,18 +87,6 @@ def test_unknown_instruction_is_refused_with_its_place(device: SimulatedDevice, 
     assert str(caught.value).startswith("cannot simulate ")
 
 
-def test_recursion_is_refused_where_it_is_executed(run: Run) -> None:
-    source = """
-__device__ __noinline__ int depth(int n) { return n < 2 ? n : depth(n - 1) + depth(n - 2); }
-__global__ void f(int *out) { out[0] = depth(out[0]); }
-"""
-    out = np.ones(1, np.int32)
-    run(source, out)
-    assert out[0] == 1
-    with pytest.raises(CannotSimulate, match=r"a recursive call of depth\(\) at kernel\.cu:2"):
-        run(source, np.full(1, 5, np.int32))
-
-
 def test_function_of_another_file_is_refused(run: Run) -> None:
     source = "extern __device__ int elsewhere(int);\n__global__ void f(int *out) { out[0] = elsewhere(3); }\n"
     with pytest.raises(CompileError, match=r"kernel\.cu\(2\): error: the function `elsewhere` is called, but defined"):

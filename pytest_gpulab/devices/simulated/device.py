@@ -204,6 +204,10 @@ class SimulatedModule:
     def _resources_on(self, architecture: str, kernel: str) -> KernelResources:
         return self._binary(architecture).resources.get(self._entry(kernel).name, KernelResources())
 
+    def _frame_bytes(self) -> Mapping[str, int]:
+        """Return the stack frame of each function on the described GPU, by symbol."""
+        return self._binary(self._device.gpu.architecture).frame_bytes
+
     def _binary(self, architecture: str) -> nvrtc.MachineBinary:
         if architecture not in self._binaries:
             source, filename, *rest = self._source
@@ -244,7 +248,7 @@ class SimulatedModule:
         """
         entry = self._entry(kernel)
         if kernel not in self._programs:
-            self._programs[kernel] = translate(self._module, entry, self._addresses, VOCABULARY)
+            self._programs[kernel] = translate(self._module, entry, self._addresses, VOCABULARY, self._frame_bytes)
         return self._programs[kernel]
 
     def launch(

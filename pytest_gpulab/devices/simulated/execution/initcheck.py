@@ -54,6 +54,16 @@ class Written:
             else:
                 np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
 
+    def forget(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
+        """Note that memory belongs to something new, which nobody has written yet."""
+        if address.ndim == 0 and lanes.full and self._bits.shape[1] == 1:
+            column = np.zeros((1, 1), np.intp)
+        elif self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        flat, first = self._bits.reshape(-1), (address >> address.dtype.type(2)).astype(np.intp)
+        for k in range(-(-nbytes // 4)):
+            flat[(first + k) * self._bits.shape[1] + column] = 0
+
     def missing(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask | None:
         """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
         if self._complete:

@@ -158,7 +158,7 @@ class Scheduler:
             following = self._follow(group, block, step, value)
             if following is None:
                 return
-            if following <= block and self._gives_way(group, following, step.spins):
+            if following <= block and self._gives_way(group, following, step):
                 self.stalled.append((group, following))
                 return
             if self.heap and self.heap[0] <= (group.tag, following):
@@ -217,15 +217,15 @@ class Scheduler:
             self._push(child, target)
         return [subset.lanes for subset, _ in subsets]
 
-    def _gives_way(self, group: Group, block: int, spins: bool) -> bool:
+    def _gives_way(self, group: Group, block: int, step: Step) -> bool:
         """Whether a group that goes back to a block should let others go on: they may change what it waits for."""
         self.launch.deadline.check()
-        if self.repetition.is_seen_at(group, block, self):
+        if step.loops and self.repetition.is_seen_at(group, block, self):
             self._endless_loops.append(block)
             self.is_alone = not (self.heap or self.stalled or self.partial)
             return True
-        group.loops += spins
-        return spins and group.loops >= SPIN_LIMIT
+        group.loops += step.spins
+        return step.spins and group.loops >= SPIN_LIMIT
 
     def _where(self, block: int) -> SourceLine | None:
         """Return the line that decides whether the innermost loop around a block goes on.
@@ -298,13 +298,17 @@ class Scheduler:
         """A hash of what threads have in common; a look at the clock is a change."""
         wave, barriers = self.wave, self.barriers
         early = barriers.arrived_early
-        arrays = [*wave.arena.contents(), wave.shared.words, wave.local.words, barriers.alive, *early.values()]
+        arrays = [*wave.arena.contents(), *self._own_memories(), barriers.alive, *early.values()]
         return hashed(arrays, [wave.looks, *early])
+
+    def _own_memories(self) -> list[npt.NDArray[Any]]:
+        wave = self.wave
+        return [wave.shared.words, wave.local.words, *([] if wave.stack is None else [wave.stack.slots])]
 
     def fingerprint(self) -> int:
         """Return a checksum of registers and of the memories that are the wave's own."""
         check = zlib.crc32(np.packbits(self.barriers.alive).tobytes(), self.wave.looks)
-        for array in (self.wave.shared.words, self.wave.local.words):
+        for array in self._own_memories():
             check = zlib.crc32(array.data if array.size else b"", check)
         for _, _, values in self._others():
             for value in values:

@@ -26,6 +26,7 @@ from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset
 from pytest_gpulab.devices.simulated.execution.locating import locate
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
+from pytest_gpulab.devices.simulated.execution.stack import Stack
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -117,6 +118,7 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
+        self.stack = None if launch.program.stack is None else Stack(self, *launch.program.stack)
         self.copies = AsyncCopies(self)
         self.watch: Watch | None = None
         if launch.watch is not None:

@@ -26,6 +26,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
+from pytest_gpulab.devices.simulated.translation.components import components
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
 
@@ -41,6 +42,8 @@ class Block:
         converge: the block begins with a warp-synchronising instruction.
         live_in, live_out, defined: registers as bit sets over `Graph.registers`.
         spins: a loop ends here whose body can see other threads' writes (it may be a wait for them).
+        loops: a jump back from here may be the end of a loop. That of a recursive call or of its return is none, so it
+            cannot go on for ever: at last the stack is full.
     """
 
     body: list[Statement] = field(default_factory=list)
@@ -52,6 +55,7 @@ class Block:
     live_out: int = 0
     defined: int = 0
     spins: bool = False
+    loops: bool = True
 
     @property
     def where(self) -> SourceLine | None:
@@ -71,6 +75,7 @@ class Graph:
 TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
 """Instructions that all lanes of a warp execute together, without naming them."""
 _WARP_SYNC = {"shfl", "vote", "match", "redux", *TENSOR_CORES}
+ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # instructions of our own, for calls of recursive functions
 _BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
@@ -84,6 +89,7 @@ def build(function: Function) -> Graph:
         CannotSimulate: a jump to nowhere, a malformed instruction.
     """
     blocks = _Splitter(function).run()
+    _mark_loops(blocks)
     try:
         order = _schedule(blocks)
     except RecursionError:
@@ -98,6 +104,23 @@ def build(function: Function) -> Graph:
         _discard_unused(block, registers)
     _mark_spins(ordered)
     return Graph(ordered, registers)
+
+
+def _mark_loops(blocks: list[Block]) -> None:
+    """Tell the loops of the functions from jumps between them; `blocks` are in the order of the statements."""
+    targets = {i: [*_targets_in_function(i, block)] for i, block in enumerate(blocks)}
+    if all(tuple(targets[i]) == block.targets for i, block in enumerate(blocks)):
+        return
+    for found in components(list(targets), targets, 0):
+        for i in found:
+            blocks[i].loops = len(found) > 1 or i in targets[i]
+
+
+def _targets_in_function(i: int, block: Block) -> tuple[int, ...]:
+    """Return where a block goes on if calls of recursive functions count as straight code."""
+    last = block.body[-1] if block.body else None
+    op = last.op[0] if isinstance(last, Instruction) else ""
+    return {ENTER: (i + 1,), RETURN: ()}.get(op, block.targets)
 
 
 class _Splitter:
@@ -222,7 +245,7 @@ def _schedule(blocks: list[Block]) -> list[int]:
 
 def _order(nodes: list[int], successors: dict[int, list[int]], entry: int) -> list[int]:
     result: list[int] = []
-    for component in reversed(_components(nodes, successors, entry)):
+    for component in reversed(components(nodes, successors, entry)):
         if len(component) == 1:
             result += component
             continue
@@ -232,39 +255,6 @@ def _order(nodes: list[int], successors: dict[int, list[int]], entry: int) -> li
         inner = {n: [t for t in successors[n] if t in inside and t != header] for n in component}
         result += _order(sorted(component), inner, header)
     return result
-
-
-def _components(nodes: list[int], successors: dict[int, list[int]], entry: int) -> list[list[int]]:
-    """Return strongly connected components, successors before predecessors (Tarjan, without recursion)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    path: list[int] = []
-    on_path: set[int] = set()
-    found: list[list[int]] = []
-    for root in [entry, *nodes]:
-        work = [] if root in index else [(root, iter(successors[root]))]
-        while work:
-            node, children = work[-1]
-            if node not in index:
-                index[node] = low[node] = len(index)
-                path.append(node)
-                on_path.add(node)
-            child = next((c for c in children if c not in index or c in on_path), None)
-            if child is None:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[node])
-                if low[node] == index[node]:
-                    cut = path.index(node)
-                    found.append(path[cut:])
-                    on_path.difference_update(path[cut:])
-                    del path[cut:]
-            elif child in index:
-                low[node] = min(low[node], index[child])
-            else:
-                work.append((child, iter(successors[child])))
-    return found
 
 
 def _registers(operands: Iterable[Operand]) -> list[str]:

@@ -1,11 +1,12 @@
 """Turn a kernel and every device function it calls into one list of statements without calls.
 
 What is left of calls are the few functions that the driver provides (`vprintf`, `__assertfail`, `malloc`, `free`); how
-parameters get from one function to another is settled in `passing`.
+parameters get from one function to another is settled in `passing`, how functions call themselves in `recursion`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 
@@ -29,6 +30,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Vector,
 )
 from pytest_gpulab.devices.simulated.translation.passing import settle
+from pytest_gpulab.devices.simulated.translation.recursion import Frame, StackCall, candidates, link, recursive
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
@@ -62,38 +64,39 @@ def undefined(module: PtxModule) -> str | None:
     return None
 
 
-def inline(module: PtxModule, kernel: Function) -> Function:
-    """Return the kernel with every call replaced by the callee's statements.
+def inline(
+    module: PtxModule, kernel: Function, frame_bytes: Callable[[], Mapping[str, int]] = dict
+) -> tuple[Function, list[StackCall]]:
+    """Return the kernel with every call replaced by the callee's statements, and its calls of recursive functions.
 
-    A recursive call, and one that would unfold to too many statements, is refused where a thread executes it.
+    A call that would unfold to too many statements is refused where a thread executes it.
+
+    Args:
+        module, kernel: as read.
+        frame_bytes: gives the stack frame of each function in machine code; asked for recursive ones alone.
 
     Raises:
         CannotSimulate: an unknown external function; a statement of another form than the assembler wants.
     """
-    return _Inliner(module, kernel).run()
+    return _Inliner(module, kernel).run(frame_bytes)
 
 
 class _Sizes:
-    """How many statements each function unfolds to; a recursive call counts once."""
+    """How many statements each function unfolds to; a call of a recursive one counts once."""
 
-    def __init__(self, module: PtxModule) -> None:
-        self.module = module
+    def __init__(self, module: PtxModule, recursive_ones: frozenset[str]) -> None:
+        self.module, self.recursive = module, recursive_ones
         self.known: dict[str, int] = {}
 
     def of(self, name: str, depth: int = 0) -> int:
         function = self.module.functions.get(name)
-        if function is None or depth > MAX_DEPTH:
+        if function is None or depth > MAX_DEPTH or (depth and name in self.recursive):
             return 1
         if name not in self.known:
-            self.known[name] = 1  # as far as it is met again inside itself
             calls = (statement for statement in function.body if isinstance(statement, Call))
-            self.known[name] = len(function.body) + sum(self._of_call(call, depth + 1) for call in calls)
+            reached = (name for call in calls for name in candidates(self.module, function, call))
+            self.known[name] = len(function.body) + sum(self.of(callee, depth + 1) for callee in reached)
         return self.known[name]
-
-    def _of_call(self, call: Call, depth: int) -> int:
-        if isinstance(call.callee, Sym):
-            return self.of(call.callee.name, depth)
-        return sum(self.of(name, depth) for name, function in self.module.functions.items() if not function.entry)
 
 
 class _Inliner:
@@ -101,14 +104,31 @@ class _Inliner:
         self.module = module
         self.kernel = kernel
         self.result = Function(kernel.name, True, kernel.parameters, ())
+        self.body = self.result.body  # where statements go: the kernel's own, or a recursive function's
+        self.made = 0  # statements of the bodies before
         self.serial = count(1)
-        self.sizes = _Sizes(module)
+        self.recursive = recursive(module)
+        self.frames: dict[str, Frame] = {}
+        self.sizes = _Sizes(module, self.recursive)
         self.open: list[str] = []  # the functions that are being unfolded, each inside the one before
 
-    def run(self) -> Function:
+    def run(self, frame_bytes: Callable[[], Mapping[str, int]]) -> tuple[Function, list[StackCall]]:
         self._expand(self.kernel, "", {}, "")
+        done = 0
+        while done < len(self.frames):
+            self._copy(list(self.frames.values())[done])
+            done += 1
+        calls = link(self.result, list(self.frames.values()), frame_bytes()) if self.frames else []
         settle(self.result)
-        return self.result
+        return self.result, calls
+
+    def _copy(self, frame: Frame) -> None:
+        """Make the one copy of a recursive function."""
+        self.made += len(self.body)
+        self.body = frame.body
+        own = {variable.name: variable.name + frame.suffix for variable in _formals(frame.function)}
+        self._expand(frame.function, frame.suffix, own, frame.end)
+        self.body.append(Label(frame.end))
 
     def _expand(self, function: Function, suffix: str, bound: dict[str, str], end: str) -> None:
         """Append a function's statements; `bound` maps its parameters to the caller's scratch names."""
@@ -132,13 +152,13 @@ class _Inliner:
 
     def _statement(self, statement: Statement, names: _Names, end: str) -> None:
         if isinstance(statement, Label):
-            self.result.body.append(Label(statement.name + names.suffix))
+            self.body.append(Label(statement.name + names.suffix))
         elif isinstance(statement, Call):
             self._call(statement, names)
         elif names.suffix:
             self._instruction(statement, names, end)
         else:  # the kernel's own, whose names stay
-            self.result.body.append(statement)
+            self.body.append(statement)
 
     def _instruction(self, instruction: Instruction, names: _Names, end: str) -> None:
         operands = tuple(names.operand(operand) for operand in instruction.operands)
@@ -149,7 +169,7 @@ class _Inliner:
         elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
             # the address of a function's own parameter: `passing` puts such a parameter into local memory
             op = ("ld", "local", *op[2:])
-        self.result.body.append(replace(instruction, op=op, operands=operands, guard=guard))
+        self.body.append(replace(instruction, op=op, operands=operands, guard=guard))
 
     def _call(self, call: Call, names: _Names) -> None:
         results, arguments = tuple(map(names.scratch, call.results)), tuple(map(names.scratch, call.arguments))
@@ -157,12 +177,12 @@ class _Inliner:
         if call.guard is not None:
             register, negated = call.guard
             inverse = names.guard((register, not negated))
-            self.result.body.append(Instruction(("bra",), (Sym(after),), inverse, call.where))
+            self.body.append(Instruction(("bra",), (Sym(after),), inverse, call.where))
         if isinstance(call.callee, Reg):
             self._indirect(call, names, results, arguments, after)
         else:
             self._direct(call.callee.name, results, arguments, after, call)
-        self.result.body.append(Label(after))
+        self.body.append(Label(after))
 
     def _direct(
         self,
@@ -174,23 +194,25 @@ class _Inliner:
     ) -> None:
         callee = self.module.functions.get(name)
         if name in BUILT_IN:
-            self.result.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
+            self.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif callee is None or not callee.body:
             raise CannotSimulate(f"a call of {name}()", call.where)
+        elif name in self.recursive:
+            if name not in self.frames:
+                self.frames[name] = Frame(callee, f"~{next(self.serial)}")
+            self.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
         elif (reason := self._why_not(name)) is not None:
-            self.result.body.append(Instruction((REFUSED, f"{reason} of {unmangle(name)}()"), (), None, call.where))
+            self.body.append(Instruction((REFUSED, f"{reason} of {unmangle(name)}()"), (), None, call.where))
         else:
-            formals = [parameter.name for parameter in (*callee.results, *callee.parameters)]
+            formals = [parameter.name for parameter in _formals(callee)]
             bound = dict(zip(formals, (*results, *arguments), strict=True))
             self._expand(callee, f"~{next(self.serial)}", bound, after)
 
     def _why_not(self, name: str) -> str | None:
         """Say why a call is not unfolded."""
-        if name in self.open:
-            return "a recursive call"
         if len(self.open) > MAX_DEPTH:
             return f"a call more than {MAX_DEPTH} deep"
-        if len(self.result.body) + self.sizes.of(name) > MAX_STATEMENTS:
+        if self.made + len(self.body) + self.sizes.of(name) > MAX_STATEMENTS:
             return f"more than {MAX_STATEMENTS:,} instructions, functions unfolded: a call"
         return None
 
@@ -205,20 +227,20 @@ class _Inliner:
         """Compare the pointer with every function of parameters of these sizes, and jump to the one it names."""
         assert isinstance(call.callee, Reg)
         pointer = names.operand(call.callee)
-        passed = [names.function.variables[name].nbytes for name in (*call.results, *call.arguments)]
-        for name, function in self.module.functions.items():
-            declared = [variable.nbytes for variable in (*function.results, *function.parameters)]
-            if function.entry or not function.body or declared != passed:
-                continue
+        for name in candidates(self.module, names.function, call):
             predicate, skip = f"%p~{next(self.serial)}", f"$skip~{next(self.serial)}"
             self.result.registers[predicate] = "pred"
             address = Imm(function_address(self.module, name))
             compare = Instruction(("setp", "ne", "u64"), (Reg(predicate), pointer, address), None, call.where)
             jump = Instruction(("bra",), (Sym(skip),), (Reg(predicate), False), call.where)
-            self.result.body += [compare, jump]
+            self.body += [compare, jump]
             self._direct(name, results, arguments, after, call)
-            self.result.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
-        self.result.body.append(Instruction(("trap",), (), None, call.where))
+            self.body += [Instruction(("bra",), (Sym(after),), None, call.where), Label(skip)]
+        self.body.append(Instruction(("trap",), (), None, call.where))
+
+
+def _formals(function: Function) -> tuple[Variable, ...]:
+    return (*function.results, *function.parameters)
 
 
 def _through_register(operands: tuple[Operand, ...]) -> bool:

@@ -24,6 +24,7 @@ from pytest_gpulab.devices.simulated.translation import (
     emit_float,
     emit_integer,
     emit_move,
+    emit_stack,
     emit_tensor,
     emit_warp,
 )
@@ -34,6 +35,7 @@ from pytest_gpulab.devices.simulated.translation.inline import function_address,
 from pytest_gpulab.devices.simulated.translation.loads import awaited, copied, guesses
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
+from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
@@ -41,7 +43,8 @@ from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
 RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
 RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
-_ = emit_compare, emit_float, emit_integer, emit_move, emit_tensor, emit_warp  # imported for the opcodes they register
+# imported for the opcodes they register
+_ = emit_compare, emit_float, emit_integer, emit_move, emit_stack, emit_tensor, emit_warp
 
 
 @dataclass
@@ -50,7 +53,7 @@ class Step:
 
     Attributes:
         run: (wave, group) to the predicate of a branch, the index of a switch or the operands of a barrier.
-        end, targets, spins, where: as in `Block`; for a branch, targets are (if true, if false).
+        end, targets, spins, loops, where: as in `Block`; for a branch, targets are (if true, if false).
         mask: for a block that begins with a warp-synchronising instruction, (wave, group) to its lane mask.
         live_in: registers needed from here on, a bit set.
         writes: registers written here that live on, a bit set.
@@ -61,6 +64,7 @@ class Step:
     end: str
     targets: tuple[int, ...]
     spins: bool
+    loops: bool
     where: SourceLine | None
     mask: Callable[[Any, Any], Any] | None
     live_in: int
@@ -96,6 +100,7 @@ class Program:
         shuffles: whether it has shuffles.
         allocates: whether it calls `malloc` or `free`.
         grid_syncs: whether it asks for the workspace of grid synchronisation.
+        stack: first byte and size of the frames of recursive functions in local memory, if there are any.
         clean: what the race check found to be free of races, to be known again, with its size in bytes.
     """
 
@@ -117,6 +122,7 @@ class Program:
     grid_syncs: bool = False
     reserved_shared: int = 0
     allocates: bool = False
+    stack: tuple[int, int] | None = None
     clean: dict[object, int] = field(default_factory=dict)
 
     @cached_property
@@ -174,25 +180,37 @@ class Program:
         return [(block, self.places.row[barrier.where]) for block, barrier in ends if barrier is not None]
 
 
-def translate(module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]) -> Program:
+def translate(
+    module: PtxModule,
+    kernel: Function,
+    addresses: dict[str, int],
+    vocabulary: Mapping[str, Any],
+    frame_bytes: Callable[[], Mapping[str, int]] = dict,
+) -> Program:
     """Translate a kernel.
 
     Args:
         module, kernel: as read.
         addresses: of the module's global and constant variables.
         vocabulary: what generated code may call, by name.
+        frame_bytes: gives the stack frame of each function in machine code, by symbol; asked only where one is
+            recursive.
 
     Raises:
         CannotSimulate: for anything that is not known, with the opcode, file and line.
     """
     with without_collector():
-        return _translated(module, kernel, addresses, vocabulary)
+        return _translated(module, kernel, addresses, vocabulary, frame_bytes)
 
 
 def _translated(
-    module: PtxModule, kernel: Function, addresses: dict[str, int], vocabulary: Mapping[str, Any]
+    module: PtxModule,
+    kernel: Function,
+    addresses: dict[str, int],
+    vocabulary: Mapping[str, Any],
+    frame_bytes: Callable[[], Mapping[str, int]],
 ) -> Program:
-    flat = inline(module, kernel)
+    flat, calls = inline(module, kernel, frame_bytes)
     graph = build(flat)
     layout = _Layout(module, flat, addresses)
     names = Names(flat.registers, graph.registers, layout.addresses)
@@ -200,18 +218,22 @@ def _translated(
     source, masks = _write(graph, names)
     namespace = names.namespace
     namespace.update(vocabulary)
+    namespace.update({f"c{number}": call for number, call in enumerate(calls)})
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
     steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
     codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
-        layout.banked, addresses, _unset(graph, names), names.fences, names.sees_order, names.shuffles,
-        names.grid_syncs, layout.reserved, names.allocates,
+        layout.banked, addresses, frozenset() if calls else _unset(graph, names), names.fences, names.sees_order,
+        names.shuffles, names.grid_syncs, layout.reserved, names.allocates, layout.stack,
     )  # fmt: skip
 
 
 def _unset(graph: Graph, names: Names) -> frozenset[str]:
-    """Return the registers that some way through the kernel reads before anything has written them."""
+    """Return the registers that some way through the kernel reads before anything has written them.
+
+    Not told with recursion: a way that enters a function at one call and leaves it at another one is none.
+    """
     needed = graph.blocks[0].live_in if graph.blocks else 0
     return frozenset(name for name, index in names.index.items() if needed >> index & 1)
 
@@ -239,6 +261,8 @@ class _Layout:
         local = [v for v in kernel.variables.values() if v.space == "local"]
         self.local = self._place(local)
         self.banked = {v.name: (v.space, self.addresses[v.name], v.nbytes) for v in (*shared, *local)}
+        frames = self.banked.pop(STACK_AREA, None)
+        self.stack = frames[1:] if frames is not None else None
         self.parameters = self._parameters(kernel.parameters)
 
     def _place(self, variables: list[Variable]) -> int:
@@ -357,6 +381,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         end=block.end,
         targets=targets,
         spins=block.spins,
+        loops=block.loops,
         where=block.where,
         mask=namespace[f"m{i}"] if masked else None,
         live_in=block.live_in,

@@ -1,0 +1,97 @@
+"""The stack of each thread: where recursive calls return to, and the registers that their callers still need.
+
+The other contents of a frame, which the kernel may point to, are in local memory at the same addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import first_index, lane_at
+from pytest_gpulab.devices.simulated.translation.recursion import SLOT_BYTES, STACK_BYTES, Frame, StackCall
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Wave
+
+
+class Stack:
+    """The stacks of a wave's threads.
+
+    Args:
+        wave: whose program has recursive functions.
+        start: address of the first frame in local memory.
+        nbytes: of all frames of one thread.
+    """
+
+    def __init__(self, wave: Wave, start: int, nbytes: int) -> None:
+        self._wave, self._start = wave, start
+        self._columns = wave.shape.threads * wave.shape.columns
+        self.slots = np.zeros(nbytes // SLOT_BYTES * self._columns, np.uint64)
+
+    def _index(self, lanes: Lanes, frame: Value, slot: int) -> npt.NDArray[np.intp]:
+        row = (frame - np.uint64(self._start)).astype(np.intp) // SLOT_BYTES + slot
+        index: npt.NDArray[np.intp] = row * self._columns + lanes.position
+        return index
+
+    def enter(self, lanes: Lanes, call: StackCall, frame: Value, values: Sequence[Value]) -> Value:
+        """Save registers in the caller's frame, and return the callee's.
+
+        Raises:
+            KernelFault: the stack has no room for it.
+        """
+        for slot, value in enumerate(values, 1):
+            bits = value if value.dtype.kind in "ub" else value.view(f"u{value.dtype.itemsize}")
+            self.slots[self._index(lanes, frame, slot)] = bits
+        inner = frame + np.uint64(call.step)
+        last = self._start + call.callee.last
+        if int(inner.max()) > last:
+            self._overflow(lanes, call, frame, inner > last)
+        self.slots[self._index(lanes, inner, 0)] = call.number
+        watch, (start, end) = self._wave.watch, call.callee.arrays
+        if watch is not None and end > start:
+            watch.local.forget(lanes, lanes.position, inner + np.uint64(start), end - start)
+        return inner
+
+    def leave(self, lanes: Lanes, call: StackCall, frame: Value, codes: Sequence[str]) -> list[Value]:
+        """Return the caller's frame and what it saved, as registers of these dtype codes."""
+        outer, restored = frame - np.uint64(call.step), []
+        for slot, code in enumerate(codes, 1):
+            bits = self.slots.take(self._index(lanes, outer, slot))
+            restored.append(bits.astype(np.bool_) if code == "?" else bits.astype(f"u{code[1]}").view(code))
+        return [outer, *restored]
+
+    def top(self, lanes: Lanes, frame: Value) -> Value:
+        """Return the number of the call that each lane returns from."""
+        found = self.slots.take(self._index(lanes, frame, 0)).astype(np.uint32)
+        first = found.flat[0]
+        return first if (found == first).all() else found
+
+    def _overflow(self, lanes: Lanes, call: StackCall, frame: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
+        first = first_index(lanes, bad)
+        position = int(np.broadcast_to(lanes.position, lanes.shape).flat[first])
+        depth = self._depth(call, int(np.broadcast_to(frame, lanes.shape).flat[first]), position)
+        callee = call.callee
+        what = (
+            f"stack overflow: call {depth} of `{callee.name}`, each in the one before; a thread's stack has "
+            f"{STACK_BYTES:,} bytes, of which each call takes {callee.cost}"
+        )
+        raise KernelFault("stack-overflow", what, call.where, lane_at(lanes, first))
+
+    def _depth(self, call: StackCall, frame: int, position: int) -> int:
+        """Return how often a thread is inside a function, with the call that it wants to make."""
+        callee, depth = call.callee, 0
+        caller: Frame | None = callee
+        while caller is not None:
+            depth += caller is callee
+            caller = call.caller
+            if caller is not None:
+                index = (frame - self._start) // SLOT_BYTES * self._columns + position
+                call = caller.calls[int(self.slots[index])]
+                frame -= call.step
+        return depth
