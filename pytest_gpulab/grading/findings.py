@@ -42,6 +42,8 @@ HINTS: Mapping[str, str] = {
     "drops below 0.",
     "time-limit": "The loop may be finite but very long. How many rounds does a thread "
     "need, and how many does it make?",
+    "stack-overflow": "Does every call come closer to the case that makes no further call? If so, the recursion is too "
+    "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
     "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
     "null pointer: look at that line.",

@@ -18,7 +18,13 @@ MAX_CHECKS_NAMED = 3
 Outcomes = Iterable[tuple[Case, CaseOutcome]]
 """Those of visible cases before those of hidden ones: what is told is what was seen first."""
 
-_KIND_OF_FAULT = {"out-of-bounds": "memory", "misaligned": "memory", "deadlock": "barrier", "barrier": "barrier"}
+_KIND_OF_FAULT = {
+    "out-of-bounds": "memory",
+    "misaligned": "memory",
+    "stack-overflow": "memory",
+    "deadlock": "barrier",
+    "barrier": "barrier",
+}
 _CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a code itself
 
 

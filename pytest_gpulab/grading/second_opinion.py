@@ -34,9 +34,10 @@ from pytest_gpulab.grading.process import Crashed, Custody, Hung, Worker, Worker
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
-STOPPED = ("out-of-bounds", "misaligned", "assert", "trap", "device-fault", "endless-loop", "time-limit")
+OVERFLOW = "stack-overflow"
+STOPPED = ("out-of-bounds", "misaligned", OVERFLOW, "assert", "trap", "device-fault", "endless-loop", "time-limit")
 """How a kernel ends abnormally, as hardware says."""
-PRECISE = (*PROOF, "barrier", "deadlock", "assert", "trap")
+PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
 """What hardware says of mistakes that the simulated GPU can name."""
 
@@ -122,7 +123,7 @@ class SecondOpinion:
         first, *others = result.findings
         if seen is None:
             return result.findings
-        if seen is opinion and first.code in VAGUE and seen.findings and seen.findings[0].code in PRECISE:
+        if seen is opinion and seen.findings and _is_closer(seen.findings[0].code, first.code):
             named = seen.findings[0]
             evidence = (*named.evidence, f"on the GPU: {first.what}", *first.evidence)
             return (replace(named, evidence=tuple(dict.fromkeys(evidence))), *others)
@@ -208,6 +209,11 @@ _SIMULATED: dict[str, Any] = {
     "beside_a_gpu": True,
     "annotate": False,
 }
+
+
+def _is_closer(code: str, on_the_gpu: str) -> bool:
+    """Whether the simulated GPU names a mistake that hardware only shows the effect of."""
+    return (on_the_gpu in VAGUE and code in PRECISE) or (on_the_gpu == "out-of-bounds" and code == OVERFLOW)
 
 
 def was_stopped(result: CheckResult) -> bool:

@@ -75,6 +75,7 @@ FAULTS = {
     "misaligned address": "misaligned",
     "operation not supported on global/shared address space": "out-of-bounds",
     "device-side assert triggered": "assert",
+    "hardware stack error": "stack-overflow",
     "the launch timed out and was terminated": "endless-loop",
     "an illegal instruction was encountered": "trap",
     "unspecified launch failure": "device-fault",

@@ -1,7 +1,7 @@
 """A simulated GPU that lets pass what hardware lets pass: it stands for a real one on which wrong kernels are lucky.
 
 Arrays lie in allocations that are larger, all warps stay in step, memory that nobody has written holds zeros, nobody
-looks for hazards, and what ends a kernel has no name and no place.
+looks for hazards, and what ends a kernel has no name and no place; the end of the stack is that of memory.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class LuckyModule:
             return replace(self.module.launch(kernel, grid, block, args, shared_bytes, options), hazards=())
         except KernelFault as fault:
             self.device.usable = False
+            if fault.code == "stack-overflow":
+                raise KernelFault("out-of-bounds", f"{kernel}: a thread accessed memory of no array") from fault
             raise KernelFault("device-fault", f"{kernel}: the GPU gave the kernel up") from fault
 
 

@@ -232,7 +232,9 @@ LANE = Lane((2, 0, 0), (1, 3, 0))
 PLACE = SourceLine("student.cu", 9)
 
 
-@pytest.mark.parametrize("code", ["out-of-bounds", "misaligned", "endless-loop", "deadlock", "assert", "trap"])
+@pytest.mark.parametrize(
+    "code", ["out-of-bounds", "misaligned", "stack-overflow", "endless-loop", "deadlock", "assert", "trap"]
+)
 def test_a_fault_is_named_with_its_line_and_thread(bench: Bench, code: str) -> None:
     def twice(options: Any, *args: Any) -> None:
         raise KernelFault(code, "something happened", PLACE, LANE, "said before\n")

@@ -48,7 +48,13 @@ def test_a_write_into_a_guard_zone_is_out_of_bounds(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("code", "check"),
-    [("out-of-bounds", "memory"), ("misaligned", "memory"), ("deadlock", "barrier"), ("barrier", "barrier")],
+    [
+        ("out-of-bounds", "memory"),
+        ("misaligned", "memory"),
+        ("stack-overflow", "memory"),
+        ("deadlock", "barrier"),
+        ("barrier", "barrier"),
+    ],
 )
 def test_a_fault_of_the_kind_fails_the_check_even_if_one_case_has_it(bench: Bench, code: str, check: str) -> None:
     results = bench.results(faulting(code, above=4))

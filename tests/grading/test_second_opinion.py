@@ -141,6 +141,16 @@ def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Clas
     assert "on the GPU: Twice: the GPU gave the kernel up" in finding.evidence
 
 
+def test_memory_beyond_the_stack_is_told_as_a_stack_overflow(bench: Class) -> None:
+    """Hardware says that a thread accessed memory of no array: it does not know which function it called."""
+    deep = "__device__ int deep(const int *in, int n) { return in[0] + deep(in, n + 1) * n; }\n"
+    found = results(bench, deep + KERNEL.replace("if (i < n)", "if (n == 31 && deep(in, i)) return;\n    if (i < n)"))
+    (finding,) = found["correct[n=31]"].findings
+    assert (finding.code, finding.where) == ("stack-overflow", "twice.cu:1")
+    assert "of `deep`" in finding.what
+    assert "on the GPU: Twice: a thread accessed memory of no array" in finding.evidence
+
+
 @pytest.mark.parametrize(
     ("verdict", "simulated_size", "which"),
     [("failed", None, "the same size"), ("missed", None, "the same size"), ("failed", 2048, "a smaller size")],

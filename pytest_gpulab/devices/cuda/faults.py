@@ -9,11 +9,13 @@ class DriverRefusal(Exception):
     """What is asked through cuda-bindings is refused, in the driver's words; PyCUDA has errors of its own."""
 
 
-# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 700, 716, 717, 710, 702, 719).
+# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 700, 716, 717, 714, 710, 702,
+# 715, 719).
 _FAULTS = (
     ("illegal memory access", "out-of-bounds", "a thread accessed memory that belongs to no array"),
     ("misaligned address", "misaligned", "a thread accessed memory at an address that its type does not allow"),
     ("not supported on global/shared", "out-of-bounds", "a thread accessed memory that belongs to no array"),
+    ("hardware stack error", "stack-overflow", "the calls of device functions need more stack than a thread has"),
     ("device-side assert", "assert", "an assert() in the kernel failed (its message was printed by the driver)"),
     ("launch timed out", "endless-loop", "the driver stopped the kernel because it ran too long"),
     ("illegal instruction", "trap", "the kernel stopped itself with __trap()"),
@@ -23,8 +25,8 @@ _FAULTS = (
         "the GPU gave the kernel up and does not say why (__trap() does that)",
     ),
 )
-# Rarer ones, which the driver's words say enough of (714, 718, 721).
-_OTHER_FAULTS = ("hardware stack error", "invalid program counter", "tensor memory not completely freed")
+# Rarer ones, which the driver's words say enough of (718, 721).
+_OTHER_FAULTS = ("invalid program counter", "tensor memory not completely freed")
 # What no kernel can bring about (CUresult: 214, 220, 226, 46, 304, 805 to 807, 810 and, for whatever the driver cannot
 # name, 999): GPUs are not connected here, and where MPS lets processes share one, another's fault may end this one.
 _OF_THE_MACHINE = (
