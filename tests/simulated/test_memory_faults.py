@@ -147,6 +147,22 @@ NAMED = {
         "__shared__ int a[32], b[32]; b[n + 30] = 1; a[t & 31] = n; __syncthreads(); out[t] = a[5] + b[3];",
         "`b[37]` written, `b` has 32 elements",
     ),
+    "first of two": (
+        "__shared__ int a[32], b[32]; a[n + 25 + t / 63] = 1; b[t & 31] = n; __syncthreads(); out[t] = a[5] + b[3];",
+        "`a[32]` written, `a` has 32 elements",
+    ),
+    "before the second of two": (
+        "__shared__ int a[32], b[32]; b[t & 31] = n; a[t & 31] = b[t % 32 - 1]; __syncthreads(); out[t] = a[5];",
+        "`b[-1]` read, `b` has 32 elements",
+    ),
+    "dynamic before its start": (
+        "extern __shared__ int some[]; __shared__ int a[32]; a[t & 31] = n; some[n - 8] = 1; out[t] = a[5];",
+        "`some[-1]` written, but the kernel is launched without dynamic shared memory",
+    ),
+    "atomic on another array": (
+        "__shared__ int a[32], b[32]; b[t & 31] = n; atomicAdd(a + n + 25, 1); __syncthreads(); out[t] = a[5] + b[3];",
+        "`a[32]` changed by an atomic, `a` has 32 elements",
+    ),
     "far before": ("__shared__ short s[96]; s[t - 9 * n] = 1; __syncthreads(); out[t] = s[5];",
                    "`s[-63]` written, `s` has 96 elements"),
     "wider than the element": (

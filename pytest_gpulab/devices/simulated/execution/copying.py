@@ -58,7 +58,7 @@ class AsyncCopies:
         """
         read, write = sites
         wave = self._wave
-        wave.shared.check(lanes, write, target)
+        wave.check_shared(lanes, write, target)
         if nbytes is None or np.all(nbytes >= read.nbytes):
             words = wave.load_global(lanes, read, source, _WORD, read.nbytes // 4)
         else:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpulab.devices.names import unmangle_local
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, Location
-from pytest_gpulab.devices.simulated.execution.memory import NULL_BYTES, OutOfBounds
+from pytest_gpulab.devices.simulated.execution.memory import NULL_BYTES, OutOfBounds, Range
+from pytest_gpulab.devices.simulated.translation.origins import FROM_MEMORY
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 if TYPE_CHECKING:
@@ -61,6 +62,20 @@ def locate(launch: Launch, site: Site, space: str, address: int) -> Location | N
         return None
     whose = nearest.symbol, nearest.parameter, nearest.base
     return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *whose)
+
+
+def shared_bounds(launch: Launch, site: Site) -> Range:
+    """Return the shared memory that an instruction may access: one variable's, or all if its address may be of others.
+
+    The order of variables is the compiler's choice, so an index beyond one of them reaches another one only by luck.
+    """
+    if site.number not in launch.bounds:
+        names = launch.program.origins.of(site)
+        meant = [candidate for candidate, name in _banked(launch, "shared") if name in names]
+        is_certain = len(meant) == 1 and FROM_MEMORY not in names
+        variable = meant[0] if is_certain else _Candidate(0, launch.shared_bytes)
+        launch.bounds[site.number] = variable.start, variable.start + variable.nbytes
+    return launch.bounds[site.number]
 
 
 def _offset(address: int, candidate: _Candidate, element: int) -> int:

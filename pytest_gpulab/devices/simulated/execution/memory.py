@@ -281,27 +281,33 @@ def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
     view[index] = value
 
 
+Range = tuple[int, int]
+"""The first byte of a variable and the one behind its last."""
+
+
 class Banked:
     """Shared or local memory: `words[word, column]`."""
 
     def __init__(self, space: str, nbytes: int, columns: int, fill: int) -> None:
         self.space, self.nbytes, self.columns = space, nbytes, columns
-        self._checked: tuple[Value | None, int] = (None, 0)  # values never change: no need to check one twice
+        self._checked: tuple[Value | None, int, Range | None] = (None, 0, None)  # values never change: check each once
         self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
 
-    def check(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Raise KernelFault if any lane is out of bounds or misaligned."""
-        if self._checked[0] is address and self._checked[1] == site.nbytes:
+    def check(self, lanes: Lanes, site: Site, address: Value, bounds: Range | None = None) -> None:
+        """Raise KernelFault if any lane is misaligned or outside of `bounds`, by default those of the whole memory."""
+        if self._checked[0] is address and self._checked[1:] == (site.nbytes, bounds):
             return
-        if int(address.max()) > self.nbytes - site.nbytes:
-            self._out_of_bounds(lanes, site, address)
+        low, high = bounds or (0, self.nbytes)
+        beyond = int(np.maximum.reduce(address, axis=None)) > high - site.nbytes
+        if beyond or (low and int(np.minimum.reduce(address, axis=None)) < low):
+            self._out_of_bounds(lanes, site, address, low, high)
         if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
             misaligned(lanes, site, self.space, address)
-        self._checked = (address, site.nbytes)
+        self._checked = (address, site.nbytes, bounds)
 
-    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value) -> NoReturn:
+    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, low: int, high: int) -> NoReturn:
         signed = address.astype(np.int64)
-        first = first_index(lanes, (signed > self.nbytes - site.nbytes) | (signed < 0))
+        first = first_index(lanes, (signed > high - site.nbytes) | (signed < low))
         at = int(np.broadcast_to(address, lanes.shape).flat[first])
         bits = 8 * address.dtype.itemsize
         at -= (at >> (bits - 1)) << bits  # a sum below zero wrapped around

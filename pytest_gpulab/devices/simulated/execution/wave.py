@@ -23,8 +23,8 @@ from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.disturbing import disturb
 from pytest_gpulab.devices.simulated.execution.heap import Heap
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
-from pytest_gpulab.devices.simulated.execution.locating import locate
-from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, first_lane, lane_at
+from pytest_gpulab.devices.simulated.execution.locating import locate, shared_bounds
+from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, Range, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.stack import Stack
 from pytest_gpulab.devices.simulated.execution.union import Union
@@ -54,6 +54,7 @@ class Launch:
         heap: of a kernel that allocates memory, while the launch runs.
         absent: what a shuffle gives from a lane that is not there.
         absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
+        bounds: of the shared memory that an instruction may access, by its number.
         watch: what looks for races and uninitialised reads, if anything does.
         tally: of the waves that are not counted.
     """
@@ -74,16 +75,15 @@ class Launch:
     heap: Heap | None = None
     absent: np.uint32 = _ABSENT
     absences: dict[Any, Hazard] = field(default_factory=dict)
+    bounds: dict[int, Range] = field(default_factory=dict)
     watch: LaunchWatch | None = field(init=False)
     tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tally = Tally(self.program)
+        self.tally, self.watch = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
             self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self), changing)
-        else:
-            self.watch = None
 
     @property
     def is_clean(self) -> bool:
@@ -188,6 +188,10 @@ class Wave:
 
     # --- loads and stores -------------------------------------------------------------------------
 
+    def check_shared(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Raise KernelFault if any lane leaves the shared array that its address is computed from."""
+        self.shared.check(lanes, site, address, shared_bounds(self.launch, site))
+
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from global memory."""
         if self.counters is not None:
@@ -208,7 +212,7 @@ class Wave:
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from shared memory."""
-        self.shared.check(lanes, site, address)
+        self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         if self.watch is not None:
@@ -217,7 +221,7 @@ class Wave:
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory."""
-        self.shared.check(lanes, site, address)
+        self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         if self.watch is not None:
@@ -318,7 +322,7 @@ class Wave:
         wanted: bool,
     ) -> Value:
         if space == "shared":
-            self.shared.check(lanes, site, address)
+            self.check_shared(lanes, site, address)
             if self.counters is not None:
                 self.counters.shared(lanes, site, address)
             if self.watch is not None:

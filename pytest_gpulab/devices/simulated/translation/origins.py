@@ -29,13 +29,19 @@ class Origins:
 
     def __init__(self, kernel: Function) -> None:
         self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
+        self._writers: dict[str, list[Instruction]] = defaultdict(list)
+        for instruction in self._instructions:
+            for register in _registers(instruction.operands[:1]):
+                self._writers[register].append(instruction)
+        self._known: dict[tuple[Site, ...], frozenset[str]] = {}
 
     def of(self, *sites: Site) -> frozenset[str]:
         """Return the names of all parameters and symbols that the accesses' addresses may be computed from."""
-        writers: dict[str, list[Instruction]] = defaultdict(list)
-        for instruction in self._instructions:
-            for register in _registers(instruction.operands[:1]):
-                writers[register].append(instruction)
+        if sites not in self._known:  # launches of a kernel ask for the same ones
+            self._known[sites] = self._trace(sites)
+        return self._known[sites]
+
+    def _trace(self, sites: tuple[Site, ...]) -> frozenset[str]:
         names: set[str] = set()
         seen: set[str] = set()
         waiting: list[Operand] = [part for i in self._at(*sites) for part in i.operands if isinstance(part, Address)]
@@ -44,7 +50,7 @@ class Origins:
             names.update(symbol for symbol in _symbols(operand))
             for register in {*_registers([operand])} - seen:
                 seen.add(register)
-                for writer in writers[register]:
+                for writer in self._writers[register]:
                     waiting += _sources(writer)
                     names.update([FROM_MEMORY] if _loads_pointer(writer) else [])
         return frozenset(names)
