@@ -187,6 +187,43 @@ def test_a_variable_is_told_by_its_name_with_index_and_length(run: Run, body: st
     assert fault_of(run, body) == said
 
 
+EITHER = {
+    "chosen": "int *p = n ? b : a; out[t] = p[t];",
+    "exchanged in a loop": (
+        "int *p = a, *q = b; for (int k = 0; k < n; k++) { int *r = p; p = q; q = r; } out[t] = p[t];"
+    ),
+    "returned by a function": "out[t] = pick(a, b, n)[t];",
+    "from a thread's own array": "int *all[4] = {a, b, b, a}; volatile int k = n; out[t] = all[k][t];",
+    "from shared memory": "__shared__ int *p; if (t == 0) p = n ? b : a; __syncthreads(); out[t] = p[t];",
+    "from another lane": (
+        "unsigned long long p = (unsigned long long)(t % 32 ? a : b);"
+        " p = __shfl_sync(~0u, p, 0); out[t] = ((int *)p)[t];"
+    ),
+    "as a number in memory": (
+        "__shared__ unsigned at[2]; at[0] = __cvta_generic_to_shared(a); at[1] = __cvta_generic_to_shared(b);"
+        ' int v; asm volatile("ld.shared.s32 %0, [%1];" : "=r"(v) : "r"(at[n] + 4 * t)); out[t] = v;'
+    ),
+}
+
+
+@pytest.mark.parametrize("body", EITHER.values(), ids=EITHER.keys())
+def test_a_pointer_to_either_of_two_shared_arrays_may_reach_both(run: Run, body: str) -> None:
+    """The second one is longer: an address that only seems to be of the first one would be out of its bounds."""
+    pick = "__device__ __noinline__ int *pick(int *a, int *b, int n) { return n ? b : a; }"
+    source = f"""{pick}
+        __global__ void f(int *out, int n) {{
+            __shared__ int a[32], b[64];
+            int t = threadIdx.x;
+            a[t & 31] = 1;
+            b[t] = t;
+            __syncthreads();
+            {body}
+        }}"""
+    out = np.zeros(64, np.int32)
+    run(source, out, np.int32(1), block=(64,))
+    assert (out == np.arange(64)).all()
+
+
 ARRAYS = {
     "below zero": ("out[t] = in[t - 1];", 1, -4),
     "unsigned below zero": ("out[t] = in[blockIdx.x - 1];", 1, -4),

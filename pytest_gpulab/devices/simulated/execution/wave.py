@@ -192,6 +192,14 @@ class Wave:
         """Raise KernelFault if any lane leaves the shared array that its address is computed from."""
         self.shared.check(lanes, site, address, shared_bounds(self.launch, site))
 
+    def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Check, count and watch an access to shared memory."""
+        self.check_shared(lanes, site, address)
+        if self.counters is not None:
+            self.counters.shared(lanes, site, address)
+        if self.watch is not None:
+            self.watch.access_shared(lanes, site, address, values)
+
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from global memory."""
         if self.counters is not None:
@@ -212,20 +220,12 @@ class Wave:
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from shared memory."""
-        self.check_shared(lanes, site, address)
-        if self.counters is not None:
-            self.counters.shared(lanes, site, address)
-        if self.watch is not None:
-            self.watch.access_shared(lanes, site, address, [])
+        self._access_shared(lanes, site, address, [])
         return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
 
     def store_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to shared memory."""
-        self.check_shared(lanes, site, address)
-        if self.counters is not None:
-            self.counters.shared(lanes, site, address)
-        if self.watch is not None:
-            self.watch.access_shared(lanes, site, address, values)
+        self._access_shared(lanes, site, address, values)
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
@@ -322,11 +322,7 @@ class Wave:
         wanted: bool,
     ) -> Value:
         if space == "shared":
-            self.check_shared(lanes, site, address)
-            if self.counters is not None:
-                self.counters.shared(lanes, site, address)
-            if self.watch is not None:
-                self.watch.access_shared(lanes, site, address, [])
+            self._access_shared(lanes, site, address, [])
             return self._atomic_shared(lanes, operation, address, dtype, values, wanted)
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
