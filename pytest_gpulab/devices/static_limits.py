@@ -1,4 +1,4 @@
-"""Memory that a file asks for and no GPU has: words for it, the same wherever it is found.
+"""Memory that a file asks for and no GPU has, functions that it lacks: words for it, the same wherever it is found.
 
 CUDA's assembler, ptxas, refuses such a file. The simulated GPU, which needs no assembler, finds it in PTX.
 Source of the figures: the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
@@ -19,6 +19,7 @@ _REFUSED = re.compile(
     r"ptxas\s+error\s*: (?:Entry function '(?P<kernel>\w+)'|File) uses too much (?P<kind>shared|global constant|local) "
     r"data \(0x(?P<needed>[0-9a-f]+) bytes, 0x(?P<most>[0-9a-f]+) max\)"
 )
+_UNRESOLVED = re.compile(r"^ptxas fatal +: Unresolved extern function '(?P<name>[\w$]+)'", re.MULTILINE)
 _OWNER = {"shared": "a block", "global constant": "a file", "local": "a thread"}
 
 
@@ -36,11 +37,20 @@ def too_much(names: Iterable[str], kind: str, needed: int, most: int) -> str:
     return f"{subject} {verb} {needed:,} bytes of {memory} memory, {_OWNER[kind]} may have {most:,}"
 
 
+def defined_nowhere(symbol: str) -> str:
+    """Return the sentence for a function without a definition, which the compiler calls `symbol`."""
+    name = unmangle(symbol)
+    known_as = "" if name == symbol else f" ({symbol})"
+    return f"the function `{name}` is called, but defined nowhere{known_as}"
+
+
 def with_plain_words(diagnostics: str, filename: str) -> str:
-    """Return ptxas's messages, with what they mean before them where they are about too much memory."""
-    found = _REFUSED.search(diagnostics)
-    if found is None:
+    """Return ptxas's messages, with what they mean before them where they are about memory or a missing function."""
+    if (found := _REFUSED.search(diagnostics)) is not None:
+        name = f"`{unmangle(found['kernel'])}`" if found["kernel"] else "the file"
+        sentence = too_much([name], found["kind"], int(found["needed"], 16), int(found["most"], 16))
+    elif (found := _UNRESOLVED.search(diagnostics)) is not None:
+        sentence = defined_nowhere(found["name"])
+    else:
         return diagnostics
-    name = f"`{unmangle(found['kernel'])}`" if found["kernel"] else "the file"
-    sentence = too_much([name], found["kind"], int(found["needed"], 16), int(found["most"], 16))
     return f"{filename}: error: {sentence}\n{diagnostics}"

@@ -50,6 +50,20 @@ def test_a_speedup_from_sampled_blocks_says_how_far_it_may_err(gpu: Device, tmp_
     assert result.findings[0].evidence[1] == f"estimated from a sample of the blocks, {said}"
 
 
+@pytest.mark.parametrize("linkage", ["", 'extern "C" '])
+def test_a_function_that_is_defined_nowhere_is_no_matter_of_the_device(
+    gpu: Device, tmp_path: Path, linkage: str
+) -> None:
+    source = f"{linkage}__device__ int weighed(int);\n{TREE}"
+    source = changed(source, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = weighed(tile[0]);")
+    results = graded(tmp_path, gpu, source)
+    assert {result.verdict for result in results.values()} == {"failed"}
+    (finding,) = results["compile"].findings
+    assert finding.where == line_of(source, "weighed(tile")
+    assert "the function `weighed` is called, but defined nowhere" in finding.what
+    assert finding.hint == "The grader compiles this file by itself: define the function in it, marked `__device__`."
+
+
 def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Device, tmp_path: Path) -> None:
     source = changed(TREE, "out[blockIdx.x] = weight * tile[0];", "out[blockIdx.x] = wait * tile[0];")
     results = graded(tmp_path, gpu, source)

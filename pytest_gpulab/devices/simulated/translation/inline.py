@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from pytest_gpulab.devices.names import unmangle
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -32,6 +31,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.passing import settle
 from pytest_gpulab.devices.simulated.translation.recursion import Frame, StackCall, candidates, link, recursive
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
+from pytest_gpulab.devices.static_limits import defined_nowhere
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
 REFUSED = "refused"  # an instruction of our own, which ends the launch with the words in its opcode
@@ -53,14 +53,14 @@ def function_address(module: PtxModule, name: str) -> int:
 
 
 def undefined(module: PtxModule) -> str | None:
-    """Say, in the compiler's form, which C++ function is called and never defined: nvcc refuses such a file."""
+    """Say, in the compiler's form, which function is called and never defined: nvcc refuses such a file."""
     for function in module.functions.values():
         for call in (statement for statement in function.body if isinstance(statement, Call)):
             name = call.callee.name if isinstance(call.callee, Sym) else ""
             called = module.functions.get(name)
-            if called is not None and not called.body and name.startswith("_Z"):
+            if called is not None and not called.body and name not in BUILT_IN:
                 place = f"{call.where.file}({call.where.line}): " if call.where else ""
-                return f"{place}error: the function `{unmangle(name)}` is called, but defined nowhere ({name})"
+                return f"{place}error: {defined_nowhere(name)}"
     return None
 
 
