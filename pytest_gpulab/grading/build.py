@@ -14,12 +14,13 @@ from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Fo
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compile_errors import of_compile_error
+from pytest_gpulab.grading.compile_errors import lacks_header, of_compile_error
 from pytest_gpulab.grading.compile_notes import host_code_note, unread_tunables
 from pytest_gpulab.grading.defined_tunables import with_defined_tunables
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import moved_line, unaccepted_include
+from pytest_gpulab.grading.missing_headers import cudas_missing_header
 from pytest_gpulab.grading.parameters import Names, parameter_names
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
@@ -175,7 +176,7 @@ class Builds:
             names = parameter_names(self._source)
             problem = signature_finding(module, _plans(exercise, variant, tunables), self.code, names)
         except CompileError as error:
-            raise Blocked(*of_compile_error(error, self.code, self._source, self._path.name)) from error
+            raise Blocked(*self._why_not_compiled(error, self._source)) from error
         except DeviceError as error:
             raise Blocked(*of_error(error)) from error
         except InstructorsMistake as mistake:
@@ -185,6 +186,13 @@ class Builds:
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
         module = limited(module, self._budget) if is_simulated else module
         return Build(module, tunables, names, self._source)
+
+    def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
+        texts = (self.code.text, *_headers(self._loaded).values())
+        missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
+        if missing is not None:
+            return "not gradable", lacks_header(missing, error)
+        return of_compile_error(error, self.code, source, self._path.name)
 
     def _compile(self, source: str, variant: Variant) -> Module:
         """Variants may differ in what is launched only: then they share a module."""

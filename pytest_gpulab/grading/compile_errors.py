@@ -12,16 +12,6 @@ from pytest_gpulab.devices.tokens import tokens
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 
-_MISSING_HEADER = re.compile(
-    r'^(?P<file>[^\n(]+)\(\d+\): [a-z ]*error[^:\n]*: cannot open source file "(?P<header>[^"\n]+)"', re.MULTILINE
-)
-_NOT_THERE = re.compile(r"fatal error: (?P<header>[^:\n]+): No such file or directory")
-# Headers of CUDA's installation: that one of them is missing says nothing of a submission. Made-up names are not here.
-_CUDAS = re.compile(
-    r"nv/target|cuda/(?:atomic|barrier|pipeline|semaphore|latch|functional|std/\w+)|cooperative_groups(?:/\w+)?\.h"
-    r"|cuda_(?:fp16|bf16|fp8|fp6|fp4|pipeline|awbarrier)\.h|mma\.h|curand_kernel\.h|math_constants\.h"
-    r"|cub/(?:cub|block/block_(?:reduce|scan|load|store|radix_sort|exchange|histogram)|warp/warp_(?:reduce|scan))\.cuh"
-)
 _NAMED = re.compile(r'"(?:[^"]*::)?~?(\w+)[^"]*"')
 _DELETED = re.compile(
     r'function "([^"]+)" \(declared at line (\d+)[^)]*\) cannot be referenced -- it is a deleted function'
@@ -37,6 +27,13 @@ _NAMES = {
 _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 
+def lacks_header(header: str, error: CompileError) -> Finding:
+    """Return the finding on a file that does not compile because CUDA's installation has not this header."""
+    what = f"The CUDA installation of this machine lacks the header `{header}`."
+    hint = "Nothing is wrong with your file: please tell your instructor."
+    return finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
+
+
 def of_compile_error(error: CompileError, code: DeviceText, source: str, filename: str) -> tuple[Verdict, Finding]:
     """Return the verdict and the finding on a file that does not compile.
 
@@ -46,11 +43,6 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
         source: the file's text.
         filename: its name.
     """
-    missing = _cudas_missing_header(error.diagnostics, filename)
-    if missing is not None:
-        what = f"The CUDA installation of this machine lacks the header `{missing}`."
-        hint = "Nothing is wrong with your file: please tell your instructor."
-        return "not gradable", finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
     verdict, found = of_error(error)
     unseen = strange_sign(source, filename)
     if unseen is not None:
@@ -60,14 +52,6 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
     return verdict, replace(
         found, hint=hint, evidence=(*found.evidence, *unread) if hint != found.hint else found.evidence
     )
-
-
-def _cudas_missing_header(diagnostics: str, filename: str) -> str | None:
-    for found in _MISSING_HEADER.finditer(diagnostics):
-        if _CUDAS.fullmatch(found["header"]) or found["file"].strip() != filename:
-            return found["header"]
-    lost = _NOT_THERE.search(diagnostics)
-    return lost["header"] if lost and _CUDAS.fullmatch(lost["header"]) else None
 
 
 def _host_hint(what: str, code: DeviceText) -> str:

@@ -7,18 +7,22 @@ looks for hazards, and what ends a kernel has no name and no place; the end of t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 
+from pytest_gpulab.devices import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading import grader, worker
 
 ALONE_VARIABLE = "LUCKY_ALONE"
 CANNOT_COUNT_VARIABLE = "LUCKY_CANNOT_COUNT"
+LACKS_HEADERS_VARIABLE = "LUCKY_LACKS_HEADERS"
 PADDING_BYTES = 1 << 16
 
 
@@ -93,7 +97,22 @@ class LuckyDevice(SimulatedDevice):
 def opened(spec: str, launch_limit_s: float, *described: str | None, **options: bool) -> tuple[SimulatedDevice, str]:
     if spec == "sim" and ALONE_VARIABLE in os.environ:
         raise DeviceUnavailable("NVRTC is not installed")
+    if spec == "sim" and LACKS_HEADERS_VARIABLE in os.environ:
+        lacking_headers(setattr, Path(mkdtemp(dir=os.environ[LACKS_HEADERS_VARIABLE])))
     return SimulatedDevice() if spec == "sim" else LuckyDevice(), "a test wants it"
+
+
+def lacking_headers(patch: Callable[[Any, str, Any], None], folder: Path) -> None:
+    """Let NVRTC find all of CUDA's headers but `nv/target`."""
+    found = []
+    for number, whole in enumerate(nvrtc.include_folders()):
+        part = folder / str(number)
+        part.mkdir()
+        for entry in whole.iterdir():
+            if entry.name != "nv":
+                (part / entry.name).symlink_to(entry)
+        found.append(part)
+    patch(nvrtc, "include_folders", lambda: tuple(found))
 
 
 def no_counting_device() -> Any:
