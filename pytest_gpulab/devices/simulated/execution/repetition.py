@@ -80,7 +80,11 @@ class Repetition:
             mark.rest = state.rest()
             return False
         (others, memory), (others_now, memory_now) = mark.rest, state.rest()
-        return memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
+        is_seen = memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
+        if is_seen:  # another group's rounds begin anew: else each would take twice as many as the one before
+            self._rounds[block], self._next_look[block] = 0, FIRST_LOOK
+            del self._marks[block]
+        return is_seen
 
 
 def _equal(one: Threads, other: Threads) -> bool:

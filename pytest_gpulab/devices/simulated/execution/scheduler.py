@@ -30,6 +30,7 @@ from pytest_gpulab.devices.simulated.translation.program import Step
 
 MAX_WARPS = 32  # of a block
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
+ROUNDS_WITHOUT_END = 64  # of a loop that nothing ends: enough to see what else goes wrong in it
 Key = tuple[int, int]  # (tag, block): what runs first
 
 
@@ -49,6 +50,7 @@ class Scheduler:
         self.is_endless = False  # all that is left takes loops that change nothing, unless other waves do
         self.is_alone = False  # and one group takes such a loop that no other thread of the wave can change
         self._endless_loops: list[int] = []
+        self._rounds_without_end = 0
         self._at: tuple[Group, int] | None = None  # what runs, for the finding of a missed deadline
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
@@ -97,6 +99,7 @@ class Scheduler:
 
     def _admit(self, group: Group, block: int) -> None:
         """Let a group that stands for whole blocks go on, cut into what goes one after the other by the schedule."""
+        self._count_round(group, block)
         turns = self._turns(group.lanes, block)
         tags = [tag for tag, _ in turns] or [0]
         live = [self.steps[block].live_in] * len(turns)
@@ -220,12 +223,19 @@ class Scheduler:
     def _gives_way(self, group: Group, block: int, step: Step) -> bool:
         """Whether a group that goes back to a block should let others go on: they may change what it waits for."""
         self.launch.deadline.check()
+        self._count_round(group, block)
         if step.loops and self.repetition.is_seen_at(group, block, self):
             self._endless_loops.append(block)
             self.is_alone = not (self.heap or self.stalled or self.partial)
             return True
         group.loops += step.spins
         return step.spins and group.loops >= SPIN_LIMIT
+
+    def _count_round(self, group: Group, block: int) -> None:
+        """Count the rounds of loops that nothing ends, until there were enough to see what else goes wrong."""
+        self._rounds_without_end += block in self.launch.program.without_end
+        if self._rounds_without_end > ROUNDS_WITHOUT_END:
+            raise self._endless_fault(group, block, "nothing in this loop can end it")
 
     def _where(self, block: int) -> SourceLine | None:
         """Return the line that decides whether the innermost loop around a block goes on.
@@ -264,8 +274,11 @@ class Scheduler:
         (_, block), groups = min(self.ready.items())
         waits = any(step.spins for step in self.steps if block in step.targets)
         reason = "it waits for a change that no thread makes" if waits else "this loop changes nothing"
+        return self._endless_fault(groups[0], block, reason)
+
+    def _endless_fault(self, group: Group, block: int, reason: str) -> KernelFault:
         what = f"the kernel does not end: {reason}"
-        return KernelFault("endless-loop", what, self._where(block), lane_at(groups[0].lanes, 0))
+        return KernelFault("endless-loop", what, self._where(block), lane_at(group.lanes, 0))
 
     # --- the state that decides what a wave does next ----------------------------------------------------------
 

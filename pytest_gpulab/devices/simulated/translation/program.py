@@ -39,6 +39,7 @@ from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
+from pytest_gpulab.devices.simulated.translation.waits import without_end
 
 RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
 RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
@@ -132,6 +133,11 @@ class Program:
         Then the order of warps decides nothing unless something races.
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
+
+    @cached_property
+    def without_end(self) -> frozenset[int]:
+        """The basic blocks that no thread leaves to end; see `waits.without_end`."""
+        return without_end(self.steps)
 
     @cached_property
     def copied(self) -> dict[int, int]:

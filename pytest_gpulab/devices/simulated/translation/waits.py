@@ -1,7 +1,8 @@
-"""Where a program may wait for other threads: loops that look again and again at what others write."""
+"""Loops in which threads stay: those that may wait for what others write, and those that nothing ends."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -60,3 +61,18 @@ def _places(steps: Sequence[Step], chosen: Sequence[int]) -> Iterator[object]:
 def _loops(steps: Sequence[Step]) -> list[range]:
     """Return the loops that may wait for other threads, as ranges of basic blocks."""
     return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
+
+
+def without_end(steps: Sequence[Step]) -> frozenset[int]:
+    """Return the basic blocks from which no way leads to an end of the kernel."""
+    entries: dict[int, list[int]] = defaultdict(list)
+    for i, step in enumerate(steps):
+        for target in step.targets:
+            entries[target].append(i)
+    ending = {i for i, step in enumerate(steps) if not step.targets}
+    fresh = list(ending)
+    while fresh:
+        found = [i for i in entries[fresh.pop()] if i not in ending]
+        ending.update(found)
+        fresh += found
+    return frozenset(range(len(steps))) - ending
