@@ -15,6 +15,7 @@ from pytest_gpulab.exercise import (
     Case,
     Exercise,
     Expected,
+    KnownMistake,
     Launch,
     Plan,
     Problem,
@@ -31,6 +32,12 @@ LARGE = (4096, 4096, CLASSIC_VECTORS)
 LARGE_SIMULATED = (2048, 2048, CLASSIC_VECTORS)
 
 FEW_PATTERNS = ("random", "fractions")
+ROUNDS = "Usual cause: the loop over the vectors. Which is the first one that it takes, and which the last?"
+SUM = "Usual cause: a sum that starts anew, or is replaced, in each round."
+INDEX = "Usual cause: an index that stays the same in each round."
+TERM = "Usual cause: a formula other than the README's."
+TYPE = "Usual cause: an `int` on the way, which drops the fraction. What type has each intermediate value?"
+
 ROWS = 8  # of the field that the CPU's cache holds through all vectors
 
 
@@ -99,6 +106,27 @@ def field(x: Array, y: Array, vectors: Array) -> tuple[Array, Array]:
     return values, np.where(is_exact, 0, gamma(len(vectors) + 4, np.float32) * magnitude)
 
 
+def mistakes(problem: Problem, inputs: Mapping[str, Array]) -> tuple[KnownMistake, ...]:
+    """Return what loops over too many or too few vectors leave, and sums of something else than squared distances."""
+    width, height, count = problem.size
+    x, y = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)[:, None]
+    vectors = inputs["vectors"].astype(np.float64)
+    squares = [(x - vx) ** 2 + (y - vy) ** 2 for vx, vy in vectors]
+    total, nowhere = sum(squares), x**2 + y**2  # what is behind the vectors in the array is 0
+    whole = [np.trunc(x - vx) ** 2 + np.trunc(y - vy) ** 2 for vx, vy in vectors]
+    found = {
+        ("the sum over one vector too many", ROUNDS): total + nowhere,
+        ("the sum over the whole array, beyond `count`", ROUNDS): total + (MAX_VECTORS - count) * nowhere,
+        ("the sum without the last vector", ROUNDS): total - squares[-1],
+        ("the sum without the first vector", ROUNDS): total - squares[0],
+        ("the term of the last vector alone", SUM): squares[-1],
+        ("the first vector's term for every vector", INDEX): count * squares[0],
+        ("the sum of distances, not of their squares", TERM): sum(map(np.sqrt, squares)),
+        ("the sum of the squares of whole numbers", TYPE): sum(whole),
+    }
+    return tuple(KnownMistake(what, {"out": values}, cause) for (what, cause), values in found.items())
+
+
 def fixed(width: int, height: int, count: int, points: float, *patterns: str) -> Case:
     vectors = "" if count == CLASSIC_VECTORS else f", {count} vector" + "s" * (count > 1)
     return Case(f"{width}x{height}{vectors}", (width, height, count), points, (*FEW_PATTERNS, *patterns))
@@ -117,6 +145,7 @@ exercise = Exercise(
     inputs=inputs,
     reference=reference,
     reference_at=reference_at,
+    mistakes=mistakes,
     tunables=(
         Tunable("TILE_X", (1, 2, 4, 8, 16, 32)),
         Tunable("TILE_Y", (1, 2, 4, 8, 16, 32)),

@@ -79,7 +79,9 @@ class Location:
         return f"{self.elements(name, element)} {_DONE[self.access]}, {has}"
 
     def elements(self, name: str, element: int) -> str:
-        """Name the elements that are accessed: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``."""
+        """Name the elements that are accessed: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``; or a single variable."""
+        if self.symbol and (self.offset, self.nbytes) == (0, element) and self.size == element:
+            return f"`{name}`"
         first = self.offset // element
         last = (self.offset + self.size - 1) // element
         return f"`{name}[{first}]`" if first == last else f"`{name}[{first}]` to `{name}[{last}]`"

@@ -46,7 +46,7 @@ HINTS: Mapping[str, str] = {
     "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
     "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
-    "null pointer: look at that line.",
+    "null pointer or writing to `__constant__` memory: look at that line.",
     "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
     "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
     "crash": "Look for what asks for too much: of memory, of templates, of output.",
@@ -101,6 +101,8 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("race", "no fence between", "Call __threadfence() after the value is written and before the flag is."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
      "writes, except by atomics."),
+    ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "
+     "does each need one of its own, should only one of them write, or is an atomic meant?"),
     ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "
      "line: read into a register, call __syncwarp(), then write."),
     ("race", rf"\(WAR\).*in one block.*{IN_ONE_LINE}", "One line reads an element that another thread writes in the "

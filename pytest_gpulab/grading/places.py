@@ -58,7 +58,10 @@ OTHER_WARPS = (
     "warp to the next?"
 )
 IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that serves a part of the block only."
-STRIDED = "Usual cause: an index with a factor or a remainder in it. Who takes the elements in between?"
+STRIDED = (
+    "Usual cause: an index or a condition with a factor or a remainder in it. Who takes the elements in between, and "
+    "what is done for them?"
+)
 LANE = "Usual cause: one lane of each warp does something else than the others: the first or last one, at a shuffle."
 START = (
     "Usual cause: something that the first threads need and that is not there yet, or an index that begins too late."
@@ -172,7 +175,7 @@ def _connected(axis: Axis) -> Pattern | None:
     if is_end:
         if start == WARP:
             return Pattern(f"everything after the first {WARP} {axis.noun}s", OTHER_WARPS)
-        cause = TAIL if axis.at.size * 2 < axis.mask.size else FROM_INDEX_ON
+        cause = TAIL if axis.at.size * 4 < axis.mask.size else FROM_INDEX_ON
         return Pattern(f"the last {axis.at.size} {axis.noun}s, from {axis.noun} {start} on", cause)
     if start == 0:
         cause = START if axis.at.size * 2 < axis.mask.size else ""

@@ -117,15 +117,13 @@ def _starts_with(mistake: Mistake, first: object) -> bool:
 def _known(mistake: Mistake) -> Pattern | None:
     """Recognise what the exercise says of usual mistakes; elements may differ in the mistake."""
     known = [each for each in mistake.around.known() if mistake.name in each.values]
-    left, parts = mistake.wrong.copy(), []
-    for each in known:
-        values = np.asarray(each.values[mistake.name]).reshape(-1)
-        fits = np.zeros(mistake.at.size, bool)
-        fits[:] = mistake.explained(values[mistake.at])
-        mine = left.reshape(-1)[mistake.at] & fits
+    fits = [_fits(mistake, np.asarray(each.values[mistake.name]).reshape(-1)) for each in known]
+    order = sorted(range(len(known)), key=lambda at: not fits[at].all())  # one that explains all leaves none to chance
+    left, parts = np.ones(mistake.at.size, bool), []
+    for each, mine in ((known[at], fits[at] & left) for at in order):
         if mine.any():
             parts.append((int(mine.sum()), each))
-            left.reshape(-1)[mistake.at[mine]] = False
+            left &= ~mine
     if left.any() or not parts:
         return None
     bits = value_bits(mistake) - distinct(mistake).size * log2(len(known))
@@ -135,6 +133,12 @@ def _known(mistake: Mistake) -> Pattern | None:
         return Pattern(f"{_them(mistake)} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
     counted = [f"{count} of them {'is' if count == 1 else 'are'} {each.what}" for count, each in parts]
     return Pattern(", ".join(counted), max(parts, key=lambda part: part[0])[1].cause, bits=bits)
+
+
+def _fits(mistake: Mistake, values: Array) -> Array:
+    fits = np.zeros(mistake.at.size, bool)
+    fits[:] = mistake.explained(values[mistake.at])
+    return fits
 
 
 def _factor(mistake: Mistake) -> Pattern | None:

@@ -198,6 +198,19 @@ TOLD = [
         "at index 1",
         "all threads write the same element",
     ),
+    *(
+        (f"constant_memory/{kernel}", check, "elements are wrong", f"each of them is the {told}", cause)
+        for kernel, check, told, cause in [
+            ("one_vector_too_many", "correct[37x1]", "sum over one vector too many", "the loop over the vectors"),
+            ("one_vector_too_many", "correct[97x61]", "sum over one vector too many", "the loop over the vectors"),
+            ("all_of_the_array", "correct[whole tiles]", "sum over the whole array", "the loop over the vectors"),
+            ("last_vector_dropped", "correct[1x37]", "sum without the last vector", "the loop over the vectors"),
+            ("only_the_first_vector", "correct[1x37]", "first vector's term for every", "stays the same"),
+            ("only_the_last_term", "correct[97x61]", "term of the last vector alone", "is replaced, in each round"),
+            ("roots_of_squares", "correct[256x256]", "sum of distances", "other than the README's"),
+            ("int_distance", "correct[1x37]", "sum of the squares of whole numbers", "drops the fraction"),
+        ]
+    ),
 ]
 
 
