@@ -15,7 +15,8 @@ from functools import lru_cache
 from importlib import resources
 
 from .declarations import Declaration, Macro, Parsed, TooDeep, members, parse
-from .tokens import Token
+from .host_constants import bound_to_references
+from .tokens import Token, tokens
 
 _LINE_ENDS = re.compile("\r\n?")
 _BYTE_ORDER_MARK = "\ufeff"
@@ -53,7 +54,7 @@ class DeviceText:
         host_names: what is declared there and not used, to its line.
         headers: those that are not read, to their lines.
         kernel_templates: names of templates of kernels, to their lines.
-        constant_arrays: names of constant arrays at namespace scope that are not marked.
+        host_constants: names of constants that are not marked and whose address a kernel may need.
     """
 
     text: str
@@ -61,7 +62,7 @@ class DeviceText:
     host_names: Mapping[str, int]
     headers: Mapping[str, int]
     kernel_templates: Mapping[str, int]
-    constant_arrays: frozenset[str]
+    host_constants: frozenset[str]
 
 
 def normalised(source: str) -> str:
@@ -107,8 +108,18 @@ def _device_text(source: str, names: tuple[str, ...], texts: tuple[str, ...]) ->
         {name: lines.of(d.start) for d in dropped for name in d.names},
         {_header(token): lines.of(token.start) for token in unread},
         {name: lines.of(d.start) for d in kept if d.what == "kernel template" for name in d.names},
-        frozenset(name for d in kept if d.kind == "neutral" and d.what == "array" for name in d.names),
+        _host_constants(text, kept),
     )
+
+
+def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
+    named = {what: set[str]() for what in ("array", "constant", "class")}
+    for declaration in kept:
+        if declaration.what in named and declaration.kind == "neutral":
+            named[declaration.what] |= declaration.names
+    bound = named["constant"] or named["class"]
+    numbers = bound_to_references(tokens(text), named["constant"], named["class"]) if bound else frozenset()
+    return frozenset(named["array"]) | numbers
 
 
 def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:

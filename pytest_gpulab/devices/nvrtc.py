@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pytest_gpulab.devices.assembly import check_assembly, may_hold_assembly
 from pytest_gpulab.devices.filenames import line_one, shown
-from pytest_gpulab.devices.host_arrays import check_host_arrays
 from pytest_gpulab.devices.host_code import device_text
+from pytest_gpulab.devices.host_constants import check_host_constants
 from pytest_gpulab.devices.nvrtc_headers import before, header_files
 from pytest_gpulab.devices.nvrtc_program import Answer, Output, Request, compiled
 from pytest_gpulab.devices.packages import why_not_imported
@@ -100,11 +100,11 @@ def compile_ptx(
     if b"begin inline asm" in ptx and may_hold_assembly("\n".join((source, *(headers or {}).values()))):
         without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
         check_assembly(without_lines.decode(errors="replace"), shown(filename))
-    arrays = device_text(source, headers or {}).constant_arrays
-    if arrays:
+    constants = device_text(source, headers or {}).host_constants
+    if constants:
         options = ["--device-debug" if option == _LINES else option for option in request.options]
         unoptimised, _ = _compile(run, request._replace(options=options))
-        check_host_arrays(unoptimised.decode(errors="replace"), shown(filename), arrays)
+        check_host_constants(unoptimised.decode(errors="replace"), shown(filename), constants)
     return ptx.decode(errors="replace").strip(), log
 
 

@@ -27,7 +27,7 @@ _FILES = {
 }  # fmt: skip
 _FROM_LIBCUXX = {
     "algorithm": ("algorithm", "clamp"),
-    "array": ("array", "array get"),
+    "array": ("array", "array get begin end size data"),
     "complex": ("complex", "complex"),
     "functional": (
         "functional",

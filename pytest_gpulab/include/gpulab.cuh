@@ -7,8 +7,8 @@
 // reads back from the compiled module (it needs it for the launch). Use NAME like any constant:
 //     GPULAB_TUNABLE(BLOCK_SIZE, 256)
 //     __shared__ float tile[BLOCK_SIZE];
-#define GPULAB_TUNABLE(name, value)                 \
-    [[maybe_unused]] constexpr int name = (value);  \
+#define GPULAB_TUNABLE(name, value)                           \
+    [[maybe_unused]] __device__ constexpr int name = (value); \
     extern "C" __device__ const int gpulab_tunable_##name = (value);
 
 // GPULAB_TODO(kernel), at file scope, marks a kernel of a skeleton that nobody has written yet. As long as

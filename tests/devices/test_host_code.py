@@ -217,6 +217,45 @@ def test_kernels_cannot_read_constant_arrays_of_hosts(array: str, read: str) -> 
     nvrtc.compile_ptx(source.replace("static ", "").replace("const", "__constant__ const", 1), "a.cu", "compute_90")
 
 
+REFERENCES = {
+    "an argument": "constexpr int m = 4; __device__ int g(const int &a) { return a; }\n"
+    "__global__ void k(int *p) { *p = g(m); }",
+    "of a template": "constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",
+    "in a namespace": "namespace a { const int m = 4; }\n__global__ void k(int *p) { *p = std::min(a::m, *p); }",
+    "in a class": "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { *p = std::min(C::m, *p); }",
+    "of a constructor": "constexpr int m = 4; struct P { int a; __device__ P(const int &b) : a(b) {} };\n"
+    "__global__ void k(P *p) { *p = P{m}; }",
+}
+VALUES = (
+    "const int m = 4;\n__global__ void k(int *p) { int x = m, y(m); *p = max(x, m) + min(m, y) + p[m]; p[1] = m; }",
+    "constexpr int m = 4;\n__global__ void k(int *p) { int a[2] = {m, m}; atomicAdd(p, m); *p = a[p[1]]; }",
+    "struct C { static constexpr int m = 4; };\n__global__ void k(int *p) { int x = C::m; *p = max(C::m, x); }",
+    "__device__ constexpr int m = 4;\n__global__ void k(int *p) { *p = std::max(m, *p); }",
+    "#include <gpulab.cuh>\nGPULAB_TUNABLE(m, 4) __global__ void k(int *p) { const int &r = m; *p = std::max(r, m); }",
+)
+
+
+@pytest.mark.parametrize("source", REFERENCES.values(), ids=REFERENCES.keys())
+def test_no_reference_of_a_kernel_is_bound_to_a_constant_of_the_host(source: str) -> None:
+    with pytest.raises(CompileError, match=r'^a\.cu\(2\): error: identifier "m" is undefined in device code$'):
+        nvrtc.compile_ptx(source, "a.cu", "compute_90")
+
+
+@pytest.mark.parametrize("source", VALUES)
+def test_kernels_may_use_the_values_of_constants(source: str) -> None:
+    nvrtc.compile_ptx(source, "a.cu", "compute_90")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="compared with nvcc where there is one")
+@pytest.mark.parametrize("source", [*REFERENCES.values(), *VALUES])
+def test_nvcc_says_the_same_of_constants(tmp_path: Path, source: str) -> None:
+    (tmp_path / "a.cu").write_text(source)
+    include = ROOT / "pytest_gpulab" / "include"
+    command = ["nvcc", "-cubin", "-arch=sm_90", *_OPTIONS, f"-I{include}", "a.cu", "-o", "a.cubin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == (source in VALUES), done.stderr
+
+
 def test_constant_arrays_may_be_used_at_compile_time() -> None:
     kernel = "__global__ void k(int *p) { __shared__ int s[t[1]]; p[0] = s[0] = 1; }"
     nvrtc.compile_ptx(f"constexpr int t[3] = {{1, 2, 3}};\n{kernel}", "a.cu", "compute_90")

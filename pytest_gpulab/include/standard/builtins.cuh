@@ -14,6 +14,10 @@ typedef unsigned long long u_int64_t;
 typedef unsigned long u_long, ulong;
 typedef decltype(sizeof(0)) size_t;
 typedef decltype((char *)0 - (char *)0) ptrdiff_t, ssize_t;
+typedef struct alignas(16) {
+    long long whole;
+    double real;
+} max_align_t;
 typedef float float_t;
 typedef double double_t;
 
