@@ -30,6 +30,8 @@ from pytest_gpulab.devices.simulated.translation.program import Step
 
 MAX_WARPS = 32  # of a block
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn
+NO_WAITED_FOR = "it waits for a change that no thread makes"
+NO_CHANGE, NO_WAY_OUT = "this loop changes nothing", "nothing in this loop can end it"
 ROUNDS_WITHOUT_END = 64  # of a loop that nothing ends: enough to see what else goes wrong in it
 Key = tuple[int, int]  # (tag, block): what runs first
 
@@ -49,8 +51,7 @@ class Scheduler:
         self.repetition = Repetition(len(self.steps))
         self.is_endless = False  # all that is left takes loops that change nothing, unless other waves do
         self.is_alone = False  # and one group takes such a loop that no other thread of the wave can change
-        self._endless_loops: list[int] = []
-        self._rounds_without_end = 0
+        self._endless_loops, self._rounds_without_end = list[int](), 0
         self._at: tuple[Group, int] | None = None  # what runs, for the finding of a missed deadline
         self._admit(Group(self.wave.shape.all_lanes(), list(launch.unwritten)), 0)
 
@@ -235,7 +236,7 @@ class Scheduler:
         """Count the rounds of loops that nothing ends, until there were enough to see what else goes wrong."""
         self._rounds_without_end += block in self.launch.program.without_end
         if self._rounds_without_end > ROUNDS_WITHOUT_END:
-            raise self._endless_fault(group, block, "nothing in this loop can end it")
+            raise self._endless(group, block, NO_WAY_OUT)
 
     def _where(self, block: int) -> SourceLine | None:
         """Return the line that decides whether the innermost loop around a block goes on.
@@ -253,17 +254,15 @@ class Scheduler:
         ]
         chosen = (statement for statements in decisions for statement in reversed(statements))
         every = (statement for step in loop for statement in step.statements)
-        line = next((statement.where for statement in chosen if statement.where), None)
-        return line or min((statement.where for statement in every if statement.where), default=None, key=_line)
+        line = next((each.where for each in chosen if each.where), None)
+        return line or min((each.where for each in every if each.where), default=None, key=_line)
 
     def _out_of_time(self) -> KernelFault | DeviceUnavailable:
         """Return what a missed deadline means, with the line that the launch was at."""
         limit_s = self.launch.deadline.limit_s
         if self.launch.deadline.was_starved:
-            most_s = MOST * limit_s
-            return DeviceUnavailable(
-                f"the machine is too busy: the kernel got less than half of a core for {most_s:.3g} s"
-            )
+            got = f"the kernel got less than half of a core for {MOST * limit_s:.3g} s"
+            return DeviceUnavailable(f"the machine is too busy: {got}")
         assert self._at is not None
         group, block = self._at
         what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
@@ -273,12 +272,11 @@ class Scheduler:
         """Return the fault of the first of the threads that only wait."""
         (_, block), groups = min(self.ready.items())
         waits = any(step.spins for step in self.steps if block in step.targets)
-        reason = "it waits for a change that no thread makes" if waits else "this loop changes nothing"
-        return self._endless_fault(groups[0], block, reason)
+        return self._endless(groups[0], block, NO_WAITED_FOR if waits else NO_CHANGE)
 
-    def _endless_fault(self, group: Group, block: int, reason: str) -> KernelFault:
-        what = f"the kernel does not end: {reason}"
-        return KernelFault("endless-loop", what, self._where(block), lane_at(group.lanes, 0))
+    def _endless(self, group: Group, block: int, reason: str) -> KernelFault:
+        said, lane = f"the kernel does not end: {reason}", lane_at(group.lanes, 0)
+        return KernelFault("endless-loop", said, self._where(block), lane)
 
     # --- the state that decides what a wave does next ----------------------------------------------------------
 
