@@ -18,7 +18,9 @@ REFUSED = {
     "add.u32 %0, %1;": "2 operands in add.u32",
     "mul.wide.sat.f32 %0, %1, %1;": "the modifier .wide of mul.wide.sat.f32",
     "mul.cc.f16x2 %0, %1, %1;": "the modifier .cc of mul.cc.f16x2",
-    "min.relu.s16x2 %0, %1, %1;": "the modifier .relu of min.relu.s16x2",
+    "min.relu.u16x2 %0, %1, %1;": "the modifier .relu of min.relu.u16x2",
+    "add.relu.s16x2 %0, %1, %1;": "the modifier .relu of add.relu.s16x2",
+    "max.u32.relu %0, %1, %1;": "the modifier .relu of max.relu.u32",
     "mul.s16x2 %0, %1, %1;": "the instruction mul.s16x2",
     "rem.f32 %0, %1, %1;": "the instruction rem.f32",
     "addc.u32 %0, %1, %1;": "a carry from behind a jump in addc.u32",
@@ -30,7 +32,8 @@ REFUSED = {
     "ex2.approx.sat.f32 %0, %1;": "the modifier .sat of ex2.approx.sat.f32",
     "cvt.rna.f16.f32 %0, %1;": "a conversion of this kind in cvt.rna.f16.f32",
     "cvt.rn.relu.tf32.f32 %0, %1;": "a conversion of this kind in cvt.rn.relu.tf32.f32",
-    "cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;": "the modifier .satfinite",
+    "cvt.rn.satfinite.relu.e4m3x2.f32 %0, %1, %1;": "a conversion of this kind in cvt.rn.satfinite.relu.e4m3x2.f32",
+    "cvt.rn.satfinite.f16.f32 %0, %1;": "a conversion of this kind in cvt.rn.satfinite.f16.f32",
     "{ .reg .b16 h; cvt.rm.bf16.f32 h, %1; }": "rounding mode rm to bfloat16 in cvt.rm.bf16.f32",
     "{ .reg .b16 h; .reg .b64 l; cvt.rn.bf16.s64 h, l; }": "a 64-bit integer to bfloat16 in cvt.rn.bf16.s64",
     "setp.closer.u32 p, %1, %1;": "the modifier .closer of setp.closer.u32",
@@ -107,3 +110,30 @@ def test_hints_and_harmless_modifiers_are_not_refused(run: Run) -> None:
     out = np.zeros(2, np.uint32)
     run(source, np.array([7, 9], np.uint32), out, block=(1,))
     assert out.tolist() == [7, 9]
+
+
+CLUSTERS = "thread block clusters: "
+MAPPED = "__shared__ int x; x = 1; *cg::this_cluster().map_shared_rank(&x, 0) = 2; out[0] = x;"
+FEATURES = {
+    "out[threadIdx.x] = cg::this_cluster().block_rank();": f"{CLUSTERS}the register or symbol %cluster_ctarank",
+    "cg::this_cluster().sync();": f"{CLUSTERS}the instruction barrier.cluster.arrive",
+    MAPPED: f"{CLUSTERS}the instruction mapa",
+    'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;");': f"{CLUSTERS}the instruction barrier",
+    'asm volatile("cp.async.bulk.commit_group;");': "bulk asynchronous copies (TMA): the modifier .bulk",
+}
+
+
+@pytest.mark.parametrize("body", FEATURES)
+def test_a_feature_is_named_at_the_line_that_needs_it(run: Run, body: str) -> None:
+    source = f"""#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void __cluster_dims__(2, 1, 1) f(int *out)
+{{
+    out[threadIdx.x] = 1;
+    {body} // HERE
+}}
+"""
+    with pytest.raises(CannotSimulate) as caught:
+        run(source, np.zeros(64, np.int32), grid=(2,))
+    assert caught.value.what.startswith(FEATURES[body])
+    assert caught.value.where == marked(source)

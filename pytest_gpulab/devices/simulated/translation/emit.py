@@ -43,7 +43,7 @@ VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo"
 """Special registers that differ from one read to the next."""
 
 Emitter = Callable[["BlockWriter", Instruction], None]
-TYPES = frozenset({*CODES, "bf16", "bf16x2", "s16x2", "u16x2"})
+TYPES = frozenset({*CODES, "bf16", "bf16x2", "s16x2", "u16x2", "e4m3x2", "e5m2x2"})
 EMITTERS: dict[str, tuple[Emitter, frozenset[str] | None]] = {}
 
 

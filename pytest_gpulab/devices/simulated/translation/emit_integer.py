@@ -5,6 +5,9 @@ The expressions call `integers`, whose functions are in scope of the generated c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
@@ -16,6 +19,8 @@ _SHARED = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem", 
 
 @emits(*_SHARED, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
 def _typed(b: BlockWriter, i: Instruction) -> None:
+    if i.op[-1] == "relu":  # as the headers write it
+        i = replace(i, op=(i.op[0], "relu", *i.op[1:-1]))
     name, kind = i.op[0], i.op[-1]
     if len(i.operands) != 1 + (1 if name in _UNARY else 3 if name in _TERNARY else 2):
         raise CannotSimulate(f"{len(i.operands)} operands")
@@ -26,17 +31,25 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
     elif type_code(i)[0] == "f":
         write_float(b, i)
     else:
-        refuse_others(i, {"sat", "cc", "lo", "hi", "wide"})
+        refuse_others(i, {"sat", "cc", "lo", "hi", "wide", *_relu(i, "s32")})
         _integer(b, i, type_code(i))
 
 
+def _relu(i: Instruction, kind: str) -> Sequence[str]:
+    """Return the modifier that makes 0 of negative results, where an instruction on this type may have it."""
+    return ("relu",) if i.op[0] in ("min", "max") and i.op[-1] == kind else ()
+
+
 def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
-    refuse_others(i, {"sat"})
+    refuse_others(i, {"sat", *_relu(i, "s16x2")})
     if i.op[0] not in ("add", "sub", "min", "max"):
         raise CannotSimulate(f"the instruction {i.name}", i.where)
     first, second = (b.read(operand, "u4") for operand in i.operands[1:])
     signed, options = (i.op[-1] == "s16x2",) * 3, (2, "sat" in i.op, False)
-    b.write(i.operands[0], f"parts({i.op[0]!r}, {first}, {second}, w.zero, {signed}, {options})", "u4")
+    result = f"parts({i.op[0]!r}, {first}, {second}, w.zero, {signed}, {options})"
+    if "relu" in i.op:
+        result = f"parts('max', {result}, w.zero, w.zero, {signed}, {options})"
+    b.write(i.operands[0], result, "u4")
 
 
 def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
@@ -52,7 +65,8 @@ def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
         if name in _SIGNLESS and code != "?":
             code = f"u{code[1]}"  # registers are unsigned: no view is needed
         operands = [b.read(operand, code) for operand in i.operands[1:]]
-        b.write(i.operands[0], _INTEGER[name].format(*operands), code)
+        result = _INTEGER[name].format(*operands)
+        b.write(i.operands[0], f"np.maximum({result}, {b.names.constant(0, code)})" if "relu" in i.op else result, code)
 
 
 _SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}

@@ -80,9 +80,12 @@ def _isspacep(b: BlockWriter, i: Instruction) -> None:
     b.write(i.operands[0], within[space], "?")
 
 
-@emits("cvt", modifiers="rni rzi rmi rpi rn rz rm rp rna ftz sat relu tf32")
+@emits("cvt", modifiers="rni rzi rmi rpi rn rz rm rp rna ftz sat satfinite relu tf32")
 def _cvt(b: BlockWriter, i: Instruction) -> None:
     target, source = i.op[-2:]
+    if "satfinite" in i.op or source in _FLOAT8:
+        _cvt_float8(b, i, target, source)
+        return
     if "tf32" in i.op or "rna" in i.op:
         if (target, source) != ("tf32", "f32") or (mode := i.op[1]) not in ("rna", "rn", "rz") or len(i.op) > 4:
             raise CannotSimulate("a conversion of this kind")
@@ -108,6 +111,23 @@ def _cvt(b: BlockWriter, i: Instruction) -> None:
 
 
 _HALVES = ("f16", "bf16")
+_FLOAT8 = ("e4m3x2", "e5m2x2")
+
+
+def _cvt_float8(b: BlockWriter, i: Instruction, target: str, source: str) -> None:
+    """Convert pairs of 8-bit floats; `satfinite` is all that there is."""
+    if i.op == ("cvt", "rn", "f16x2", source):
+        b.write(i.operands[0], f"float8_to_half({b.read(i.operands[1], 'u2')}, {source[:4]!r})", "u4")
+        return
+    if target not in _FLOAT8 or source not in ("f32", "f16x2") or i.op[1:-2] != ("rn", "satfinite"):
+        raise CannotSimulate("a conversion of this kind")
+    if source == "f32":
+        high, low = (b.read(operand, "f4") for operand in i.operands[1:])
+    else:
+        pair = b.read(i.operands[1], "u4")
+        low, high = (f"({pair} >> {b.names.constant(shift, 'u4')}).astype(u2).view(f2)" for shift in (0, 16))
+    parts = [f"to_float8({part}, {target[:4]!r}).astype(u2)" for part in (low, high)]
+    b.write(i.operands[0], f"{parts[0]} | ({parts[1]} << {b.names.constant(8, 'u2')})", "u2")
 
 
 def _integral(i: Instruction) -> str | None:

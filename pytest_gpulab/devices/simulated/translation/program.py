@@ -36,7 +36,7 @@ from pytest_gpulab.devices.simulated.translation.loads import awaited, copied, g
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
-from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
+from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
 from pytest_gpulab.devices.simulated.translation.waits import without_end
@@ -206,7 +206,10 @@ def translate(
         CannotSimulate: for anything that is not known, with the opcode, file and line.
     """
     with without_collector():
-        return _translated(module, kernel, addresses, vocabulary, frame_bytes)
+        try:
+            return _translated(module, kernel, addresses, vocabulary, frame_bytes)
+        except CannotSimulate as error:
+            raise with_feature(error) from None
 
 
 def _translated(
@@ -380,7 +383,8 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         result = (names.index[register], names.codes[register])
     barrier = block.last if block.end == "barrier" else None
     statements = tuple(s for s in (*block.body, block.last) if s is not None and not isinstance(s, Label))
-    if barrier is not None and barrier.op[0] in ("bar", "barrier") and not {"sync", "red", "arrive"} & set(barrier.op):
+    words = set(barrier.op) if barrier is not None else set()
+    if barrier is not None and ("cluster" in words or not {"sync", "red", "arrive"} & words):
         raise CannotSimulate(f"the instruction {barrier.name}", barrier.where)
     return Step(
         run=namespace[f"b{i}"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Statement
 
@@ -18,3 +20,16 @@ def refusal(statement: Statement | None) -> CannotSimulate:
     if isinstance(statement, Call):
         return CannotSimulate(f"a call of {statement.callee.name}()", statement.where)
     return CannotSimulate("PTX of this form")
+
+
+_FEATURES = {
+    r"%(n?clusterid|n?cluster_|is_explicit_cluster)|mapa|getctarank|barrier\.cluster": "thread block clusters",
+    r"\.bulk": "bulk asynchronous copies (TMA)",
+}  # by a pattern in the message about the instruction or the register
+
+
+def with_feature(error: CannotSimulate) -> CannotSimulate:
+    """Return the error with the name that CUDA's guide has for what the instruction belongs to, where it has one."""
+    found = (name for pattern, name in _FEATURES.items() if re.search(pattern, error.what))
+    feature = next(found, None)
+    return error if feature is None else CannotSimulate(f"{feature}: {error.what}", error.where)
