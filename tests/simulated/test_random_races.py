@@ -246,6 +246,7 @@ SPOKEN = """\
 #define SWAP(p) { asm volatile("atom.exch.b32 %0, [%1], %2;" : "=r"(x) : "l"(p), "r"(t * 7) : "memory"); y ^= x; }
 #define RELEASE(p) asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(p), "r"(t * 7 + b) : "memory")
 #define FENCE(p) __threadfence()
+#define NEAR(p) __threadfence_block()
 #define MEET(p) __syncthreads()
 __global__ void f(int *data) {
 int t = threadIdx.x, b = blockIdx.x, x = 0, y = 0;
@@ -266,12 +267,12 @@ def speech(who: list[str], kinds: list[str]) -> st.SearchStrategy[list[Statement
 
 meeting = st.lists(st.just(Statement("MEET", "1", "0", "data")), max_size=1)
 speeches = st.tuples(
-    speech([ONE, ONE, NEIGHBOUR, "t == 5"], ["WRITE", "SAY", "SAY", "SAY", "SWAP", "RELEASE", "FENCE"]),
+    speech([ONE, ONE, NEIGHBOUR, "t == 5"], ["WRITE", "SAY", "SAY", "SAY", "SWAP", "RELEASE", "FENCE", "NEAR"]),
     meeting,
-    speech([ONE, "t + 99 * b == 40"], ["SAY", "SAY", "FENCE", "SWAP"]) | st.just([]),
-    speech([OTHER, OTHER, "t == 40"], ["LOOK", "LOOK", "READ", "SWAP", "FENCE"]),
+    speech([ONE, "t + 99 * b == 40"], ["SAY", "SAY", "FENCE", "NEAR", "SWAP"]) | st.just([]),
+    speech([OTHER, OTHER, "t == 40", NEIGHBOUR], ["LOOK", "LOOK", "READ", "SWAP", "FENCE"]),
     meeting,
-    speech([OTHER, "t == 5"], ["LOOK", "READ", "WRITE", "SAY"]) | st.just([]),
+    speech([OTHER, NEIGHBOUR, "t == 5"], ["LOOK", "READ", "WRITE", "SAY"]) | st.just([]),
 ).map(lambda parts: [statement for part in parts for statement in part])
 WEAK = ("READ", "WRITE")
 Done = tuple[int, int]  # an access: thread of the grid and statement
@@ -285,7 +286,9 @@ class Hearsay:
         self.known: dict[int, set[Done]] = defaultdict(set)
         self.public: dict[int, set[Done]] = defaultdict(set)
         self.heard: dict[int, set[Done]] = defaultdict(set)
+        self.inside: dict[int, set[Done]] = defaultdict(set)
         self.announced: dict[int, set[Done]] = defaultdict(set)  # the rest by word
+        self.nearby: dict[int, dict[int, set[Done]]] = defaultdict(lambda: defaultdict(set))
         self.seen: dict[int, set[Done]] = defaultdict(set)
         self.rumours: dict[int, set[Done]] = defaultdict(set)
         self.spoken: dict[int, Done] = {}
@@ -310,7 +313,7 @@ class Hearsay:
             members = range(block * THREADS, (block + 1) * THREADS)
             for thread in members:
                 self.known[thread].update(self.accesses_of(thread))
-            for table in self.known, self.public, self.heard:
+            for table in self.known, self.public, self.inside, self.heard:
                 together = set().union(*(table[thread] for thread in members))
                 for thread in members:
                     table[thread] = set(together)
@@ -318,18 +321,23 @@ class Hearsay:
     def step(self, thread: int, now: int, kind: str, word: int) -> None:
         if kind in ("FENCE", "RELEASE"):
             self.public[thread] |= self.known[thread] | set(self.accesses_of(thread))
-        if kind == "FENCE":
+        if kind == "NEAR":
+            self.inside[thread] |= self.known[thread] | set(self.accesses_of(thread))
+        if kind in ("FENCE", "NEAR"):
             return
         self.compare(thread, now, kind, word)
         if kind in ("LOOK", "SWAP"):
-            self.known[thread] |= self.announced[word] | self.seen[word]
+            self.known[thread] |= self.announced[word] | self.nearby[word][thread // THREADS] | self.seen[word]
             self.public[thread] |= self.announced[word]
             self.heard[thread] |= self.rumours[word]
         if kind in ("SAY", "SWAP", "RELEASE"):
             kept = kind == "SWAP"
             before = self.known[thread] | set(self.accesses_of(thread))
             here = {done for done in before & set(self.accesses[word]) if self.program[done[1]].kind not in WEAK}
-            self.announced[word] = self.public[thread] | (self.announced[word] if kept else set())
+            if not kept:
+                self.announced[word], self.nearby[word] = set(), defaultdict(set)
+            self.announced[word] |= self.public[thread]
+            self.nearby[word][thread // THREADS] |= self.public[thread] | self.inside[thread]
             self.seen[word] = {(thread, now)} | here | (self.seen[word] if kept else set())
             self.rumours[word] = before | (self.rumours[word] if kept else set())
             self.spoken[word] = thread, now
@@ -346,7 +354,7 @@ class Hearsay:
             if other != thread and conflict and (other, when) not in self.known[thread]:
                 self.found.add(frozenset((now, when)))
         last = self.spoken.get(word)
-        apart = kind == "LOOK" and last is not None and last[0] // THREADS != thread // THREADS
+        apart = kind == "LOOK" and last is not None and last[0] // 32 != thread // 32
         if apart and last in self.heard[thread] and last not in self.known[thread]:
             self.found.add(frozenset((now, last[1])))
 
@@ -365,9 +373,14 @@ def spoken_lines(program: list[Statement]) -> set[frozenset[int]]:
     }
 
 
+@pytest.mark.parametrize("limit", [4, 150, 1 << 21])
 @settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=speeches)
-def test_what_fences_put_in_order_is_that_of_a_brute_force_check(program: list[Statement]) -> None:
+def test_what_fences_put_in_order_is_that_of_a_brute_force_check(
+    monkeypatch: pytest.MonkeyPatch, limit: int, program: list[Statement]
+) -> None:
+    for module in ("racecheck", "crossing"):
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.{module}.MAX_LANES", limit)
     reported = spoken_lines(program)
     expected = Hearsay(program).run()
     assert reported <= expected, "a false alarm"

@@ -111,6 +111,16 @@ class Part:
         return wide.view(np.uint32)[:, 0]
 
 
+def chosen(access: Access, mask: npt.NDArray[np.bool_]) -> Iterator[Access]:
+    """Yield an access as the lanes of a mask see it, if there are any."""
+    if mask.all():
+        yield access
+    elif mask.any():
+        subset = access.lanes.subset(mask)
+        values = [subset.take(value) for value in access.values]
+        yield access._replace(lanes=subset.lanes, address=subset.take(access.address), values=values)
+
+
 def unit_of(accesses: Sequence[Access]) -> int:
     """Return the largest unit in bytes, at most a word, that every one of the accesses is made of."""
     return min(WORD_BYTES, min(access.site.nbytes for access in accesses))

@@ -29,6 +29,8 @@ def cooperating(launch: Launch, resident: int) -> Iterator[None]:
         raise LaunchError(f"a cooperative launch of {blocks} blocks: at most {resident} can be resident at once")
     workspace = launch.arena.allocate(WORKSPACE_BYTES)
     launch.workspace = workspace.base
+    if launch.watch is not None and launch.watch.changing is not None:
+        launch.watch.changing |= {workspace}
     try:
         yield
     finally:

@@ -14,15 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Part, in_pieces, parts_of, unit_of
+from pytest_gpulab.devices.simulated.execution.distinct import distinct
+from pytest_gpulab.devices.simulated.execution.fences import Fences
 from pytest_gpulab.devices.simulated.execution.lanes import IndexArray
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.pairing import Pairing, relied_on
 from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Others, Reporter
 from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.execution.thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
 MAX_WORDS = 1 << 18  # that are swept at once
-MAX_THREADS = 64  # of each word that fences may order one by one; of further ones, the last of two blocks
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
@@ -49,7 +51,10 @@ class Crossing:
 
     def _thin(self) -> None:
         self.repeats.clear()
-        self._accesses = thinned(self._accesses, Owner.block, moments=self.reporter.moments)
+        if self.reporter.fences is None:
+            self._accesses = thinned(self._accesses, Owner.block)
+        else:
+            self._accesses = distinct(self._accesses, self.reporter.fences.classes().both)
         self._lanes = sum(map(weight, self._accesses))
         self._limit = max(MAX_LANES, 2 * self._lanes)
         if self._lanes > MAX_KEPT:
@@ -62,10 +67,27 @@ class Crossing:
         for access in self._accesses:
             by_memory[access.memory].append(access)
         self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
+        fences = self.reporter.fences
         for accesses in by_memory.values():
             if any(access.site.modifies for access in accesses) and not _apart(accesses):
-                self._judge(accesses)
-                self._judge_order(accesses)
+                if fences is None:
+                    self._judge(accesses)
+                    continue
+                self._judge_each(accesses, fences)
+                for pairs in relied_on(accesses, across_blocks=True):
+                    self.reporter.pairs(pairs)
+
+    def _judge_each(self, accesses: list[Access], fences: Fences) -> None:
+        """Compare each access with all that fences may or may not have put before it."""
+        unit, is_complete = unit_of(accesses), True
+        contested = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
+        for parts in in_pieces(contested, MAX_WORDS):
+            pairing = Pairing(parts, unit, fences.classes())
+            for pairs in pairing.pairs():
+                self.reporter.pairs(pairs)
+            is_complete &= pairing.is_complete
+        if not is_complete:
+            self.reporter.cut_short("all pairs of accesses of different blocks to the same array")
 
     def _judge(self, accesses: list[Access]) -> None:
         unit = unit_of(accesses)
@@ -74,40 +96,12 @@ class Crossing:
             if self.reporter.is_enough:
                 return
             words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
-            sweep = _Sweep(accesses, len(words), unit, self.reporter.fences is not None)
+            sweep = _Sweep(accesses, len(words), unit)
             ends = np.cumsum([len(part.unit) for part in parts])
             for part, end in zip(parts, ends, strict=True):
                 for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
                     others = Others(accesses, at[bad], blocks[bad], threads[bad])
                     self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
-
-    def _judge_order(self, accesses: list[Access]) -> None:
-        """Ask of reads that see another block's strong write whether anything but luck has shown it to them.
-
-        A value and the flag that announces it, both volatile, race with nothing. But without a fence between the two
-        writes another block may see the flag, and not the value.
-        """
-        fences = self.reporter.fences
-        relied_on = [(at, a) for at, a in enumerate(accesses) if a.site.access == "read" and _is_used(a)]
-        written = [(at, a) for at, a in enumerate(accesses) if a.site.modifies and not a.site.is_weak]
-        if fences is None or not relied_on or not written or not (exposed := fences.exposed()):
-            return
-        unit, latest = unit_of(accesses), dict[int, tuple[int, int, int]]()
-        for part in parts_of(sorted(relied_on + written, key=lambda entry: entry[0]), unit, one_block=False):
-            blocks = _block_of(part)
-            own = zip(part.unit.tolist(), blocks.tolist(), part.thread.tolist(), strict=True)
-            if part.access.site.modifies:
-                latest.update((word, (part.position, block, thread)) for word, block, thread in own)
-                continue
-            for i, (word, block, _) in enumerate(own):
-                at, other, thread = latest.get(word, (-1, block, -1))
-                if other != block and (accesses[at].time, (other, thread)) in exposed:
-                    self.reporter.unannounced(part, i, blocks, (accesses[at], other, thread))
-
-
-def _is_used(access: Access) -> bool:
-    """Whether a read of what others write is more than a look whether it is time to go on."""
-    return not access.site.is_weak and not access.site.is_awaited and not access.site.is_guess
 
 
 def _block_of(part: Part) -> IndexArray:
@@ -181,36 +175,18 @@ Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
 
 
 class _Doers:
-    """For each word, the last accesses of one kind by two different blocks; where fences order, by each thread."""
+    """For each word, the last accesses of one kind by two different blocks."""
 
-    def __init__(self, words: int, by_thread: bool) -> None:
-        self._words, self._most = words, MAX_THREADS if by_thread else 0
-        self._threads: list[_Slot] = []
+    def __init__(self, words: int) -> None:
         self._last, self._other = _Slot(words), _Slot(words)
 
     def __iter__(self) -> Iterator[_Slot]:
-        yield from (self._last, self._other, *self._threads)
+        yield from (self._last, self._other)
 
     def note(self, part: Part, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
         """Note an access, and the bits that it wrote."""
-        block, thread = _block_of(part), part.thread
+        block, thread, at = _block_of(part), part.thread, part.position
         values = np.full(len(words), -1, np.int64) if bits is None else bits
-        for number in range(self._most):
-            if not len(words):
-                return
-            if number == len(self._threads):
-                self._threads.append(_Slot(self._words))
-            slot = self._threads[number]
-            free = slot.at[words] < 0
-            slot.set(words[free], part.position, block[free], thread[free])
-            mine = (slot.block[words] == block) & (slot.thread[words] == thread)
-            slot.at[words[mine]], slot.value[words[mine]] = part.position, values[mine]
-            words, block, thread, values = (array[~mine] for array in (words, block, thread, values))
-        self._note_blocks(part.position, words, block, thread, values)
-
-    def _note_blocks(
-        self, at: int, words: IndexArray, block: IndexArray, thread: IndexArray, values: npt.NDArray[np.int64]
-    ) -> None:
         last, other = self._last, self._other
         moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
         other.set(moved, last.at[moved], last.block[moved], last.thread[moved])
@@ -228,12 +204,12 @@ class _Sweep:
     What is strong races with less, so that it takes the place of nothing that is weak.
     """
 
-    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int, by_thread: bool) -> None:
+    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
         self.weak = np.array([access.site.is_weak for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
-        self.write, self.reads = _Slot(words), _Doers(words, by_thread)
-        self.strong_writes, self.strong_reads = (_Doers(strong_words, by_thread) for _ in range(2))
+        self.write, self.reads = _Slot(words), _Doers(words)
+        self.strong_writes, self.strong_reads = (_Doers(strong_words) for _ in range(2))
         self.any_strong = bool(strong_words)
 
     def access(self, part: Part, words: IndexArray) -> Iterator[Met]:

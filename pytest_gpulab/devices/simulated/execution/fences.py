@@ -9,35 +9,38 @@ the earlier strong accesses to this place that their threads made or knew of: a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.classes import Classes, Who, threads_of
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 
 MAX_RECORDS = 100_000
 MAX_LANES = 1 << 22  # of all records together
+MAX_SOURCES = 1 << 12  # classes of accesses that one replay follows
+MAX_WORK = 1 << 22  # lanes of records in all replays at once, the first one aside
+_Thread = tuple[int, int]  # block, and number in it
 _WRITES, _READS = ("write", "exchange", "update"), ("read", "exchange")
 
 
-class Question(NamedTuple):
-    """Does `later`, by a thread, know what another thread did `earlier`? Threads by (block, number in it).
+class Questions(NamedTuple):
+    """Whether each access of `second` knows of the access of `first`, by another thread.
 
     `hearsay` asks for less: that nothing written after it has told of it either. Accesses that may go without an order
     are in order so, too: nothing lets the later thread rely on the earlier access.
     """
 
-    first: tuple[int, int]
-    earlier: int
-    second: tuple[int, int]
-    later: int
-    hearsay: bool = False
+    first: Who
+    second: Who
+    hearsay: npt.NDArray[np.bool_]
 
 
-class _Record(NamedTuple):
+class Record(NamedTuple):
     """What some lanes did; `address` and `memory` (None: shared) say where, for strong accesses.
 
     `what` is `fence`, `block fence` (for the own block only), `read`, `write`, `exchange` or `update` (an atomic whose
@@ -67,27 +70,38 @@ class Fences:
         """When threads did what may put them in order."""
         self.is_overflown = False
         """Whether too much happened to remember all of it."""
-        self._records: list[_Record] = []
+        self._records: list[Record] = []
+        self._classes: tuple[int, Classes] | None = None  # by so many records
         self._lanes = 0
 
     def add(self, time: int, what: str, lanes: Lanes, address: Value = None, memory: Allocation | None = None) -> None:
-        """Remember what some lanes did; see `_Record`."""
+        """Remember what some lanes did; see `Record`."""
         if len(self._records) == MAX_RECORDS or self._lanes > MAX_LANES:
             self.is_overflown = True
             return
         self._lanes += lanes.n
         self.moments.append(time)
-        self._records.append(_Record(time, what, lanes, address, memory))
+        self._records.append(Record(time, what, lanes, address, memory))
 
-    def exposed(self) -> set[tuple[int, tuple[int, int]]]:
-        """Return the strong writes, by time and thread, that another write of the block may overtake.
+    def exposed(self, first: Who, second: Who) -> npt.NDArray[np.bool_]:
+        """Return of which strong writes (`first`) those that see them (`second`) may see a later write before.
 
-        That is, with no fence of their thread between. The other write may not know of them: `answers` tells.
+        That is, no fence of their thread stands before another write of its block. That may be a fence for the block
+        if who sees it is of this block. The other write may not know of the first one: `answers` tells.
         """
-        pending: dict[int, list[tuple[int, tuple[int, int], Any]]] = defaultdict(list)
-        found: set[tuple[int, tuple[int, int]]] = set()
+        overtaken = {
+            is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",))
+            for is_near in np.unique(first.block == second.block).tolist()
+        }
+        each = zip(*(array.tolist() for array in (*first, second.block)), strict=True)
+        found = [(time, (block, thread)) in overtaken[block == other] for block, thread, time, other in each]
+        return np.array(found, np.bool_)
+
+    def _overtaken(self, fences: tuple[str, ...]) -> set[tuple[int, _Thread]]:
+        pending: dict[int, list[tuple[int, _Thread, Any]]] = defaultdict(list)
+        found: set[tuple[int, _Thread]] = set()
         for record in self._records:
-            if record.what == "fence":
+            if record.what in fences:
                 for block, thread in threads_of(record.lanes).tolist():
                     pending[block] = [entry for entry in pending[block] if entry[1] != (block, thread)]
             elif record.what in _WRITES:
@@ -98,31 +112,66 @@ class Fences:
                     pending[block].append((record.time, (block, thread), place))
         return found
 
-    def answers(self, questions: list[Question]) -> list[bool]:
-        """Return for each question whether the answer is yes; always yes where too much happened to remember it."""
-        if self.is_overflown:
-            return [True] * len(questions)
-        sources = sorted({(question.earlier, question.first) for question in questions})
+    def classes(self) -> Classes:
+        """Return which accesses can be told apart, by the records so far."""
+        if self._classes is None or self._classes[0] != len(self._records):
+            self._classes = len(self._records), Classes(self._records)
+        return self._classes[1]
+
+    def answers(self, questions: Questions) -> npt.NDArray[np.bool_]:
+        """Return for each question whether the answer is yes; always yes where too much happened to find out."""
+        answers = np.ones(len(questions.hearsay), np.bool_)
+        if self.is_overflown or not len(answers):
+            return answers
+        classes = self.classes()
+        first, until = classes.earlier(questions.first)
+        answers[questions.second.time <= until] = False
+        asked = np.flatnonzero(answers)
+        source = np.unique(first[asked], return_inverse=True)[1]
+        second = np.unique(classes.later(questions.second.at(asked)), return_inverse=True)[1]
+        pair = (source * (1 + int(second.max(initial=0))) + second) * 2 + questions.hearsay[asked]
+        _, chosen, which = np.unique(pair, return_index=True, return_inverse=True)
+        answers[asked] = self._replayed(questions, asked[chosen], source[chosen])[which]
+        return answers
+
+    def _replayed(self, questions: Questions, chosen: IndexArray, source: IndexArray) -> npt.NDArray[np.bool_]:
+        """Return the answers to some questions, whose sources are numbered."""
+        result = np.ones(len(chosen), np.bool_)
+        for number, start in enumerate(range(0, 1 + int(source.max(initial=-1)), MAX_SOURCES)):
+            if number * self._lanes > MAX_WORK:
+                self.is_overflown = True
+                break
+            mine = np.flatnonzero((source >= start) & (source < start + MAX_SOURCES))
+            of = {at: (int(questions.first.time[i]), (int(questions.first.block[i]), int(questions.first.thread[i])))
+                  for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)}  # fmt: skip
+            asked = [
+                (int(questions.second.time[i]), (int(questions.second.block[i]), int(questions.second.thread[i])),
+                 of[at], bool(questions.hearsay[i]))
+                for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)
+            ]  # fmt: skip
+            result[mine] = self._answered(asked)
+        return result
+
+    def _answered(self, asked: list[tuple[int, _Thread, tuple[int, _Thread], bool]]) -> list[bool]:
+        """Answer questions: when which thread asks for which source, and whether for hearsay."""
+        sources = sorted({source for _, _, source, _ in asked})
         bit = {source: 1 << number for number, source in enumerate(sources)}
-        asked = sorted(range(len(questions)), key=lambda number: questions[number].later)
-        replay = _Replay(bit)
-        result = [False] * len(questions)
-        started = at = 0
-        for number in asked:
-            question = questions[number]
+        replay, result, started = _Replay(bit), [False] * len(asked), 0
+        at = bisect_left(self.moments, sources[0][0])
+        for number in sorted(range(len(asked)), key=lambda number: asked[number][0]):
+            later, thread, source, is_hearsay = asked[number]
             while True:
-                due = self._records[at].time if at < len(self._records) else question.later
-                while started < len(sources) and sources[started][0] < min(due, question.later):
+                due = self._records[at].time if at < len(self._records) else later
+                while started < len(sources) and sources[started][0] < min(due, later):
                     replay.learn(sources[started][1], bit[sources[started]])
                     started += 1
-                if at >= len(self._records) or due >= question.later:
+                if at >= len(self._records) or due >= later:
                     break
                 replay.step(self._records[at])
                 at += 1
-            wanted = bit[question.earlier, question.first]
-            result[number] = bool(replay.knows(question.second) & wanted)
-            if question.hearsay and not result[number]:
-                result[number] = not replay.has_heard(question.second) & wanted
+            result[number] = bool(replay.knows(thread) & bit[source])
+            if is_hearsay and not result[number]:
+                result[number] = not replay.has_heard(thread) & bit[source]
         return result
 
 
@@ -141,6 +190,7 @@ class _Replay:
         self._public: dict[Any, int] = defaultdict(int)
         self._inside: dict[Any, int] = defaultdict(int)  # published for the own block only
         self._places: dict[Any, int] = {}
+        self._nearby: dict[Any, dict[int, int]] = defaultdict(dict)  # what a place tells the threads of each block
         self._heard: dict[Any, int] = defaultdict(int)  # of, but not published by a fence
         self._rumours: dict[Any, int] = {}
 
@@ -156,10 +206,10 @@ class _Replay:
         """Return the sources that later writes have told a thread of, fences or not."""
         return _of(self._heard, thread)
 
-    def step(self, record: _Record) -> None:
+    def step(self, record: Record) -> None:
         """Let what some lanes did spread what they know."""
         is_source = record.time in self._times
-        if record.what == "read" and not (is_source or self._places or self._seen or self._rumours):
+        if record.what == "read" and not (is_source or self._nearby or self._seen or self._rumours):
             return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
         if record.what == "blocks":
@@ -196,21 +246,21 @@ class _Replay:
     def _at(self, what: str, thread: tuple[int, int], place: Any) -> None:
         block = thread[0]
         if what in _READS:
-            found, nearby = self._places.get(place, 0), self._places.get((place, block), 0)
+            found, nearby = self._places.get(place, 0), self._nearby.get(place, {}).get(block, 0)
             if found or nearby:
                 self._known[thread] |= found | nearby
                 self._public[thread] |= found
         if what == "read":
             return
+        if what == "write":  # others' announcements survive an atomic, but not a plain write
+            self._places.pop(place, None)
+            self._nearby.pop(place, None)
         public = _of(self._public, thread)
         inside = public | _of(self._inside, thread)
-        kept = what != "write"  # others' announcements survive an atomic, but not a plain write
-        for key, bits in ((place, public), ((place, block), inside)):
-            bits |= self._places.get(key, 0) if kept else 0
-            if bits:
-                self._places[key] = bits
-            else:
-                self._places.pop(key, None)
+        if public:
+            self._places[place] = self._places.get(place, 0) | public
+        if inside:
+            self._nearby[place][block] = self._nearby[place].get(block, 0) | inside
 
     def _meet_block(self, block: int) -> None:
         for table in (self._known, self._public, self._inside, self._heard):
@@ -227,7 +277,7 @@ class _Replay:
                     table[thread] |= together
 
 
-def _groups(record: _Record, threads: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+def _groups(record: Record, threads: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     """Who meets whom: the threads of a block, or those of a warp that wait with the same mask (in `address`)."""
     groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     masks = np.broadcast_to(0 if record.what == "meet" else record.address, record.lanes.shape)
@@ -239,11 +289,3 @@ def _groups(record: _Record, threads: list[tuple[int, int]]) -> list[list[tuple[
 
 def _of(table: dict[Any, int], thread: tuple[int, int]) -> int:
     return table.get(thread, 0) | table.get(thread[0], 0)
-
-
-def threads_of(lanes: Lanes) -> npt.NDArray[np.int64]:
-    """Return (block, thread in it) of each lane, in the order of `wave`: a block after the other."""
-    shape = lanes.shape
-    block = np.broadcast_to(lanes.wave.block_ids[lanes.column], shape).ravel(order="F")
-    thread = np.broadcast_to(lanes.threads.reshape(-1, 1), shape).ravel(order="F")
-    return np.stack([block, thread], axis=1).astype(np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,10 @@ from pytest_gpulab.devices.simulated.execution.accesses import (
     spread,
     unit_of,
 )
+from pytest_gpulab.devices.simulated.execution.distinct import by_thread, distinct
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.execution.pairing import relied_on
 from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Reporter
 from pytest_gpulab.devices.simulated.execution.settling import shortened
@@ -35,7 +38,6 @@ from pytest_gpulab.devices.simulated.execution.thinning import (
     MAX_KEPT,
     MAX_LANES,
     SELF_LANES,
-    Owner,
     numbered,
     thinned,
     weight,
@@ -113,16 +115,21 @@ class Racecheck:
             self.reporter.cut_short("accesses before a barrier of some warps and after it by others")
             return
         self._limit = 1 << 62
-        for event in shortened(events, self.shape, self._representatives):
+        for event in self._shortened(events):
             self.add(event)
         self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
         if self._limit > 2 * MAX_KEPT:
             self._forget()
             self.reporter.cut_short("accesses of a block between two barriers")
 
-    def _representatives(self, accesses: Sequence[Access], owner: Owner) -> list[Access]:
-        shared_counts = self.reporter.fences is not None  # else races between blocks show all that those words can
-        return thinned(accesses, owner, self.reporter.moments, shared_counts)
+    def _shortened(self, events: list[Event]) -> list[Event]:
+        if self.reporter.fences is None:  # races between blocks show all that words of several blocks can
+            thin = partial(thinned, shared_counts=False)
+            return shortened(events, self.shape, thin)
+        accesses = [event for event in events if isinstance(event, Access)]
+        kept = distinct(accesses, by_thread(self.reporter.moments))
+        syncs = [event for event in events if isinstance(event, WarpSync)]
+        return sorted([*kept, *syncs], key=lambda event: event.time)
 
     # --- judging ------------------------------------------------------------------------------------------------
 
@@ -147,6 +154,9 @@ class Racecheck:
             return
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
             return
+        if self.reporter.fences is not None:
+            for pairs in relied_on([access for _, access in accesses], across_blocks=False):
+                self.reporter.pairs(pairs)
         unit = unit_of([access for _, access in accesses])
         suspects = self._suspects(accesses, unit, one_block)
         if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
@@ -163,7 +173,7 @@ class Racecheck:
         pieces = in_pieces(suspects, MAX_WORDS)
         strong, is_clean = _Strong(events, is_global), True
         for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block, any_order)):
-            self.reporter.race(race, events, self.shape.columns if one_block else 1)
+            self.reporter.race(race, events, one_block)
             is_clean = False
             if self.reporter.is_enough:
                 break

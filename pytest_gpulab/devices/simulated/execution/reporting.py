@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,14 +13,15 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import Access as Party
 from pytest_gpulab.devices.protocol import Hazard, Location
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, Part
-from pytest_gpulab.devices.simulated.execution.fences import Fences, Question
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.classes import Who
+from pytest_gpulab.devices.simulated.execution.fences import Fences, Questions
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.execution.memory import first_index, first_lane, lane_of
 from pytest_gpulab.devices.simulated.execution.sweep import Race
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 MAX_RACING = 1 << 18  # lanes that race, after which no more of them are looked for
-MAX_QUESTIONS = 4096  # of one pair of instructions, to what fences put in order
+MAX_QUESTIONS = 1 << 20  # to what fences put in order, that are answered at once
 _HAZARDS = {
     "RAW": "read-after-write (RAW)",
     "WAR": "write-after-read (WAR)",
@@ -46,10 +47,9 @@ class Reporter:
         self.hazards, self.fences, self.locate = hazards, fences, locate
         self.unseen: list[str] = []
         """What was forgotten although it might have raced with what came later; each once."""
-        self._open: list[tuple[Question, Any, Hazard, _Who]] = []  # races unless fences put them in order
+        self._open: list[Pairs] = []  # races unless fences put them in order
         self._threads: dict[Any, _Threads] = defaultdict(_Threads)
-        self._asked: Counter[Any] = Counter()
-        self._racing = 0
+        self._asked = self._racing = 0
 
     @property
     def is_enough(self) -> bool:
@@ -66,8 +66,8 @@ class Reporter:
         """When fences may have put threads in order."""
         return [] if self.fences is None else self.fences.moments
 
-    def race(self, race: Race, events: Sequence[Event], blocks_alike: int) -> None:
-        """Report races within blocks; each stands for as many as there are blocks alike."""
+    def race(self, race: Race, events: Sequence[Event], blocks_alike: bool) -> None:
+        """Report races within blocks; each stands for those of all blocks of the wave if they are alike."""
         blocks = race.part.access.lanes.wave.block_ids[race.part.column]
         others = Others(events, race.other, blocks, race.thread)
         self.races(race.kind, race.part, blocks, others, race.harmless, blocks_alike)
@@ -79,87 +79,70 @@ class Reporter:
         blocks: IndexArray,
         others: Others,
         harmless: npt.NDArray[np.bool_],
-        blocks_alike: int = 1,
+        blocks_alike: bool = False,
     ) -> None:
         """Report that lanes of an access race with others, one hazard for each pair of lines."""
         for at in np.unique(others.at):
             for mild in (False, True):
                 mine = np.flatnonzero((others.at == at) & (harmless == mild))
-                everywhere = part.access.lanes.wave.block_ids if blocks_alike > 1 else None
-                if len(mine) and self.fences is not None:
-                    self._ask(kind, part, blocks, others, mine, mild, everywhere)
-                elif len(mine):
-                    alike = part.thread[mine] // WARP == others.threads[mine] // WARP
-                    first = mine[np.lexsort((part.thread[mine], blocks[mine], alike))[0]]
-                    who = _Who(
-                        blocks[mine] if everywhere is None else everywhere, part.thread[mine], everywhere is not None
-                    )
-                    self.add(*self._hazard(kind, part, blocks, others, int(first), mild), who)
-                    self._racing += 0 if mild else len(mine)
+                if not len(mine):
+                    continue
+                other = others.access(int(mine[0]))
+                second = Who(blocks[mine], part.thread[mine], np.full(len(mine), part.access.time))
+                first = Who(others.blocks[mine], others.threads[mine], np.full(len(mine), other.time))
+                everywhere = part.access.lanes.wave.block_ids if blocks_alike else None
+                wave, space = part.access.lanes.wave, "global" if part.access.memory else "shared"
+                self.pairs(Pairs(kind, space, part.access.site, other.site, wave, second, first, mild, everywhere))
 
-    def _ask(
-        self,
-        kind: str,
-        part: Part,
-        blocks: IndexArray,
-        others: Others,
-        mine: IndexArray,
-        harmless: bool,
-        everywhere: IndexArray | None,
-    ) -> None:
-        """Leave it to the end of the launch whether fences have put these in order."""
-        for i in mine.tolist():
-            key, hazard = self._hazard(kind, part, blocks, others, i, harmless)
-            self._asked[key] += 1
-            if self._asked[key] > MAX_QUESTIONS:
-                return
-            first, second = (int(others.blocks[i]), int(others.threads[i])), (int(blocks[i]), int(part.thread[i]))
-            question = Question(first, others.access(i).time, second, part.access.time)
-            mine_of = blocks[i : i + 1] if everywhere is None else everywhere
-            who = _Who(mine_of, part.thread[i : i + 1], everywhere is not None)
-            self._open.append((question, key, hazard, who))
-
-    def unannounced(self, part: Part, i: int, blocks: IndexArray, other: tuple[Access, int, int]) -> None:
-        """Leave it to the end whether a lane relies on a write that no fence separates from what announces it."""
-        access, block, thread = other
-        mine = int(blocks[i]), int(part.thread[i])
-        where, met = part.access.site.where, access.site.where
-        key = ("race", "order", where, met)
-        self._asked[key] += 1
-        if self._asked[key] > MAX_QUESTIONS:
+    def pairs(self, pairs: Pairs) -> None:
+        """Report that accesses race, unless fences have put them in order: that is left to the end of the launch."""
+        if self.fences is None:
+            self._found(pairs)
+            self._racing += 0 if pairs.harmless else len(pairs.second.time)
             return
-        shape = part.access.lanes.wave
-        party = Party(said(access.site), met, lane_of(shape, block, thread))
-        what = f"potential {_HAZARDS['RAW']} hazard on __global__ memory by different blocks, {NO_FENCE}"
-        hazard = Hazard("race", what, where, lane_of(shape, *mine), 1, party)
-        question = Question((block, thread), access.time, mine, part.access.time, True)
-        self._open.append((question, key, hazard, _Who(blocks[i : i + 1], part.thread[i : i + 1])))
+        self._open.append(pairs.in_all_blocks())
+        self._asked += len(self._open[-1].second.time)
+        if self._asked > MAX_QUESTIONS:
+            self.settle()
 
     def settle(self) -> None:
-        """Report what the fences of the launch, which is over, have left without an order."""
-        if self.fences is not None and self._open:
-            if self.fences.is_overflown:
-                self.cut_short("which accesses its fences put in order")
-            answers = self.fences.answers([question for question, *_ in self._open])
-            for (_, key, hazard, who), is_ordered in zip(self._open, answers, strict=True):
-                if not is_ordered:
-                    self.add(key, hazard, who)
+        """Report what the fences of the launch so far have left without an order."""
+        asked, self._open, self._asked = self._open, [], 0
+        if self.fences is None or not asked:
+            return
+        first, second = (Who(*map(np.concatenate, zip(*of, strict=True)))
+                         for of in ([pairs.first for pairs in asked], [pairs.second for pairs in asked]))  # fmt: skip
+        hearsay = np.concatenate([np.full(len(pairs.second.time), pairs.hearsay) for pairs in asked])
+        is_open = np.ones(len(hearsay), np.bool_)
+        is_open[hearsay] = self.fences.exposed(first.at(hearsay), second.at(hearsay))
+        unsure = np.flatnonzero(is_open)
+        questions = Questions(first.at(unsure), second.at(unsure), hearsay[unsure])
+        is_open[unsure] = ~self.fences.answers(questions)
+        if self.fences.is_overflown:
+            self.cut_short("which accesses its fences put in order")
+        ends = np.cumsum([len(pairs.second.time) for pairs in asked])
+        for pairs, end in zip(asked, ends.tolist(), strict=True):
+            mine = np.flatnonzero(is_open[end - len(pairs.second.time) : end])
+            if len(mine):
+                self._found(pairs.at(mine))
 
-    @staticmethod
-    def _hazard(
-        kind: str, part: Part, blocks: IndexArray, others: Others, i: int, harmless: bool
-    ) -> tuple[Any, Hazard]:
-        site, other = part.access.site, others.access(i)
-        shape = part.access.lanes.wave
-        space = "__shared__" if part.access.memory is None else "__global__"
-        relation = _relation(blocks[i] == others.blocks[i], part.thread[i] // WARP == others.threads[i] // WARP)
-        what = f"potential {_HAZARDS[kind]} hazard on {space} memory {relation}"
-        if harmless:
+    def _found(self, pairs: Pairs) -> None:
+        """Report races; parties of two warps tell more than those of one."""
+        second, first, wave = pairs.second, pairs.first, pairs.wave
+        alike = second.thread // WARP == first.thread // WARP
+        i = int(np.lexsort((second.thread, second.block, alike))[0])
+        block, thread, other, who = (int(of[i]) for of in (second.block, second.thread, first.block, first.thread))
+        missing = NO_FENCE if pairs.hearsay else ""
+        relation = _relation(block == other, thread // WARP == who // WARP, missing)
+        what = f"potential {_HAZARDS[pairs.kind]} hazard on __{pairs.space}__ memory {relation}"
+        if pairs.harmless:
             what += ", but both write the same value"
-        met = Party(said(other.site), other.site.where, lane_of(shape, int(others.blocks[i]), int(others.threads[i])))
-        lane = lane_of(shape, int(blocks[i]), int(part.thread[i]))
-        key = ("race", kind, site.where, other.site.where, harmless)
-        return key, Hazard("race", what, site.where, lane, 1, met, harmless)
+        where, met = pairs.site.where, pairs.other.where
+        party = Party(said(pairs.other), met, lane_of(wave, other, who))
+        key = ("race", "order" if pairs.hearsay else pairs.kind, where, met, pairs.harmless)
+        hazard = Hazard("race", what, where, lane_of(wave, block, thread), 1, party, pairs.harmless)
+        blocks = second.block if pairs.everywhere is None else pairs.everywhere
+        self.add(key, hazard, _Who(blocks, second.thread, pairs.everywhere is not None))
 
     def uninitialised(self, site: Site, space: str, lanes: Lanes, address: Value, bad: npt.NDArray[np.bool_]) -> None:
         """Report that lanes of an access (mask of their shape) read memory that was never written."""
@@ -179,6 +162,47 @@ class Reporter:
         if known is not None and not (IN_ONE_WARP in known.what and IN_ONE_WARP not in hazard.what):
             hazard = known
         self.hazards[key] = replace(hazard, count=self._threads[key].add(who))
+
+
+class Pairs(NamedTuple):
+    """Accesses of one instruction, each with an earlier one by another thread of another instruction to the same word.
+
+    Attributes:
+        kind: `RAW`, `WAR` or `WAW`: the later access first.
+        space: `global` or `shared`.
+        site, other: the instructions of the later and of the earlier accesses.
+        wave: of any block.
+        second, first: the later and the earlier accesses.
+        harmless: both write the same value.
+        everywhere: the blocks that all do so, if the accesses of one block stand for all.
+        hearsay: the later ones see the value of the others, and may without an order; see `Questions`.
+    """
+
+    kind: str
+    space: str
+    site: Site
+    other: Site
+    wave: Shape
+    second: Who
+    first: Who
+    harmless: bool = False
+    everywhere: IndexArray | None = None
+    hearsay: bool = False
+
+    def at(self, chosen: IndexArray) -> Pairs:
+        """Return some of them."""
+        return self._replace(second=self.second.at(chosen), first=self.first.at(chosen))
+
+    def in_all_blocks(self) -> Pairs:
+        """Return what all blocks do, one by one: fences may not be the same in all."""
+        if self.everywhere is None:
+            return self
+        count = len(self.everywhere)
+        blocks = np.repeat(self.everywhere, len(self.second.time))
+        second, first = (
+            Who(blocks, np.tile(of.thread, count), np.tile(of.time, count)) for of in (self.second, self.first)
+        )
+        return self._replace(second=second, first=first, everywhere=None)
 
 
 class _Who(NamedTuple):
@@ -235,10 +259,10 @@ class Others:
         return event
 
 
-def _relation(same_block: bool, same_warp: bool) -> str:
+def _relation(same_block: bool, same_warp: bool, missing: str) -> str:
     """Return whose accesses these are and what there is not between them."""
-    if not same_block:
-        return "by different blocks"
+    if missing or not same_block:
+        return ("in one block" if same_block else "by different blocks") + (f", {missing}" if missing else "")
     return IN_ONE_WARP if same_warp else "in one block, no barrier between"
 
 

@@ -6,12 +6,12 @@ that two warps stand for all. What is not settled is thinned between the syncs a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, WarpSync
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, WarpSync, chosen
 from pytest_gpulab.devices.simulated.execution.lanes import Shape
 from pytest_gpulab.devices.simulated.execution.sweep import Known, sync_bits
 from pytest_gpulab.devices.simulated.execution.thinning import Owner
@@ -39,8 +39,8 @@ def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
         for position, access in zip(range(start, end), _accesses(events[start:end]), strict=True):
             columns = access.lanes.column if len(over) > 1 else np.zeros((1, 1), np.intp)
             is_over = over[columns, access.lanes.threads.reshape(-1, 1)] >= position
-            settled += _chosen(access, is_over)
-            rest += _chosen(access, ~is_over)
+            settled += chosen(access, is_over)
+            rest += chosen(access, ~is_over)
         kept += thin(rest, Owner.thread) if rest else []
         if kept and end < len(events):
             kept.append(events[end])
@@ -75,13 +75,3 @@ def _over(events: Sequence[Event], syncs: Sequence[int], shape: Shape) -> npt.ND
 def _is_local(event: Event) -> bool:
     """Whether an event concerns each block alone: no access to global memory."""
     return not isinstance(event, Access) or event.memory is None
-
-
-def _chosen(access: Access, mask: npt.NDArray[np.bool_]) -> Iterator[Access]:
-    """Yield an access as the lanes of a mask see it, if there are any."""
-    if mask.all():
-        yield access
-    elif mask.any():
-        subset = access.lanes.subset(mask)
-        values = [subset.take(value) for value in access.values]
-        yield access._replace(lanes=subset.lanes, address=subset.take(access.address), values=values)

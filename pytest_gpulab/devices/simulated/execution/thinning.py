@@ -1,4 +1,4 @@
-"""Long stretches of accesses made short: of each word only as much is kept as a race can need.
+"""Long stretches without fences made short: of each word only as much is kept as a race can need.
 
 A later access to a word races with accesses of one kind if it races with two of them, by different owners (threads, or
 warps or blocks where only those matter): at least one of the two is not its own. So what is kept grows with the memory
@@ -43,21 +43,17 @@ def weight(access: Access, one_block: bool = False) -> int:
     return SELF_LANES + lanes * max(1, access.site.nbytes // WORD_BYTES)
 
 
-def thinned(
-    accesses: Sequence[Access], owner: Owner, moments: Sequence[int] = (), shared_counts: bool = True
-) -> list[Access]:
+def thinned(accesses: Sequence[Access], owner: Owner, shared_counts: bool = True) -> list[Access]:
     """Return accesses that stand for all, in order.
 
     Args:
-        accesses: between which nothing but fences orders threads.
+        accesses: between which nothing orders threads.
         owner: what two accesses must differ in to race; threads and warps are those of one block.
-        moments: when fences may have put threads in order: what is before and after one is kept apart.
         shared_counts: whether words that several blocks use matter (`owner` is no block).
     """
     alike: dict[object, list[Access]] = defaultdict(list)
-    epochs = np.searchsorted(np.asarray(moments), [access.time for access in accesses]).tolist()
-    for access, epoch in zip(accesses, epochs, strict=True):
-        alike[access.memory, access.site.modifies, access.site.order, access.site.nbytes, epoch].append(access)
+    for access in accesses:
+        alike[access.memory, access.site.modifies, access.site.order, access.site.nbytes].append(access)
     kept: list[Access] = []
     for some in alike.values():
         drops = not shared_counts and some[0].memory is not None and some[0].site.order == "weak"
