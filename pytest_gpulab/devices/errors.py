@@ -28,7 +28,7 @@ class KernelFault(DeviceError):
 
     Attributes:
         code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `barrier`,
-            `stack-overflow`, `assert`, `trap` or `device-fault`.
+            `stack-overflow`, `assert`, `trap`, `texture` (a handle or a fetch that fits no texture) or `device-fault`.
         what: one sentence.
         where, lane: the place, where known.
         output: what the kernel had printed until then.

@@ -47,6 +47,7 @@ HINTS: Mapping[str, str] = {
     "assert": "An assert() in the kernel was false.",
     "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
     "null pointer or writing to `__constant__` memory: look at that line.",
+    "texture": "Fetches need the handle of a texture of the same kind; a pointer to an array is none.",
     "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
     "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
     "crash": "Look for what asks for too much: of memory, of templates, of output.",

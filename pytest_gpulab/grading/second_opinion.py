@@ -37,7 +37,7 @@ PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 OVERFLOW = "stack-overflow"
 STOPPED = ("out-of-bounds", "misaligned", OVERFLOW, "assert", "trap", "device-fault", "endless-loop", "time-limit")
 """How a kernel ends abnormally, as hardware says."""
-PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap")
+PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap", "texture")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
 """What hardware says of mistakes that the simulated GPU can name."""
 

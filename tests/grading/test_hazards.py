@@ -56,6 +56,13 @@ def test_a_race_has_its_line_both_parties_and_the_cases(gpu: Device, tmp_path: P
     assert found.hint.endswith("one of them must wait.")
 
 
+def test_a_pointer_is_no_texture(gpu: Device, tmp_path: Path) -> None:
+    source = changed(TREE, "i < n ? in[i]", "i < n ? tex1Dfetch<GPULAB_T>((cudaTextureObject_t)in, i)")
+    (found,) = graded(tmp_path, gpu, source, WATCHED)["correct[n=1]"].findings
+    assert (found.code, found.where) == ("texture", line_of(source, "tex1Dfetch"))
+    assert found.what.startswith("Invalid texture handle: 0x") and "pointer" in found.hint
+
+
 def test_a_race_explains_a_result_that_depends_on_luck(gpu: Device, tmp_path: Path) -> None:
     (found,) = graded(tmp_path, gpu, NO_FIRST_BARRIER)["correct[n=block]"].findings
     assert found.code == "not-repeatable"

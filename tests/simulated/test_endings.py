@@ -130,8 +130,6 @@ UNKNOWN = {
     ' : "=d"(d), "=d"(e) : "d"(d), "d"(e), "d"(d), "d"(e)); // HERE',
     "mapa": 'asm volatile("mapa.u64 %0, %0, 0;" : "+l"(x)); // HERE',
     "cp.async.bulk": 'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(x)); // HERE',
-    "tex": 'asm volatile("tex.1d.v4.f32.s32 {%0, %1, %0, %1}, [%2, {%3}];"'
-    ' : "=f"(a), "=f"(b) : "l"(x), "r"(1)); // HERE',
 }
 
 

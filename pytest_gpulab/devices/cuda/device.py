@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from ..protocol import DeviceInfo, DeviceUnavailable, Memory
 from ..sandbox import PROTECTION
 from ..stopwatch import Copies
+from ..textures import DEFAULT_SAMPLING, Sampling, TexelArray
 from .comparison import Comparison
 from .driver import load_driver
 from .gpu import OpenGpu
@@ -20,6 +22,7 @@ from .memory import CudaMemory, CudaPart, copy_within
 from .module import CudaModule
 from .nvcc import Nvcc
 from .report import describe
+from .textures import CudaTexelArray, CudaTextures
 from .timing import CudaStopwatch
 
 _Answer = TypeVar("_Answer")
@@ -61,6 +64,10 @@ class CudaDevice:
                 self._unusable = str(missing)
                 raise
         return self._opened
+
+    @cached_property
+    def _textures(self) -> CudaTextures:
+        return CudaTextures(self._gpu.context)
 
     def _described(self) -> DeviceInfo:
         """Make sure of nvcc and of room for this process on the GPU, and ask CUDA and NVML for all that they know."""
@@ -139,6 +146,24 @@ class CudaDevice:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         return CudaMemory(self._gpu.blocks, extents, dtype)
 
+    def texel_array(self, values: npt.ArrayLike, channels: int = 1, layered: bool = False) -> CudaTexelArray:
+        """Allocate and fill a CUDA array; see `textures.TextureDevice.texel_array`."""
+        return self._textures.array(values, channels, layered)
+
+    def texture(
+        self, source: Memory | TexelArray, sampling: Sampling = DEFAULT_SAMPLING, channels: int = 1
+    ) -> np.uint64:
+        """Make a texture and return its handle; see `textures.TextureDevice.texture`."""
+        return self._textures.texture(source, sampling, channels)
+
+    def surface(self, source: TexelArray) -> np.uint64:
+        """Make a surface and return its handle."""
+        return self._textures.surface(source)
+
+    def destroy(self, handle: np.uint64) -> None:
+        """Destroy a texture or surface; see `textures.TextureDevice.destroy`."""
+        self._textures.destroy(handle)
+
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaPart:
         """Return an array inside another one; see `TimingDevice.part`."""
         assert isinstance(whole, CudaMemory)
@@ -180,9 +205,12 @@ class CudaDevice:
             yield self._stopwatch
 
     def reset(self) -> None:
-        """Free every array of this device."""
-        for user in list(self._opened.context.users) if self._opened else ():
-            if isinstance(user, CudaMemory):
+        """Free every array of this device, and destroy its textures and surfaces."""
+        if self._opened is None:
+            return
+        self._textures.clear()
+        for user in list(self._opened.context.users):
+            if isinstance(user, (CudaMemory, CudaTexelArray)):
                 user.free()
 
     def close(self) -> None:

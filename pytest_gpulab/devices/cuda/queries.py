@@ -24,7 +24,7 @@ class InspectedModule:
     """
 
     def __init__(self, cubin: bytes) -> None:
-        self._module = _value(driver.cuModuleLoadData(cubin))
+        self._module = value_of(driver.cuModuleLoadData(cubin))
         self._function = lru_cache(maxsize=None)(self._load)
 
     def parameter_bytes(self, symbol: str) -> tuple[int, ...] | None:
@@ -65,7 +65,7 @@ class InspectedModule:
         driver.cuFuncSetAttribute(self._function(symbol), limit, shared_bytes)
 
     def _load(self, symbol: str) -> Any:
-        return _value(driver.cuModuleGetFunction(self._module, symbol.encode()))
+        return value_of(driver.cuModuleGetFunction(self._module, symbol.encode()))
 
 
 def limits_of_current_gpu() -> Limits:
@@ -74,11 +74,11 @@ def limits_of_current_gpu() -> Limits:
     Raises:
         DriverRefusal: the driver does not say.
     """
-    gpu = _value(driver.cuCtxGetDevice())
+    gpu = value_of(driver.cuCtxGetDevice())
 
     def attribute(name: str) -> int:
         key = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(_value(driver.cuDeviceGetAttribute(key, gpu)))
+        return int(value_of(driver.cuDeviceGetAttribute(key, gpu)))
 
     major, minor = attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")
     return Limits(
@@ -92,7 +92,7 @@ def limits_of_current_gpu() -> Limits:
     )
 
 
-def _value(answer: tuple[Any, Any]) -> Any:
+def value_of(answer: tuple[Any, Any]) -> Any:
     """Return the second half of cuda-bindings' (error, value).
 
     Raises:
@@ -100,6 +100,20 @@ def _value(answer: tuple[Any, Any]) -> Any:
     """
     error, value = answer
     if error != driver.CUresult.CUDA_SUCCESS:
-        _, words = driver.cuGetErrorString(error)
-        raise DriverRefusal(words.decode())
+        raise _refusal(error)
     return value
+
+
+def done(answer: tuple[Any]) -> None:
+    """Look at cuda-bindings' (error,).
+
+    Raises:
+        DriverRefusal: there is an error.
+    """
+    if answer[0] != driver.CUresult.CUDA_SUCCESS:
+        raise _refusal(answer[0])
+
+
+def _refusal(error: Any) -> DriverRefusal:
+    _, words = driver.cuGetErrorString(error)
+    return DriverRefusal(words.decode())

@@ -35,14 +35,21 @@ class SimulatedMemory:
         Raises:
             LaunchError: it was freed.
         """
+        return self.live.base
+
+    @property
+    def live(self) -> Allocation:
+        """Its bytes.
+
+        Raises:
+            LaunchError: it was freed.
+        """
         if self.allocation is None:
             raise LaunchError("this array was freed")
-        return self.allocation.base
+        return self.allocation
 
     def _contents(self) -> Array:
-        if self.allocation is None:
-            raise LaunchError("this array was freed")
-        contents: Array = self.allocation.data[: self.nbytes].view(self.dtype).reshape(self.shape)
+        contents: Array = self.live.data[: self.nbytes].view(self.dtype).reshape(self.shape)
         return contents
 
     def get(self) -> Array:
@@ -60,8 +67,7 @@ class SimulatedMemory:
         if values.shape != self.shape:
             raise ValueError(f"an array of shape {self.shape} cannot be set from one of shape {values.shape}")
         self._contents()[...] = values
-        assert self.allocation is not None
-        self.allocation.written = None
+        self.live.written = None
 
     def mark_unwritten(self) -> None:
         """Count the contents as undefined: a launch with `check` reports who reads them before they are written.
@@ -69,9 +75,7 @@ class SimulatedMemory:
         Raises:
             LaunchError: it was freed.
         """
-        if self.allocation is None:
-            raise LaunchError("this array was freed")
-        self.allocation.mark_unwritten()
+        self.live.mark_unwritten()
 
     def damage(self, name: str = "array") -> str | None:
         """Return None: the simulated GPU stops at a write outside an array."""

@@ -12,7 +12,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_gpulab.devices import nvrtc, nvrtc_program
 from pytest_gpulab.devices.compiler_process import CompilerProcess
@@ -33,11 +32,11 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.devices.sandbox import PROTECTION
 from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
-from pytest_gpulab.devices.simulated.arrays import SimulatedMemory
 from pytest_gpulab.devices.simulated.bottleneck import bottleneck
 from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
 from pytest_gpulab.devices.simulated.demands import Demands, demands
 from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
+from pytest_gpulab.devices.simulated.device_memory import DeviceMemory
 from pytest_gpulab.devices.simulated.execution import absent
 from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
@@ -45,7 +44,7 @@ from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.group import unwritten
 from pytest_gpulab.devices.simulated.execution.heap import heap_of
 from pytest_gpulab.devices.simulated.execution.launching import Extents, check_extents, pack, run_blocks, three_extents
-from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
+from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.printing import Printer
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.execution.workload import Workload
@@ -273,7 +272,7 @@ class SimulatedModule:
         launch = Launch(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
-            Deadline(options.time_limit_s), unwritten(program.codes, options.fill),
+            Deadline(options.time_limit_s), unwritten(program.codes, options.fill), self._device.textures,
         )  # fmt: skip
         try:
             with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):
@@ -349,7 +348,7 @@ def _stands_for_all(launch: Launch, counted: int) -> bool:
     return abs(workload.issued / counted - expected) <= REPRESENTATIVE * expected
 
 
-class SimulatedDevice:
+class SimulatedDevice(DeviceMemory):
     """A GPU made of NumPy: see the package's docstring.
 
     Args:
@@ -369,10 +368,9 @@ class SimulatedDevice:
         compiler: CompilerProcess | None = None,
         foresighted: bool = False,
     ) -> None:
+        super().__init__()
         self.gpu = gpu or described_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
-        self.arena = Arena()
-        self._arrays: list[SimulatedMemory] = []
         self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
         self._foresighted = foresighted
         # glibc gives every array of 128 KB and more fresh pages from the kernel, until a larger one was freed once
@@ -414,32 +412,6 @@ class SimulatedDevice:
         if self._compiler is not None and self._foresighted:
             texts = (source, filename, f"compute_{self.gpu.target}")
             self._compiler.ahead([nvrtc.ptx_request(*texts, defines, headers) for defines in variants])
-
-    def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> SimulatedMemory:
-        """Allocate and fill an array."""
-        values = np.asarray(values, dtype)
-        memory = self.empty(values.shape, values.dtype)
-        memory.set(values)
-        return memory
-
-    def empty(self, shape: int | Sequence[int], dtype: npt.DTypeLike) -> SimulatedMemory:
-        """Allocate an array with undefined contents."""
-        extents = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-        memory = SimulatedMemory(self.arena, tuple(int(extent) for extent in extents), np.dtype(dtype), self._forget)
-        memory.mark_unwritten()
-        self._arrays.append(memory)
-        return memory
-
-    def _forget(self, memory: SimulatedMemory) -> None:
-        """Take an array's addresses out of use."""
-        assert memory.allocation is not None
-        self._arrays.remove(memory)
-        self.arena.free(memory.allocation)
-
-    def reset(self) -> None:
-        """Free every array of this device."""
-        for memory in list(self._arrays):
-            memory.free()
 
     def close(self) -> None:
         """Give everything back."""

@@ -135,6 +135,15 @@ class Counters:
         else:
             self._sectors.add(sectors[new].astype(np.uint64))
 
+    def texels(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group fetched from a texture or accessed a surface: no request of the pipe that is counted here."""
+        rows, repeat = _rows(lanes, address)
+        sectors = _in_order(rows >> _SECTOR)
+        if self.workload is not None:
+            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
+        else:
+            self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
+
     def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
         """Return `_rows` of an access; of an atomic that one lane carries out for its warp, that lane's address."""
         rows, repeat = _rows(lanes, address)

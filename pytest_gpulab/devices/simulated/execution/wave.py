@@ -27,6 +27,7 @@ from pytest_gpulab.devices.simulated.execution.locating import locate, shared_bo
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, Range, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.stack import Stack
+from pytest_gpulab.devices.simulated.execution.textures import Textures
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
 from pytest_gpulab.devices.simulated.translation.program import Program
@@ -48,6 +49,7 @@ class Launch:
     Attributes:
         parameters: the kernel's arguments as bytes, laid out as the program says.
         unwritten: what registers hold at the start.
+        textures: of the device.
         hazards: by kind, sentence and place.
         deadline: when it must have ended.
         workspace: address of the memory through which the blocks of a cooperative launch meet; 0 in an ordinary one.
@@ -70,6 +72,7 @@ class Launch:
     counters: Counters | None
     deadline: Deadline
     unwritten: list[Any]
+    textures: Textures
     hazards: dict[Any, Hazard] = field(default_factory=dict)
     workspace: int = 0
     heap: Heap | None = None

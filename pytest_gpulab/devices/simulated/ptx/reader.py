@@ -42,7 +42,7 @@ _CALL = re.compile(
     r"call(?:\.uni)?\s*(?:\((?P<results>[^)]*)\)\s*,)?\s*(?P<callee>[\w$%]+)\s*(?:,\s*\((?P<arguments>[^)]*)\))?", re.S
 )
 _INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
-_TOOLKIT = "/include/"  # in the path of NVIDIA's headers; those of a submission have no folder
+_TOOLKIT = re.compile("/include/|^__nv_nvrtc_builtin_header")  # NVIDIA's headers; a submission's have no folder
 _FILE = re.compile(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>")
 _DIRECTIVE = re.compile(r"\.(\w+)")
@@ -248,7 +248,7 @@ class _Parser:
         if line:  # line 0 is the compiler's "nowhere in particular": keep the last real line
             self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
             inlined = _INLINED.search(text)
-            if inlined is not None and _TOOLKIT in self.where.file:  # the line that called it
+            if inlined is not None and _TOOLKIT.search(self.where.file):  # the line that called it
                 number, at = int(inlined[1]), int(inlined[2])
                 caller = SourceLine(self.module.files.get(number, inlined[1]), at)
                 self.where = self.callers[tuple(numbers[1:4])] = self.callers.get(tuple(inlined.groups()), caller)
@@ -338,7 +338,7 @@ class _Parser:
             return Vector(tuple(self._operand(part.strip()) for part in parts))
         if first == "[":
             return self._address(text[1:-1])
-        if first == "{":
+        if first == "{" and text[-1] == "}":
             return Vector(tuple(self._operand(item.strip()) for item in split(text[1:-1])))
         if first == "!":
             inner = self._operand(text[1:].strip())

@@ -79,7 +79,7 @@ ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # instructions of our own,
 _BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
-              "griddepcontrol", "stmatrix"}  # fmt: skip
+              "griddepcontrol", "stmatrix", "sust"}  # fmt: skip
 
 
 def build(function: Function) -> Graph:

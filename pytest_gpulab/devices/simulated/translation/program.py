@@ -26,6 +26,7 @@ from pytest_gpulab.devices.simulated.translation import (
     emit_move,
     emit_stack,
     emit_tensor,
+    emit_texture,
     emit_warp,
 )
 from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build
@@ -45,7 +46,7 @@ RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles 
 RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
 # imported for the opcodes they register
-_ = emit_compare, emit_float, emit_integer, emit_move, emit_stack, emit_tensor, emit_warp
+_ = emit_compare, emit_float, emit_integer, emit_move, emit_stack, emit_tensor, emit_texture, emit_warp
 
 
 @dataclass

@@ -6,7 +6,7 @@ their inputs far more often than they do anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Function
@@ -19,7 +19,7 @@ class Targets:
     """Where the stores and atomics of a kernel may go.
 
     Attributes:
-        anywhere: an address is made of a pointer that was loaded from memory.
+        anywhere: an address is made of a pointer that was loaded from memory, or a surface is written.
         parameters: kernel parameters, by position, that an address is made of.
         variables: addresses of the module's variables that an address is made of.
     """
@@ -29,7 +29,7 @@ class Targets:
     variables: frozenset[int]
 
 
-def targets(kernel: Function, origins: Origins, sites: Iterable[Site], addresses: Mapping[str, int]) -> Targets:
+def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:
     """Return where stores and atomics may go.
 
     Args:
@@ -40,9 +40,10 @@ def targets(kernel: Function, origins: Origins, sites: Iterable[Site], addresses
     """
     changing = [site for site in sites if site.modifies and site.space in ("global", "generic")]
     names = origins.of(*changing)
+    surfaces = any(site.modifies and site.space == "surface" for site in sites)
     parameters = (number for number, variable in enumerate(kernel.parameters) if variable.name in names)
     return Targets(
-        FROM_MEMORY in names,
+        FROM_MEMORY in names or surfaces,
         frozenset(parameters),
         frozenset(address for name, address in addresses.items() if name in names),
     )

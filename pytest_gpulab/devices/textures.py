@@ -1,0 +1,209 @@
+"""Textures and surfaces as plain data: how their texels are laid out, and how a texture is sampled.
+
+Kernels are given a texture or a surface by its handle, a 64-bit number. The words are those of the CUDA C++ Programming
+Guide, "Texture and Surface Memory".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from .protocol import Array, Memory
+
+AddressMode = Literal["wrap", "clamp", "mirror", "border"]
+FilterMode = Literal["point", "linear"]
+Kind = Literal["linear", "1d", "2d", "3d", "a1d", "a2d"]
+"""`linear`: a 1-D array in global memory; `a1d`, `a2d`: layers. All but `linear` are PTX's names."""
+
+ROW_BYTES = 32  # rows of a 2-D array in global memory must be a multiple (cudaDeviceProp.texturePitchAlignment)
+_TEXELS = "u1 i1 u2 i2 u4 i4 f2 f4"
+_AXES = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a texture is sampled, as in `cudaTextureDesc`; `tex1Dfetch` heeds `normalized_reads` only.
+
+    Attributes:
+        address: what stands for texels outside of the texture, for all axes or for x, y and z. `wrap` and `mirror`
+            need normalised coordinates; without them they are `clamp`.
+        filter: the nearest texel, or a mean of its neighbours weighted by their distances.
+        normalized_coords: whether coordinates go from 0 to 1 instead of from 0 to the number of texels.
+        normalized_reads: whether 8- and 16-bit integers are read as floats from 0, or -1 if they are signed, to 1.
+    """
+
+    address: AddressMode | tuple[AddressMode, ...] = "clamp"
+    filter: FilterMode = "point"
+    normalized_coords: bool = False
+    normalized_reads: bool = False
+
+    @property
+    def modes(self) -> tuple[AddressMode, ...]:
+        """The address modes of x, y and z."""
+        modes = (self.address,) if isinstance(self.address, str) else self.address
+        modes = (*modes, *[modes[-1]] * 3)[:3]
+        if self.normalized_coords:
+            return modes
+        return tuple("clamp" if mode in ("wrap", "mirror") else mode for mode in modes)
+
+
+DEFAULT_SAMPLING = Sampling()
+
+
+@dataclass(frozen=True)
+class Texels:
+    """The texels of a texture or surface.
+
+    Attributes:
+        dtype: of a channel.
+        channels: of a texel: 1, 2 or 4.
+        extents: texels in x, y and z; of layers, z is the layer.
+    """
+
+    kind: Kind
+    dtype: np.dtype[Any]
+    channels: int
+    extents: tuple[int, int, int]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of a texel in bytes."""
+        return self.dtype.itemsize * self.channels
+
+    @property
+    def axes(self) -> int:
+        """How many coordinates a fetch has, layers aside."""
+        return _AXES[self.kind]
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether there are layers."""
+        return self.kind in ("a1d", "a2d")
+
+    def is_float(self, sampling: Sampling) -> bool:
+        """Whether reads give floats."""
+        return self.dtype.kind == "f" or (sampling.normalized_reads and self.dtype.itemsize < 4)
+
+    def check(self, sampling: Sampling) -> None:
+        """Hold a way of sampling against these texels.
+
+        Raises:
+            ValueError: integers cannot be filtered.
+        """
+        if sampling.filter == "linear" and not self.is_float(sampling):
+            raise ValueError(f"linear filtering needs floats or normalised reads; the texels are {self.dtype}")
+
+
+class TexelArray(Protocol):
+    """A CUDA array: texels in an order of the device's own, for textures and surfaces only."""
+
+    @property
+    def texels(self) -> Texels:
+        """What it holds."""
+
+    def get(self) -> Array:
+        """Return a copy in host memory."""
+
+    def set(self, values: npt.ArrayLike) -> None:
+        """Overwrite the contents; `values` must have the array's shape.
+
+        Raises:
+            ValueError: where the shape differs.
+        """
+
+    def free(self) -> None:
+        """Give the memory back; textures and surfaces of it cannot be used afterwards."""
+
+
+@runtime_checkable
+class TextureDevice(Protocol):
+    """A device that has textures and surfaces."""
+
+    def texel_array(self, values: npt.ArrayLike, channels: int = 1, layered: bool = False) -> TexelArray:
+        """Allocate and fill a CUDA array.
+
+        Args:
+            values: texels by their coordinates, x last: `(width,)`, `(height, width)` or `(depth, height, width)`; with
+                several channels a last axis of 2 or 4.
+            channels: of a texel.
+            layered: whether the first axis counts layers.
+
+        Raises:
+            ValueError: no texture has such texels.
+        """
+
+    def texture(
+        self, source: Memory | TexelArray, sampling: Sampling = DEFAULT_SAMPLING, channels: int = 1
+    ) -> np.uint64:
+        """Make a texture and return its handle, to be an argument of a launch.
+
+        Args:
+            source: a CUDA array for `tex1D`, `tex2D`, `tex3D` and their layered forms; an array in global memory for
+                `tex1Dfetch` or, with two dimensions, `tex2D`.
+            sampling: how it is sampled.
+            channels: of a texel in global memory; with several, the array's last axis has them.
+
+        Raises:
+            ValueError: no texture has such texels, or they cannot be sampled like this.
+        """
+
+    def surface(self, source: TexelArray) -> np.uint64:
+        """Make a surface, which kernels may write, and return its handle."""
+
+    def destroy(self, handle: np.uint64) -> None:
+        """Destroy a texture or surface: its handle becomes invalid.
+
+        Raises:
+            ValueError: no texture or surface has this handle.
+        """
+
+
+def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
+    """Return the texels of a CUDA array that holds these values.
+
+    Raises:
+        ValueError: no texture has such texels.
+    """
+    shape = _without_channels(values.shape, values.dtype, channels)
+    if not 1 + layered <= len(shape) <= 3:
+        raise ValueError(f"a CUDA array has 1 to 3 axes{', layers included,' if layered else ''} not {len(shape)}")
+    kinds: tuple[Kind, ...] = ("a1d", "a2d") if layered else ("1d", "2d", "3d")
+    z, inner = (shape[0], shape[1:]) if layered else (shape[0] if len(shape) == 3 else 1, shape[-2:])
+    return Texels(kinds[len(shape) - 1 - layered], values.dtype, channels, (inner[-1], (1, *inner)[-2], z))
+
+
+def texels_in_memory(memory: Memory, channels: int) -> Texels:
+    """Return the texels of an array in global memory.
+
+    Raises:
+        ValueError: no texture has such texels, or its rows cannot be found.
+    """
+    shape = _without_channels(memory.shape, memory.dtype, channels)
+    if len(shape) == 1:
+        return Texels("linear", memory.dtype, channels, (shape[0], 1, 1))
+    if len(shape) != 2:
+        raise ValueError(f"a texture of an array in global memory has 1 or 2 axes, not {len(shape)}: use texel_array")
+    row_bytes = shape[1] * channels * memory.dtype.itemsize
+    if row_bytes % ROW_BYTES:
+        what = f"rows of {row_bytes} bytes; a texture of an array in global memory needs a multiple of {ROW_BYTES}"
+        raise ValueError(f"{what}: pad the rows, or use texel_array")
+    return Texels("2d", memory.dtype, channels, (shape[1], shape[0], 1))
+
+
+def _without_channels(shape: Sequence[int], dtype: np.dtype[Any], channels: int) -> tuple[int, ...]:
+    if dtype.str[1:] not in _TEXELS.split():
+        raise ValueError(f"texels are integers of 8 to 32 bits or floats of 16 or 32 bits, not {dtype}")
+    if channels not in (1, 2, 4):
+        raise ValueError(f"a texel has 1, 2 or 4 channels, not {channels}")
+    if channels > 1 and (not shape or shape[-1] != channels):
+        raise ValueError(f"texels of {channels} channels need a last axis of {channels}; the shape is {tuple(shape)}")
+    inner = tuple(shape if channels == 1 else shape[:-1])
+    if not prod(inner) or not inner:
+        raise ValueError(f"a texture needs at least 1 texel; the shape is {tuple(shape)}")
+    return inner
