@@ -46,6 +46,7 @@ from pytest_gpulab.devices.simulated.execution.heap import heap_of
 from pytest_gpulab.devices.simulated.execution.launching import Extents, check_extents, pack, run_blocks, three_extents
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
 from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.execution.workload import Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
@@ -273,6 +274,7 @@ class SimulatedModule:
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill), self._device.textures,
+            Surroundings(self._device.gpu.sms),
         )  # fmt: skip
         try:
             with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):

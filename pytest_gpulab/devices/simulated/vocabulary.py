@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.simulated.arithmetic import conversions, float8, floats, halves, integers, rounding
-from pytest_gpulab.devices.simulated.execution import tensor_cores, warp
+from pytest_gpulab.devices.simulated.execution import surroundings, tensor_cores, warp
 
 
 def _public(module: ModuleType) -> dict[str, Any]:
@@ -16,5 +16,5 @@ def _public(module: ModuleType) -> dict[str, Any]:
 
 
 VOCABULARY: dict[str, Any] = {"np": np}
-for _module in (integers, rounding, floats, conversions, halves, float8, warp, tensor_cores):
+for _module in (integers, rounding, floats, conversions, halves, float8, surroundings, warp, tensor_cores):
     VOCABULARY |= _public(_module)

@@ -87,6 +87,11 @@ class Lanes:
         return self._of_blocks(self.wave.block_ids[self.columns] // (self.wave.grid[0] * self.wave.grid[1]))
 
     @cached_property
+    def block(self) -> Value:
+        """Linear index of the block in the grid."""
+        return self._of_blocks(self.wave.block_ids[self.columns])
+
+    @cached_property
     def laneid(self) -> Value:
         """Lane in the warp."""
         return self._of_threads(self.threads % WARP)

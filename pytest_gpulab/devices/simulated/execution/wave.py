@@ -27,6 +27,7 @@ from pytest_gpulab.devices.simulated.execution.locating import locate, shared_bo
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, Range, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.stack import Stack
+from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
 from pytest_gpulab.devices.simulated.execution.textures import Textures
 from pytest_gpulab.devices.simulated.execution.union import Union
 from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
@@ -50,6 +51,7 @@ class Launch:
         parameters: the kernel's arguments as bytes, laid out as the program says.
         unwritten: what registers hold at the start.
         textures: of the device.
+        surroundings: clocks and multiprocessors.
         hazards: by kind, sentence and place.
         deadline: when it must have ended.
         workspace: address of the memory through which the blocks of a cooperative launch meet; 0 in an ordinary one.
@@ -73,6 +75,7 @@ class Launch:
     deadline: Deadline
     unwritten: list[Any]
     textures: Textures
+    surroundings: Surroundings
     hazards: dict[Any, Hazard] = field(default_factory=dict)
     workspace: int = 0
     heap: Heap | None = None
@@ -141,13 +144,14 @@ class Wave:
         return held[1]
 
     def clock(self) -> Value:
-        """`%clock`: basic blocks run so far, as good a time as any."""
-        return np.uint32(int(self.clock64()) & 0xFFFFFFFF)
-
-    def clock64(self) -> Value:
-        """`%clock64` and `%globaltimer`; later at every look."""
+        """`%clock64`: basic blocks run so far, as good a time as any; later at every look."""
         self.looks += 1
-        return np.uint64(self.steps + self.looks)
+        return np.uint64(self.launch.surroundings.cycles + self.steps + self.looks)
+
+    def timer(self) -> Value:
+        """`%globaltimer`, likewise."""
+        self.looks += 1
+        return np.uint64(self.launch.surroundings.nanoseconds + self.steps + self.looks)
 
     def check_time(self) -> None:
         """Raise TimeIsUp if the launch has used up its time: long basic blocks ask now and then."""

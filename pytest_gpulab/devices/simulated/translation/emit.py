@@ -31,16 +31,17 @@ SPECIAL = {
     for axis in "xyz"
 } | {
     "%laneid": "L.laneid", "%warpid": "L.warpid", "%nwarpid": "w.nwarpid", "WARP_SZ": "w.warp_size",
-    "%clock": "w.clock()", "%clock_hi": "w.zero", "%clock64": "w.clock64()", "%globaltimer": "w.clock64()",
-    "%globaltimer_lo": "w.clock()", "%globaltimer_hi": "w.zero", "%smid": "w.zero", "%nsmid": "w.one",
+    "%clock": "low(w.clock())", "%clock_hi": "high(w.clock())", "%clock64": "w.clock()",
+    "%globaltimer": "w.timer()", "%globaltimer_lo": "low(w.timer())", "%globaltimer_hi": "high(w.timer())",
+    "%smid": "w.launch.surroundings.multiprocessor(L)", "%nsmid": "w.launch.surroundings.sms",
     "%gridid": "w.zero64", "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
     "%lanemask_eq": "lanemask('eq', L.laneid)", "%lanemask_lt": "lanemask('lt', L.laneid)",
     "%lanemask_le": "lanemask('le', L.laneid)", "%lanemask_gt": "lanemask('gt', L.laneid)",
     "%lanemask_ge": "lanemask('ge', L.laneid)",
 }  # fmt: skip
 
-VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
-"""Special registers that differ from one read to the next."""
+VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi", "%smid"}
+"""Special registers that differ from one read to the next, or from one launch to the next."""
 
 Emitter = Callable[["BlockWriter", Instruction], None]
 TYPES = frozenset({*CODES, "bf16", "bf16x2", "s16x2", "u16x2", "e4m3x2", "e5m2x2"})

@@ -1,0 +1,42 @@
+"""Clocks and multiprocessors: what a kernel can read that is another at each launch, as on hardware.
+
+No kernel may depend on them. A result that does differs from one launch to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.execution.lanes import Lanes
+
+
+class Surroundings:
+    """Where and when the blocks of a launch run.
+
+    Args:
+        sms: multiprocessors of the GPU.
+    """
+
+    def __init__(self, sms: int) -> None:
+        self.sms = np.uint32(sms)
+        self.cycles = int.from_bytes(os.urandom(6), "little")
+        self.nanoseconds = time.time_ns()
+        self._first = self.cycles % sms
+
+    def multiprocessor(self, lanes: Lanes) -> Any:
+        """`%smid`: blocks go to one multiprocessor after the other."""
+        return (lanes.block + np.uint32(self._first)) % self.sms
+
+
+def low(value: Any) -> Any:
+    """Return the low half of a 64-bit value."""
+    return np.uint32(int(value) & 0xFFFFFFFF)
+
+
+def high(value: Any) -> Any:
+    """Return the high half of a 64-bit value."""
+    return np.uint32(int(value) >> 32)

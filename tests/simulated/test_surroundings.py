@@ -1,0 +1,63 @@
+"""Clocks and multiprocessors are others at each launch, as on hardware: a kernel that goes by them is found out."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import LaunchOptions
+from pytest_gpulab.devices.simulated import SimulatedDevice
+
+SOURCE = """
+#define READ(name) ([] { unsigned value; asm volatile("mov.u32 %0, %%" name ";" : "=r"(value)); return value; }())
+__global__ void multiprocessors(unsigned *out)
+{
+    if (threadIdx.x % 40 == 7)
+        out[blockIdx.x] = READ("smid");
+    out[gridDim.x] = READ("nsmid");
+}
+__global__ void clocks(unsigned long long *out)
+{
+    const unsigned long long high = READ("clock_hi");
+    out[0] = high << 32 | READ("clock");
+    out[1] = clock64();
+    const unsigned long long late = READ("globaltimer_hi");
+    out[2] = late << 32 | READ("globaltimer_lo");
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(out[3]));
+}
+"""
+
+
+def test_blocks_go_to_all_multiprocessors_in_turn(device: SimulatedDevice) -> None:
+    module, sms = device.compile(SOURCE), device.gpu.sms
+    firsts = set()
+    for _ in range(12):
+        out = device.array(np.zeros(2 * sms + 2, np.uint32))
+        module.launch("multiprocessors", (2 * sms + 1,), (64,), (out,))
+        *found, count = out.get().tolist()
+        assert count == sms
+        assert found == [(found[0] + block) % sms for block in range(2 * sms + 1)]
+        firsts.add(found[0])
+    assert len(firsts) > 1  # else by chance, once in sms ** 11 runs
+
+
+def test_clocks_go_on_from_anywhere(device: SimulatedDevice) -> None:
+    module, begun = device.compile(SOURCE), set()
+    for _ in range(3):
+        out = device.array(np.zeros(4, np.uint64))
+        module.launch("clocks", (1,), (1,), (out,))
+        first, second, third, fourth = out.get().tolist()
+        assert first < second and third < fourth
+        assert abs(fourth - time.time_ns()) < 3600e9
+        begun.add(first)
+    assert len(begun) == 3
+
+
+def test_what_depends_on_them_may_change_from_run_to_run(device: SimulatedDevice) -> None:
+    for body, is_free in (("smid", False), ("clock", False), ("nsmid", True), ("laneid", True)):
+        source = f"""__global__ void f(unsigned *out) {{
+            asm volatile("mov.u32 %0, %%{body};" : "=r"(out[threadIdx.x]));
+        }}"""
+        out, options = device.array(np.zeros(32, np.uint32)), LaunchOptions(check=True)
+        assert device.compile(source).launch("f", (1,), (32,), (out,), 0, options).order_free == is_free, body
