@@ -26,18 +26,18 @@ class DriversCompileError(Exception):
 
 
 def compiled_by_pycuda(
-    source: str, nvcc: str, options: list[str], arch: str, include_dirs: list[str], **more: Any
+    source: str, nvcc: str, options: list[str], arch: str, include_dirs: list[str], target: str, **more: Any
 ) -> bytes:
     """Do what PyCUDA does: in a new folder, which stays when nvcc fails."""
     folder = Path(tempfile.mkdtemp())
     (folder / "kernel.cu").write_text(source)
-    command = [nvcc, "--cubin", *options, "-arch", arch, *(f"-I{name}" for name in include_dirs), "kernel.cu"]
+    command = [nvcc, f"--{target}", *options, "-arch", arch, *(f"-I{name}" for name in include_dirs), "kernel.cu"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise DriversCompileError(f"nvcc compilation of {folder}/kernel.cu failed", done.stdout, done.stderr)
-    cubin = (folder / "kernel.cubin").read_bytes()
+    made = (folder / f"kernel.{target}").read_bytes()
     shutil.rmtree(folder)
-    return cubin
+    return made
 
 
 class Compiler:

@@ -237,3 +237,23 @@ def test_a_text_that_repeats_itself_is_looked_through_at_once(compiler: Compiler
 def test_what_counts_is_what_the_compiler_says_with_all_headers(compiler: Compiler) -> None:
     compiler.says(f"{WITHOUT_ALL}\necho 'k.cu(1): error: no' >&2; exit 1")
     assert compiler.said("the text") == "k.cu(1): error: no"
+
+
+def test_assembly_that_moves_source_lines_is_refused(compiler: Compiler) -> None:
+    """PTX without line information is looked at, only where a text may hold assembly."""
+    told = (
+        'case "$*" in *--ptx*line-info*) exit 1;; *--ptx*) cp kernel.cu kernel.ptx;; *) echo code >kernel.cubin; esac'
+    )
+    compiler.says(told)
+    assert compiler.cubin("no such thing\n.loc 1 7 0\n") == b"code\n"
+    assert compiler.runs == 1
+    assert compiler.cubin('asm("bar.sync 0;");') == b"code\n"
+    assert compiler.runs == 3
+    for directive in (".loc", ".file"):
+        said = compiler.said(f'asm("\n{directive} 1 7 0\n");')
+        assert said == f"k.cu: error: inline assembly with `{directive}` is refused: it moves source lines"
+
+
+def test_what_the_compiler_says_when_asked_for_assembly_counts(compiler: Compiler) -> None:
+    compiler.says('case "$*" in *--ptx*) echo "k.cu(1): error: no" >&2; exit 1;; *) echo code >kernel.cubin; esac')
+    assert compiler.said('asm("bar.sync 0;");') == "k.cu(1): error: no"

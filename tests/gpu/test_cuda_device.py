@@ -383,3 +383,10 @@ def test_what_nvcc_is_spared_makes_no_difference_to_who_could_see_one(opened_dev
     kernel = "__global__ void %s(float *x) { x[0] = 1; }\n"
     asking = f"#ifdef __cpp_lib_integer_sequence\n{kernel % 'all'}#else\n{kernel % 'some'}#endif\n"
     assert opened_device.compile(asking).kernels == ("all",)
+
+
+def test_assembly_that_moves_source_lines_is_refused(opened_device):
+    kernel = '__global__ void f(int *x) {{ asm volatile("\\n{}\\n"); x[0] = 1; }}'
+    assert opened_device.compile(kernel.format("bar.sync 0;")).kernels == ("f",)
+    with pytest.raises(CompileError, match=r"inline assembly with `\.loc` is refused: it moves source lines"):
+        opened_device.compile(kernel.format(".loc 1 7 0"))

@@ -15,6 +15,7 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..assembly import check_assembly, may_hold_assembly
 from ..cache import Cache, key_of, users_cache
 from ..filenames import line_one
 from ..host_code import device_text
@@ -30,7 +31,8 @@ from .toolkit import headers_of, nvcc_sandbox, told_by_environment
 _INCLUDE_DIR = Path(__file__).parents[2] / "include"
 _SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
 # constexpr functions are for both sides: the standard library's have no mark, and NVRTC takes them as well
-_OPTIONS = ("-std=c++17", "--generate-line-info", "--expt-relaxed-constexpr")
+_LINES = "--generate-line-info"
+_OPTIONS = ("-std=c++17", _LINES, "--expt-relaxed-constexpr")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300  # of what nvcc says of that one
 _INCLUDED = re.compile(r"In file included from |\s+from ")  # which does not help there
@@ -238,30 +240,35 @@ class Nvcc:
             nvcc = limited(self._path, folder, self._limits, self.within, inspect=not self.within.bubblewrap)
             folders = (*folders, str(_INCLUDE_DIR), str(included))
             options = [*_OPTIONS, *(f"-D{guard}" for guard in guards)]
-            cubin = self._compile(nvcc, text.with_prelude, text.filename, text.architecture, folders, options)
-            return cubin, diagnostics(*said(folder, self._limits))
+            cubin = self._compile(nvcc, text, folders, options)
+            words = diagnostics(*said(folder, self._limits))
+            if may_hold_assembly("\n".join((text.source, *text.headers.values()))):
+                ptx = self._compile(nvcc, text, folders, [option for option in options if option != _LINES], "ptx")
+                check_assembly(ptx.decode(errors="replace"), text.filename)
+            return cubin, words
 
     def _compile(
-        self, nvcc: str, source: str, filename: str, architecture: str, folders: Sequence[str], options: list[str]
+        self, nvcc: str, text: _Text, folders: Sequence[str], options: list[str], target: str = "cubin"
     ) -> bytes:
         from pycuda import compiler, driver
 
         try:
-            cubin: bytes = compiler.compile(
-                source,
+            made: bytes = compiler.compile(
+                text.with_prelude,
                 nvcc=nvcc,
-                options=options,
+                options=list(options),  # PyCUDA adds to them
                 no_extern_c=True,
-                arch=architecture,
+                arch=text.architecture,
                 cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
                 include_dirs=list(folders),
+                target=target,
             )
         except driver.CompileError as error:
             _remove_leftovers(error.msg)
             # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
-            message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{filename}"')
-            raise CompileError(with_plain_words(message, filename)) from None
-        return cubin
+            message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{text.filename}"')
+            raise CompileError(with_plain_words(message, text.filename)) from None
+        return made
 
 
 def _made_of_trial(compiled: Callable[[_Text], tuple[bytes, str]], architecture: str) -> None:
