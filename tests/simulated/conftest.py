@@ -56,15 +56,3 @@ def run(device: SimulatedDevice) -> Run:
                     argument[...] = memory.get()
 
     return launch
-
-
-@pytest.fixture
-def no_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave to the simulated GPU what a later assembler may know: today's refuses most of it."""
-    compile_ptx = nvrtc.compile_ptx
-
-    def unmarked(*args: Any) -> tuple[str, str]:
-        ptx, log = compile_ptx(*args)
-        return ptx.replace("begin inline asm", "here it comes"), log
-
-    monkeypatch.setattr(nvrtc, "compile_ptx", unmarked)

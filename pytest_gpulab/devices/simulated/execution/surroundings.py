@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Wave
 
 
 class Surroundings:
@@ -23,13 +26,26 @@ class Surroundings:
 
     def __init__(self, sms: int) -> None:
         self.sms = np.uint32(sms)
-        self.cycles = int.from_bytes(os.urandom(6), "little")
-        self.nanoseconds = time.time_ns()
-        self._first = self.cycles % sms
+        self._cycles = int.from_bytes(os.urandom(6), "little")
+        self._nanoseconds = time.time_ns()
+        self._first = self._cycles % sms
+
+    def clock(self, wave: Wave) -> Any:
+        """`%clock64`: basic blocks run so far, as good a time as any; later at every look."""
+        return np.uint64(self._cycles + _progress(wave))
+
+    def timer(self, wave: Wave) -> Any:
+        """`%globaltimer`, likewise."""
+        return np.uint64(self._nanoseconds + _progress(wave))
 
     def multiprocessor(self, lanes: Lanes) -> Any:
         """`%smid`: blocks go to one multiprocessor after the other."""
         return (lanes.block + np.uint32(self._first)) % self.sms
+
+
+def _progress(wave: Wave) -> int:
+    wave.looks += 1
+    return wave.steps + wave.looks
 
 
 def low(value: Any) -> Any:

@@ -143,16 +143,6 @@ class Wave:
             held = self._doubles[register] = (value, value.astype(np.float64))
         return held[1]
 
-    def clock(self) -> Value:
-        """`%clock64`: basic blocks run so far, as good a time as any; later at every look."""
-        self.looks += 1
-        return np.uint64(self.launch.surroundings.cycles + self.steps + self.looks)
-
-    def timer(self) -> Value:
-        """`%globaltimer`, likewise."""
-        self.looks += 1
-        return np.uint64(self.launch.surroundings.nanoseconds + self.steps + self.looks)
-
     def check_time(self) -> None:
         """Raise TimeIsUp if the launch has used up its time: long basic blocks ask now and then."""
         self.launch.deadline.check()

@@ -31,8 +31,9 @@ SPECIAL = {
     for axis in "xyz"
 } | {
     "%laneid": "L.laneid", "%warpid": "L.warpid", "%nwarpid": "w.nwarpid", "WARP_SZ": "w.warp_size",
-    "%clock": "low(w.clock())", "%clock_hi": "high(w.clock())", "%clock64": "w.clock()",
-    "%globaltimer": "w.timer()", "%globaltimer_lo": "low(w.timer())", "%globaltimer_hi": "high(w.timer())",
+    "%clock": "low(w.launch.surroundings.clock(w))", "%clock_hi": "high(w.launch.surroundings.clock(w))",
+    "%clock64": "w.launch.surroundings.clock(w)", "%globaltimer": "w.launch.surroundings.timer(w)",
+    "%globaltimer_lo": "low(w.launch.surroundings.timer(w))", "%globaltimer_hi": "high(w.launch.surroundings.timer(w))",
     "%smid": "w.launch.surroundings.multiprocessor(L)", "%nsmid": "w.launch.surroundings.sms",
     "%gridid": "w.zero64", "%dynamic_smem_size": "w.dynamic_shared", "%total_smem_size": "w.total_shared",
     "%lanemask_eq": "lanemask('eq', L.laneid)", "%lanemask_lt": "lanemask('lt', L.laneid)",
