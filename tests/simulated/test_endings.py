@@ -126,8 +126,6 @@ def test_printf_flood_is_capped_and_says_so(run: Run) -> None:
 
 
 UNKNOWN = {
-    "mma.sync": 'asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%4,%5};"'
-    ' : "=d"(d), "=d"(e) : "d"(d), "d"(e), "d"(d), "d"(e)); // HERE',
     "mapa": 'asm volatile("mapa.u64 %0, %0, 0;" : "+l"(x)); // HERE',
     "cp.async.bulk": 'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(x)); // HERE',
 }
