@@ -84,3 +84,49 @@ def test_both_devices_move_tiles_alike(device, simulated, transposed):
         found.append([array.get() for array in arrays])
     for real, simulated_one in zip(*found, strict=True):
         np.testing.assert_array_equal(real, simulated_one)
+
+
+ROUNDING = """
+__global__ void shorten(const float *in, unsigned *near, unsigned *even, unsigned *zero)
+{
+    const unsigned i = 256 * blockIdx.x + threadIdx.x;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(near[i]) : "f"(in[i]));
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(even[i]) : "f"(in[i]));
+    asm("cvt.rz.tf32.f32 %0, %1;" : "=r"(zero[i]) : "f"(in[i]));
+}
+"""
+
+
+def test_both_devices_round_to_tf32_alike(device, simulated):
+    bits = np.random.default_rng(4).integers(0, 2**32, 4096, np.uint32)
+    bits[:1024] &= 0xFFFFF000  # ties
+    bits[:8] = 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7FFFF, 0x80000001, 0x7F801000
+    found = []
+    for one in (device, simulated):
+        arrays = [one.array(bits.view(np.float32)), *(one.array(np.zeros(4096, np.uint32)) for _ in range(3))]
+        one.compile(ROUNDING).launch("shorten", (16,), (256,), arrays)
+        found.append([array.get() for array in arrays[1:]])
+    for real, simulated_one in zip(*found, strict=True):
+        np.testing.assert_array_equal(real, simulated_one)
+
+
+SUMS = """
+__global__ void add(int *out)
+{
+    int wrapped[2], stopped[2];
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%2}, {%3, %3};"
+        : "=r"(wrapped[0]), "=r"(wrapped[1]) : "r"(0x08080808), "r"(0x7FFFFFF0));
+    asm("mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.s8.s32 {%0, %1}, {%2}, {%2}, {%3, %3};"
+        : "=r"(stopped[0]), "=r"(stopped[1]) : "r"(0x08080808), "r"(0x7FFFFFF0));
+    out[threadIdx.x] = wrapped[0];
+    out[32 + threadIdx.x] = stopped[1];
+}
+"""
+
+
+def test_integer_sums_wrap_around_or_saturate_on_both_devices(device, simulated):
+    for one in (device, simulated):
+        out = one.array(np.zeros(64, np.int32))
+        one.compile(SUMS).launch("add", (1,), (32,), [out])
+        assert set(out.get()[:32].tolist()) == {-(2**31) + 1008}
+        assert set(out.get()[32:].tolist()) == {2**31 - 1}

@@ -29,7 +29,7 @@ __device__ __constant__ float table[4] = {1, 2, 3, 4};
 __device__ __noinline__ int twice(int x) { return x * 2 + threadIdx.x; }
 extern "C" __device__ int printf(const char *, ...);
 __global__ void assembly(unsigned *out, unsigned n) {
-    __shared__ unsigned tile[64];
+    __shared__ __align__(32) unsigned tile[128];
     unsigned t = threadIdx.x, d = 0, e = 0;
     unsigned long long wide = n;
     float f = table[t & 3];
@@ -57,6 +57,16 @@ __global__ void assembly(unsigned *out, unsigned n) {
                  "  .reg .pred r; setp.lt.u32 r, k, %0; @r bra LOOP; }"
                  :: "r"(t & 3));
     asm volatile("{ .param .b32 a; .param .b32 r; st.param.b32 [a], %0; }" :: "r"(d));
+    asm volatile("{ .reg .b32 a<4>, s<8>; ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {a0, a1}, [%0];"
+                 "  mma.sync.aligned.m8n8k16.row.col.s32.s8.u8.s32 {s0, s1}, {a0}, {a1}, {%1, %1};"
+                 "  movmatrix.sync.aligned.m8n8.trans.b16 a2, s0;"
+                 "  wmma.load.a.sync.aligned.row.m16n16k16.shared.u8 {a0, a1}, [0], 16;"
+                 "  wmma.load.b.sync.aligned.col.m16n16k16.shared.u8 {a2, a3}, [0];"
+                 "  wmma.mma.sync.aligned.row.col.m16n16k16.s32.u8.u8.s32.satfinite {s0, s1, s2, s3, s4, s5, s6, s7},"
+                 "  {a0, a1}, {a2, a3}, {%1, %1, %1, %1, %1, %1, %1, %1};"
+                 "  stmatrix.sync.aligned.m8n8.x1.shared.b16 [%0], {s7};"
+                 "  wmma.store.d.sync.aligned.col.m8n8k4.shared.f64 [0], {%2, %2}; }"
+                 :: "r"(16 * (t & 15)), "r"(d), "d"(g) : "memory");
     int local[8];
     for (int i = 0; i < 8; ++i) local[i] = twice(i + e);
     if (n == 7) printf("%d %f", d, g);
@@ -71,7 +81,7 @@ WORDS = (
     ".global", ".param", ".shared", "ld.param.u32", "mov.b64", "call", "bra", "ret", "%r1", "%rd1", "%p1", "%f1", "_",
     "%tid.x", "%envreg1", "[%rd1]", "{%r1, %r2}", ".reg .b32 %r<9>", "add.u32", "setp.lt.f32", "brx.idx", "bar.sync",
     "shfl.sync.bfly.b32", ".loc 1 2 3", ".section", ".func", ".entry", "\n", "$L", "+", "-8", "generic(x)", "\u00e9",
-    "\0", "<9>", ".b8",
+    "\0", "<9>", ".b8", ".row", ".m16n8k16", ".f16", ".tf32", "wmma", ".load", "mma.sync",
 )  # fmt: skip
 
 
