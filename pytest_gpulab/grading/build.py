@@ -21,7 +21,7 @@ from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.includes import moved_line, unaccepted_include
 from pytest_gpulab.grading.missing_headers import cudas_missing_header
-from pytest_gpulab.grading.parameters import Names, parameter_names
+from pytest_gpulab.grading.parameters import Names, parameter_names, vector_arrays
 from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.signature import signature_finding
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
@@ -43,12 +43,14 @@ class Build:
         tunables: the submission's.
         parameters: kernel to the names of its parameters, as far as they are known.
         source: the text that was compiled.
+        vectors: its arrays of vectors, to the bytes of an element.
     """
 
     module: Module
     tunables: Mapping[str, int]
     parameters: Names = field(default_factory=dict)
     source: str = ""
+    vectors: Mapping[str, int] = field(default_factory=dict)
 
 
 class Blocked(Exception):
@@ -185,7 +187,7 @@ class Builds:
             raise Blocked("failed", problem)
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
         module = limited(module, self._budget) if is_simulated else module
-        return Build(module, tunables, names, self._source)
+        return Build(module, tunables, names, self._source, vector_arrays(self._source))
 
     def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
         texts = (self.code.text, *_headers(self._loaded).values())

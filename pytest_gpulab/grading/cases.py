@@ -316,7 +316,9 @@ class CaseRuns:
         arrays: Arrays,
         read_back: bool = True,
     ) -> Run:
-        return replay(self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters)
+        return replay(
+            self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters, build.vectors
+        )
 
 
 def _hung(run: Run) -> bool:

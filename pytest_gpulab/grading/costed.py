@@ -97,7 +97,15 @@ def run_again(
         rng: chooses where they are.
     """
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
-    run = replay(device, build.module, first.plan, inputs, replace(FIRST, options=_options()), names=build.parameters)
+    run = replay(
+        device,
+        build.module,
+        first.plan,
+        inputs,
+        replace(FIRST, options=_options()),
+        names=build.parameters,
+        vectors=build.vectors,
+    )
     return CostedRun(first.plan, inputs, run, True)
 
 
@@ -116,7 +124,15 @@ def run_fresh(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Arr
         build.module.reset_variables()
     except DeviceError as error:
         return Run(error=error)
-    return replay(device, build.module, plan, inputs, replace(FIRST, options=options), names=build.parameters)
+    return replay(
+        device,
+        build.module,
+        plan,
+        inputs,
+        replace(FIRST, options=options),
+        names=build.parameters,
+        vectors=build.vectors,
+    )
 
 
 def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:

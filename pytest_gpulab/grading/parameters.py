@@ -1,4 +1,4 @@
-"""The names that a submission gives its kernels' parameters: read from the text, because no compiler keeps them."""
+"""Names and types that a submission gives parameters and arrays: read from the text, because no compiler keeps them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ _NAME = re.compile(r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DECLARED = r"(?m)(?:^|[;{{}}(])\s*(?!return\b|goto\b|else\b)[A-Za-z_]\w*\s+(?:[\w\s,=.+*/-]*,\s*)?{0}\s*[;,]"
 
+_VECTORS = re.compile(r"\bu?(?P<of>char|short|int|long|longlong|float|double)(?P<count>[1-4])\s+(?P<name>\w+)\s*\[")
+_BYTES = {"char": 1, "short": 2, "int": 4, "float": 4, "long": 8, "longlong": 8, "double": 8}
+
 Names = Mapping[str, tuple[str, ...]]
 
 
@@ -25,6 +28,12 @@ def parameter_names(source: str) -> Names:
         if all(names) and found.get(match[1], names) == names:
             found[match[1]] = names
     return found
+
+
+def vector_arrays(source: str) -> Mapping[str, int]:
+    """Return the arrays of vectors, such as `float2 points[64]`, with the bytes of an element."""
+    found = _VECTORS.finditer(_IGNORED.sub(" ", source))
+    return {match["name"]: int(match["count"]) * _BYTES[match["of"]] for match in found}
 
 
 def unset_variables(source: str, line: int) -> tuple[str, ...]:

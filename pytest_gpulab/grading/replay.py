@@ -163,17 +163,19 @@ def replay(
     read_back: bool = True,
     arrays: Arrays | None = None,
     names: Names = MappingProxyType({}),
+    vectors: Mapping[str, int] = MappingProxyType({}),
 ) -> Run:
     """Run a plan once, in fresh memory that is freed or in the arrays given; a device's error is part of the result.
 
-    What goes wrong is told with the names of the kernels' parameters, as far as `names` has them.
+    What goes wrong is told with the names of the kernels' parameters, as far as `names` has them, and in
+    elements of `vectors` where arrays hold such.
     """
     used = arrays or Arrays(device, plan)
     profiles: list[LaunchProfile] = []
-    scene = Scene(plan, {}, names)
+    scene = Scene(plan, {}, names, vectors)
     try:
         memories = used.filled(inputs, repetition.poison)
-        scene = Scene(plan, memories, names)
+        scene = Scene(plan, memories, names, vectors)
         for symbol, name in plan.constants.items():
             module.set_constant(symbol, inputs[name])
         for launch in plan.launches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,15 +16,22 @@ from pytest_gpulab.grading.parameters import Names
 class Scene:
     """Names the arrays and launches of a plan that is being run."""
 
-    def __init__(self, plan: Plan, memories: Mapping[str, Memory], names: Names) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        memories: Mapping[str, Memory],
+        names: Names,
+        vectors: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Look only.
 
         Args:
             plan: what is run.
             memories: buffer to its array on the device.
             names: kernel to the names of its parameters; the plan's own names stand in for those that are missing.
+            vectors: arrays in the source whose elements are vectors, to the bytes of one.
         """
-        self._plan, self._names = plan, names
+        self._plan, self._names, self._vectors = plan, names, vectors
         addresses = {getattr(memory, "address", None): name for name, memory in memories.items()}
         self._buffers = {address: name for address, name in addresses.items() if address is not None}
 
@@ -43,6 +51,8 @@ class Scene:
         if place is not None and buffer is not None:
             named = place.named(self.called(launch, buffer.name), np.dtype(buffer.dtype).itemsize)
             what = what.replace(str(place), named)
+        elif place is not None and place.symbol in self._vectors:
+            what = what.replace(str(place), place.named(place.symbol, self._vectors[place.symbol]))
         fault.what, fault.launch = what, self._told(launch, place)
         fault.hazards = tuple(self.hazard(launch, hazard) for hazard in fault.hazards)
         return fault
@@ -68,7 +78,7 @@ class Scene:
         buffer = self._buffer(place)
         if buffer is not None:
             return place.elements(self.called(launch, buffer.name), np.dtype(buffer.dtype).itemsize)
-        return place.elements(place.symbol, place.element) if place.symbol else ""
+        return place.elements(place.symbol, self._vectors.get(place.symbol, place.element)) if place.symbol else ""
 
     def _told(self, launch: int, place: Location | None) -> str:
         """Name one of several launches, and another one that shares the array."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.grading.parameters import parameter_names, unset_variables
+from pytest_gpulab.grading.parameters import parameter_names, unset_variables, vector_arrays
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,11 @@ def test_variables_of_a_line_that_are_declared_without_a_value(declaration: str,
     source = f"{declaration}\nsum += in[k];\n"
     assert unset_variables(source, source.count("\n")) == found
     assert unset_variables(source, 99) == ()
+
+
+def test_arrays_of_vectors_are_found_with_the_bytes_of_an_element() -> None:
+    source = """
+    __constant__ float2 a[64]; // int4 no[3];
+    __global__ void k(float4 *p) { __shared__ uchar4 b[BLOCK]; longlong2 c [3]; float d[4]; double1 e[2][3]; int2 f; }
+    """
+    assert vector_arrays(source) == {"a": 8, "b": 4, "c": 16, "e": 8}

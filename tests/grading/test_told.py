@@ -198,6 +198,13 @@ TOLD = [
         "at index 1",
         "all threads write the same element",
     ),
+    (
+        "constant_memory/one_vector_too_many",
+        "correct[61x97, 64 vectors]",
+        "Invalid __constant__ read of size 8 bytes: `vectors[64]` read, `vectors` has 64 elements",
+        "float dx = x - vectors[k].x;",
+        "Compare the index",
+    ),
     *(
         (f"constant_memory/{kernel}", check, "elements are wrong", f"each of them is the {told}", cause)
         for kernel, check, told, cause in [
