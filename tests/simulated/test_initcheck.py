@@ -210,3 +210,47 @@ def test_padding_that_is_computed_with(run: Run) -> None:
     )
     (hazard,) = uninitialised(check(run, source))
     assert hazard.where == marked(source)
+
+
+MEMBERS = """struct alignas(16) P {{ int a, b, c, d; }};
+__global__ void f(P *out, P *kept, int n) {{
+    __shared__ P tile[64], more[64];
+    P own[4];
+    int t = threadIdx.x;
+    for (int k = 0; k < 4; k++) {{ own[k].a = k; own[k].b = t; own[k].c = n; {set} }}
+    {body}
+}}
+"""
+COPIES = {
+    "shared memory": "tile[t] = own[(t + n) % 4]; __syncthreads(); kept[t].a = tile[63 - t].{member};",
+    "shared memory twice": "tile[t] = own[(t + n) % 4]; __syncthreads(); more[t] = tile[63 - t]; __syncthreads();"
+    " kept[t].a = more[t ^ 1].{member};",
+    "global memory": "out[t] = own[(t + n) % 4]; __syncthreads(); kept[t].a = out[63 - t].{member};",
+    "memory that was written": "kept[t] = own[(t + n) % 4]; __syncthreads(); out[t].a = kept[63 - t].{member};",
+    "a thread's own": "P copy[4]; for (int k = 0; k < 4; k++) copy[(k + n) & 3] = own[(t + k) & 3];"
+    " out[t].a = copy[(t * n) & 3].{member};",
+    "a loop": "for (int k = 0; k < n; k++) {{ tile[t] = own[(t + k) & 3]; __syncthreads();"
+    " kept[t].b += tile[63 - t].{member}; __syncthreads(); }}",
+}  # fmt: skip
+
+
+def copied(device: SimulatedDevice, body: str, member: str, set: str = "") -> list[Hazard]:
+    source = MEMBERS.format(body=body.format(member=member), set=set)
+    kept = device.array(np.zeros(64 * 4, np.int32))
+    args = [device.empty(64 * 4, np.int32), kept, np.int32(5)]
+    return uninitialised(device.compile(source).launch("f", (1,), (64,), args, 0, CHECKED))
+
+
+@pytest.mark.parametrize("body", COPIES.values(), ids=COPIES.keys())
+def test_a_member_that_was_never_set_is_unwritten_in_the_copy_too(device: SimulatedDevice, body: str) -> None:
+    hazards = copied(device, body, "d")
+    assert hazards and {hazard.what.rpartition("size ")[2] for hazard in hazards} == {"4 bytes"}
+    assert copied(device, body, "b") == copied(device, body, "d", "own[k].d = 1;") == []
+
+
+def test_a_copy_that_is_overwritten_by_a_whole_one_is_written(device: SimulatedDevice) -> None:
+    body = (
+        "for (int k = 0; k < 2; k++) {{ if (k) own[0].d = own[1].d = own[2].d = own[3].d = n;"
+        " tile[t] = own[(t + n) % 4]; __syncthreads(); if (k) kept[t].a = tile[63 - t].{member}; __syncthreads(); }}"
+    )
+    assert copied(device, body, "d") == []

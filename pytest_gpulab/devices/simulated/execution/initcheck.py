@@ -4,7 +4,7 @@ Shared and local memory start empty with each block. An array of global memory s
 (`Allocation.mark_unwritten`).
 
 Structs are copied with their padding. What is only copied may have unwritten bytes among written ones (`loads.copied`,
-`empty`, `empty_global`); the copy counts as written.
+`empty`, `empty_global`); the same bytes of the copy count as unwritten then (`gaps`).
 """
 
 from __future__ import annotations
@@ -64,6 +64,16 @@ class Written:
         for k in range(-(-nbytes // 4)):
             flat[(first + k) * self._bits.shape[1] + column] = 0
 
+    def erase(self, column: IndexArray, address: Value, mask: Mask) -> None:
+        """Count the byte at each address as unwritten again, in the lanes of a mask."""
+        if self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        self._complete = False
+        index = np.broadcast_to((address >> address.dtype.type(2)) * self._columns + column, mask.shape)[mask]
+        inner = np.broadcast_to(address & address.dtype.type(3), mask.shape)[mask].astype(np.uint8)
+        gone = np.bitwise_not(np.left_shift(np.uint8(1), inner))
+        np.bitwise_and.at(self._bits.reshape(-1), index.astype(np.intp), gone)
+
     def missing(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask | None:
         """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
         if self._complete:
@@ -109,6 +119,13 @@ def write_global(memory: Allocation, offset: Value, nbytes: int) -> None:
     index, view = _index(offset, size), memory.written.view(f"u{size}")
     for k in range(nbytes // size):
         view[index + k] = _ones(size)
+
+
+def erase_global(memory: Allocation, offset: Value, mask: Mask) -> None:
+    """Count the byte at each offset as unwritten again, in the lanes of a mask."""
+    if memory.written is None:
+        memory.written = np.ones(len(memory.data), np.uint8)
+    memory.written[np.broadcast_to(offset, mask.shape)[mask].astype(np.intp)] = 0
 
 
 def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask | None:

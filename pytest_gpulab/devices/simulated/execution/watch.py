@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from pytest_gpulab.devices.simulated.execution import initcheck
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Arrival, WarpSync
 from pytest_gpulab.devices.simulated.execution.crossing import Crossing
 from pytest_gpulab.devices.simulated.execution.fences import Fences
+from pytest_gpulab.devices.simulated.execution.gaps import Gaps
 from pytest_gpulab.devices.simulated.execution.initcheck import Written, empty_global
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
@@ -85,6 +86,7 @@ class Watch:
         self._orders_seen = 0
         self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
         self.local = Written(local_bytes, shape.columns * shape.threads)
+        self.gaps = Gaps(shape)
 
     # --- accesses -----------------------------------------------------------------------------------------
 
@@ -97,6 +99,7 @@ class Watch:
         self._strong(access)
         if site.access != "write":
             bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: self.shared.missing(lanes, lanes.column, _plus(address, k), 1))
             bad = self._without_padding(
                 site, bad, partial(self.shared.empty, lanes, lanes.column, address, site.nbytes)
             )
@@ -104,6 +107,8 @@ class Watch:
                 self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
         if site.modifies:
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+            for k, mask in self._carried_gaps(site, lanes):
+                self.shared.erase(lanes.column, _plus(address, k), mask)
 
     def _is_reserved(self, address: Value) -> bool:
         """Whether shared addresses lie in memory of NVIDIA's libraries, which rely on more than CUDA promises."""
@@ -118,6 +123,7 @@ class Watch:
         """A group reads or writes local memory."""
         if site.access != "write":
             bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1))
             bad = self._without_padding(
                 site, bad, partial(self.local.empty, lanes, lanes.position, address, site.nbytes)
             )
@@ -126,6 +132,8 @@ class Watch:
         if site.modifies:
             alike = lanes.full and address.ndim == 0
             self.local.write(lanes, lanes.position, address, site.nbytes, alike)
+            for k, mask in self._carried_gaps(site, lanes):
+                self.local.erase(lanes.position, _plus(address, k), mask)
 
     def access_global(
         self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
@@ -139,17 +147,36 @@ class Watch:
             launch.read_bytes[memory] += lanes.n * site.nbytes
         if launch.is_changing(memory, site):
             access = Access(site, lanes, offset, values, memory, launch.tick())
-            if not self._remember(access):
+            if not self._remember(access) and not self.gaps:
                 return
-        if memory.written is None:
-            return
+        if memory.written is not None:
+            self._look(lanes, site, memory, offset)
+        elif self.gaps and site.access == "read":
+            self._note_gaps(site, lanes, None, lambda k: None)
+        for k, mask in self._carried_gaps(site, lanes):
+            initcheck.erase_global(memory, _plus(offset, k), mask)
+
+    def _look(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
+        """Look for unwritten bytes of an array that is not all written, or note a write to it."""
+        launch = self.launch
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: initcheck.missing_global(lanes, memory, _plus(offset, k), 1))
             bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
             if bad is not None:
                 launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
+
+    def _note_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
+        """Note which bytes a load has found unwritten whose value is only copied; see `Gaps.note`."""
+        if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
+            self.gaps.note(site.number, lanes, site.nbytes, missing if bad is not None else None)
+
+    def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
+        """Return the bytes of a store that are written as unwritten ones; see `Gaps.carried`."""
+        parts = self.launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
+        return self.gaps.carried(parts, lanes) if parts else ()
 
     def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
         """Return which lanes read more of what nobody has written than the padding of a struct that they copy.
@@ -234,6 +261,10 @@ class Watch:
     def end(self) -> None:
         """The wave has ended."""
         self.races.barrier(None)
+
+
+def _plus(address: Value, nbytes: int) -> Value:
+    return address + address.dtype.type(nbytes)
 
 
 def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, Vector
 from pytest_gpulab.devices.simulated.translation.control import Block, defined_and_used
@@ -87,6 +88,54 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
     return _async_copies(statements) | {number: unit for number, unit in units.items() if unit is not None}
 
 
+class Carried(NamedTuple):
+    """Bytes that a store writes as a load has read them, from so many bytes behind the start of each access."""
+
+    load: int
+    at_load: int
+    at_store: int
+    nbytes: int
+
+
+def carried(statements: Sequence[Instruction | Call]) -> dict[int, tuple[Carried, ...]]:
+    """Return what each store, by number, writes just as one of the loads that `copied` returns has read it."""
+    of_copies = copied(statements)
+    makers: dict[str, list[Instruction | Call]] = defaultdict(list)
+    for statement in statements:
+        for name in defined_and_used(statement, {})[0]:
+            makers[name].append(statement)
+    found = {}
+    for store in statements:
+        if isinstance(store, Instruction) and store.op[0] == "st" and store.op[1] != "param":
+            size = _element(store)
+            loaded = [_loaded(item, makers) for item in _items(store.operands[1])]
+            found[store.number] = tuple(
+                Carried(load.number, place * size, k * size, size)
+                for k, (load, place) in enumerate(loaded)
+                if load is not None and load.number in of_copies and _element(load) == size
+            )
+    return {number: parts for number, parts in found.items() if parts}
+
+
+def _loaded(item: object, makers: dict[str, list[Instruction | Call]]) -> tuple[Instruction | None, int]:
+    """Return the load that alone gives a register its value, and the place of the register in it."""
+    while isinstance(item, Reg) and len(made := makers[item.name]) == 1 and isinstance(maker := made[0], Instruction):
+        if maker.op[0] == "ld":
+            return maker, [part.name for part in _items(maker.operands[0]) if isinstance(part, Reg)].index(item.name)
+        if maker.op[0] != "mov" or maker.guard is not None:
+            break
+        item = maker.operands[1]
+    return None, 0
+
+
+def _items(operand: object) -> tuple[object, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _element(access: Instruction) -> int:
+    return int(access.op[-1].lstrip("usbf")) // 8
+
+
 def _async_copies(statements: Sequence[Instruction | Call]) -> dict[int, int]:
     """Return the size of each asynchronous copy to shared memory, by number."""
     copies = (s for s in statements if isinstance(s, Instruction) and s.op[0] == "cp")
@@ -103,7 +152,7 @@ def _moved_by(statement: Statement) -> list[str]:
 
 
 def _unit(load: Instruction, at_line: int) -> int | None:
-    target, element = load.operands[0], int(load.op[-1].lstrip("usbf")) // 8
+    target, element = load.operands[0], _element(load)
     items = len(target.items) if isinstance(target, Vector) else 1
     if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # as many make up a word
         return 0

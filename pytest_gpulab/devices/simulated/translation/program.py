@@ -33,7 +33,7 @@ from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Bl
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
-from pytest_gpulab.devices.simulated.translation.loads import awaited, copied, guesses
+from pytest_gpulab.devices.simulated.translation.loads import Carried, awaited, carried, copied, guesses
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
@@ -144,6 +144,11 @@ class Program:
     def copied(self) -> dict[int, int]:
         """The loads whose values are only moved; see `loads.copied`."""
         return copied([statement for step in self.steps for statement in step.statements])
+
+    @cached_property
+    def carried(self) -> dict[int, tuple[Carried, ...]]:
+        """What stores write just as loads have read it; see `loads.carried`."""
+        return carried([statement for step in self.steps for statement in step.statements])
 
     @cached_property
     def communicates(self) -> bool:
