@@ -284,6 +284,12 @@ def test_a_missing_barrier_is_no_matter_of_registers() -> None:
 
 
 HAZARDS = {
+    "potential write-after-write (WAW) hazard on __shared__ memory in one warp in the same line": ("race", "an atomic"),
+    "potential write-after-write (WAW) hazard on __global__ memory in one block in the same line": (
+        "race",
+        "one of its own",
+    ),
+    "potential write-after-write (WAW) hazard on __shared__ memory in one warp": ("race", "__syncwarp()"),
     "potential (RAW) hazard by different blocks, no fence between the value and the flag": ("race", "__threadfence()"),
     "Grid synchronisation in an ordinary launch: its blocks cannot wait": ("barrier", "next launch begins"),
     "Invalid arguments: a shuffle from a lane that is inactive or has exited": ("barrier", "lanes k / 2 apart"),
