@@ -9,6 +9,8 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.pipes import pipes
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 CHECKED = LaunchOptions(check=True)
 COUNTED = LaunchOptions(count=True)
@@ -441,6 +443,32 @@ __global__ void f(const half *in, float *out)
     counters = run(source, numbers, np.zeros(32, np.float32), options=COUNTED).counters
     assert counters["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
     assert counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 4 * sectors
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", {"fp32": 4.0}),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", {"fp32": 8.0}),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", {"fp32": 4.0}),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", {"fp32": 4.0}),
+        ("wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rn", {"fp64": 4.0}),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.f16", {}),
+    ],
+)
+def test_pipes_that_a_product_keeps_busy(opcode: str, expected: dict[str, float]) -> None:
+    assert pipes(Instruction(tuple(opcode.split(".")), ())) == expected
+
+
+def test_estimate_of_long_products_is_that_of_the_tensor_cores(run: Run) -> None:
+    """512 products of 16 x 16 x 16 in each of 1,056 warps: 2^21 multiply-adds per warp, 2,048 per cycle and SM."""
+    out = np.zeros(256, np.float32)
+    source = ONE_PRODUCT.replace("ROUNDS", "512").replace("wmma::store", "if (blockIdx.x == 0) wmma::store")
+    options = LaunchOptions(count=True, estimate=True)
+    profile = run(source, np.zeros(256, np.float16), np.zeros(256, np.float16), out, grid=(1056,), options=options)
+    least_ms = 1056 / 132 * 2**21 / 2048 / 1.98e9 * 1e3
+    assert profile.estimated_ms is not None
+    assert least_ms <= profile.estimated_ms <= 2 * least_ms
 
 
 # --- what is left out -----------------------------------------------------------------------------------------------

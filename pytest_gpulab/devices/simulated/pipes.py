@@ -6,18 +6,28 @@ square root starts from a special function; an integer division converts to floa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from math import prod
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
 SPECIAL, DOUBLE, FLOAT, MULTIPLY, SHUFFLE = "special", "fp64", "fp32", "int_multiply", "shuffle"
+_LANES = 32  # of a warp
 _NOTHING: Mapping[str, float] = {}
 _APPROXIMATED = {"ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "div"}
 _BIT_COUNTS = {"popc", "clz", "bfind", "brev"}
-_WARP_WIDE = {"shfl", "redux", "match"}
 _FLOATS = {"f32", "f16", "f16x2", "bf16", "bf16x2"}
-_MOVES = {"mov", "ld", "st", "ldu", "atom", "red", "selp", "shfl", "cvta"}
+_MOVES = {"mov", "ld", "st", "ldu", "atom", "red", "selp", "cvta"}
+_SHUFFLED: Mapping[str, float] = {SHUFFLE: 1.0}
+_ALWAYS = dict.fromkeys(_MOVES, _NOTHING) | dict.fromkeys(("shfl", "redux", "match"), _SHUFFLED)
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_AT_ONCE = {"f64": 2.0, "tf32": 8.0, "s8": 32.0, "u8": 32.0}
+"""Products of a tensor core while the same SM's ordinary pipe makes one; 16 of 16-bit floats.
+
+The ratios of the peak rates in NVIDIA's whitepapers on the A100 and the H100, without sparsity.
+"""
 
 
 def pipes(statement: Statement) -> Mapping[str, float]:
@@ -25,10 +35,10 @@ def pipes(statement: Statement) -> Mapping[str, float]:
     if not isinstance(statement, Instruction):
         return _NOTHING
     name, kind = statement.op[0], statement.op[-1]
-    if name in _WARP_WIDE:
-        return {SHUFFLE: 1.0}
-    if name in _MOVES:
-        return _NOTHING
+    if name == "mma" or statement.op[:2] == ("wmma", "mma"):
+        return _matrix_product(statement)
+    if name in _ALWAYS:
+        return _ALWAYS[name]
     if name == "cvt":
         return _conversion(statement)
     if kind == "f64":
@@ -42,6 +52,14 @@ def pipes(statement: Statement) -> Mapping[str, float]:
     if kind in _FLOATS:
         return {FLOAT: 1.0} if name in ("add", "sub", "mul", "fma", "mad") else _NOTHING
     return {MULTIPLY: 1.0} if name in ("mul", "mad") else _NOTHING
+
+
+def _matrix_product(statement: Instruction) -> Mapping[str, float]:
+    """Return what a tensor core's work would be for the ordinary pipe of the same type."""
+    shape = next(match for word in statement.op if (match := _SHAPE.fullmatch(word)))
+    factor = next((word for word in statement.op if word in _AT_ONCE), "f16")
+    products = prod(map(int, shape.groups())) / _LANES
+    return {DOUBLE if factor == "f64" else FLOAT: products / _AT_ONCE.get(factor, 16.0)}
 
 
 def _conversion(statement: Instruction) -> Mapping[str, float]:
