@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -332,3 +333,35 @@ __global__ void f(int *out) { ruler(out, 11, 1); out[threadIdx.x] = 5; }
     out = np.zeros(32, np.int32)
     run(source, out)
     assert (out == 5).all()
+
+
+def test_the_stacks_of_many_threads_take_bounded_memory(run: Run) -> None:
+    source = """
+__device__ float down(const int *a, int n) { return n == 0 ? a[0] : down(a, n - 1) * 2 + a[n]; }
+__global__ void f(const int *in, float *out) { out[blockIdx.x * blockDim.x + threadIdx.x] = down(in, 20); }
+"""
+    out = np.zeros(1 << 17, np.float32)
+    tracemalloc.start()
+    try:
+        run(source, np.ones(32, np.int32), out, grid=(512,), block=(256,))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (out == 2**21 - 1).all()
+    assert peak < 300 << 20  # bytes; the stacks of all threads together would take 268 MiB and as much again
+
+
+def test_an_array_of_a_call_that_is_read_beyond_its_end(run: Run) -> None:
+    """Which array was meant is not known: none is named."""
+    source = """
+__device__ int sum(const int *above, int n) {
+    int own[4];
+    for (int i = 0; i < 4; i++) own[i] = above[i + (n == 2)] + 1; // HERE
+    return n == 0 ? own[3] : sum(own, n - 1) + own[n & 3];
+}
+__global__ void f(int *out) { int a[5] = {1, 2, 3, 4, (int)threadIdx.x}; out[threadIdx.x] = sum(a, 3); }
+"""
+    seen = run(source, np.zeros(32, np.int32), options=CHECKED).hazards
+    assert [(hazard.kind, hazard.where, hazard.location) for hazard in seen] == [
+        ("uninitialised", marked(source), None)
+    ]

@@ -6,6 +6,7 @@ that reads before it gets what was there before. The race check sees the write t
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +43,7 @@ class AsyncCopies:
     """The asynchronous copies of a wave, each thread's in the order of their start."""
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = wave
+        self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
         self._pending: list[_Copy] = []
         self._bytes = 0  # in all pending copies
         self._committed = np.zeros((wave.shape.threads, wave.shape.columns), np.int64)

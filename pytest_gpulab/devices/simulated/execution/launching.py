@@ -21,6 +21,7 @@ from pytest_gpulab.devices.static_limits import LOCAL_BYTES
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
 WAVE_SHARED_BYTES = 4 << 20  # and so much shared memory
+WAVE_STACK_BYTES = 32 << 20  # and so much for recursive calls, which saved registers and hazards take again
 MAX_THREADS = 1024
 STEP_WORK = 100  # instructions of warps that take as long as what a basic block takes besides
 PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
@@ -113,6 +114,8 @@ def run_blocks(launch: Launch, sms: int) -> int:
         raise CannotSimulate(what)
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
+    if launch.program.stack is not None:
+        width = max(1, min(width, WAVE_STACK_BYTES // (launch.program.stack[1] * threads)))
     chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], width)
     if launch.heap is not None:
         launch.heap.rewind()

@@ -49,6 +49,9 @@ def locate(launch: Launch, site: Site, space: str, address: int) -> Location | N
         space: `global`, `constant`, `shared` or `local`.
         address: in that space; negative where a sum fell below zero.
     """
+    stack = launch.program.stack
+    if stack is not None and space == "local" and address >= stack[0]:
+        return None  # in the frame of some call: which of its arrays was meant is not known
     element = launch.program.origins.element(site)
     names = launch.program.origins.of(site)
     known = list(_banked(launch, space) if space in ("shared", "local") else _global(launch, names))

@@ -6,7 +6,7 @@ The other contents of a frame, which the kernel may point to, are in local memor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +14,22 @@ import numpy.typing as npt
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Value
 from pytest_gpulab.devices.simulated.execution.memory import first_index, lane_at
+from pytest_gpulab.devices.simulated.execution.watch import Watch
 from pytest_gpulab.devices.simulated.translation.recursion import SLOT_BYTES, STACK_BYTES, Frame, StackCall
-
-if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.execution.wave import Wave
 
 
 class Stack:
     """The stacks of a wave's threads.
 
     Args:
-        wave: whose program has recursive functions.
+        threads: of the wave.
+        watch: of the wave, if hazards are looked for.
         start: address of the first frame in local memory.
         nbytes: of all frames of one thread.
     """
 
-    def __init__(self, wave: Wave, start: int, nbytes: int) -> None:
-        self._wave, self._start = wave, start
-        self._columns = wave.shape.threads * wave.shape.columns
+    def __init__(self, threads: int, watch: Watch | None, start: int, nbytes: int) -> None:
+        self._columns, self._watch, self._start = threads, watch, start
         self.slots = np.zeros(nbytes // SLOT_BYTES * self._columns, np.uint64)
 
     def _index(self, lanes: Lanes, frame: Value, slot: int) -> npt.NDArray[np.intp]:
@@ -53,9 +51,9 @@ class Stack:
         if int(inner.max()) > last:
             self._overflow(lanes, call, frame, inner > last)
         self.slots[self._index(lanes, inner, 0)] = call.number
-        watch, (start, end) = self._wave.watch, call.callee.arrays
-        if watch is not None and end > start:
-            watch.local.forget(lanes, lanes.position, inner + np.uint64(start), end - start)
+        start, end = call.callee.arrays
+        if self._watch is not None and end > start:
+            self._watch.local.forget(lanes, lanes.position, inner + np.uint64(start), end - start)
         return inner
 
     def leave(self, lanes: Lanes, call: StackCall, frame: Value, codes: Sequence[str]) -> list[Value]:

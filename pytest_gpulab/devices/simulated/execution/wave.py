@@ -124,11 +124,12 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
-        self.stack = None if launch.program.stack is None else Stack(self, *launch.program.stack)
         self.copies = AsyncCopies(self)
         self.watch: Watch | None = None
         if launch.watch is not None:
             self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
+        stack, threads = launch.program.stack, self.shape.threads * self.shape.columns
+        self.stack = None if stack is None else Stack(threads, self.watch, *stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)
         self.nctaid_x, self.nctaid_y, self.nctaid_z = map(np.uint32, launch.grid)
         self.nwarpid = np.uint32(self.shape.warps)
