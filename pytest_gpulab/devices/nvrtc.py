@@ -159,7 +159,7 @@ _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
-_FRAME = re.compile(r"Function properties for ([\w$]+)\s+ptxas[ .]*(\d+) bytes stack frame")
+_FRAME = re.compile(r"Function properties for ([\w$]+)\s+(?:ptxas)?[ .]*(\d+) bytes stack frame")
 
 
 def _parse_frames(log: str) -> dict[str, int]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from places import Run, marked
 
+from pytest_gpulab.devices import nvrtc
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 
@@ -292,7 +293,17 @@ __global__ void f(int *out, int n) { out[threadIdx.x] = down(threadIdx.x == 3 ? 
     assert caught.value.lane.thread == (3, 0, 0)
 
 
-def test_a_recursion_with_no_work_left_is_counted_and_estimated(device: SimulatedDevice) -> None:
+@pytest.mark.parametrize("margin", ["ptxas         .     ", "    "])
+def test_frames_are_read_from_the_assemblers_report(margin: str) -> None:
+    """Versions of NVRTC differ in the margin."""
+    report = "".join(
+        f"ptxas info    : Function properties for {name}\n{margin}{size} bytes stack frame, 0 bytes spill stores\n"
+        for name, size in (("_Z1fPi", 0), ("_Z4down$1i", 24))
+    )
+    assert nvrtc._parse_frames(report) == {"_Z1fPi": 0, "_Z4down$1i": 24}
+
+
+def test_a_recursion_is_counted_and_estimated(device: SimulatedDevice) -> None:
     source = """
 __device__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 __global__ void f(int *out) { int t = blockIdx.x * blockDim.x + threadIdx.x; out[t] = fib(t % 8); }
