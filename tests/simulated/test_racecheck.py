@@ -642,3 +642,39 @@ def test_an_uninitialised_read_counts_threads_and_not_its_repetitions(run: Run) 
     source = KERNEL.format(body=f"int x = 0; {loop}\n out[i] = x;")
     (hazard,) = check(run, source, grid=4).hazards
     assert (hazard.kind, hazard.where, hazard.count) == ("uninitialised", marked(source), 256)
+
+
+MERGED = """__global__ void f(int *out, int n) {{
+    __shared__ int tile[64], more[64];
+    int t = threadIdx.x; more[t] = t;
+    __syncthreads();
+    int a = more[63 - t], b = out[t], c = t * 7, *p = {place} + t / 2;
+    if ({which}) {{
+        for (int k = 0; k < n; k++) {work}[k] += a;
+        {sync}
+        *p = {first}; // HERE
+    }} else {{
+        {work}[t] *= 3;
+        {sync}
+        *p = {second}; // HERE
+    }}
+    __syncthreads();
+    out[t + 64] = tile[0];
+}}
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("c", "b"), ("a", "a"), ("a + 1", "b - n"), ("3", "5")])
+@pytest.mark.parametrize(("which", "sync"), [("n > 3", "__syncthreads();"), ("t < 32", "__syncwarp();")])
+@pytest.mark.parametrize(("place", "work"), [("tile", "out"), ("out", "more"), ("tile", "more"), ("out", "out")])
+def test_a_store_that_the_compiler_merged_has_no_barriers_line(
+    run: Run, place: str, work: str, which: str, sync: str, first: str, second: str
+) -> None:
+    """Both branches end with a store to the same address, so the compiler stores once behind them, at no line."""
+    source = MERGED.format(place=place, work=work, which=which, sync=sync, first=first, second=second)
+    hazards = [h for h in run(source, np.zeros(256, np.int32), np.int32(5), block=(64,), options=CHECKED).hazards
+               if h.kind == "race"]  # fmt: skip
+    lines = source.splitlines()
+    parties = [place for h in hazards for place in (h.where, h.other and h.other.where) if place is not None]
+    assert any("WAW" in hazard.what for hazard in hazards)
+    assert not [lines[where.line - 1] for where in parties if lines[where.line - 1].strip() == sync]
