@@ -187,12 +187,18 @@ def replay(
             profiles.append(replace(profile, hazards=hazards) if hazards else profile)
         return _finished(scene, plan, inputs, memories, profiles) if read_back else Run(profiles=tuple(profiles))
     except KernelFault as fault:
-        return Run(profiles=tuple(profiles), error=scene.fault(len(profiles), fault))
+        return Run(profiles=tuple(profiles), error=_without_frames(scene.fault(len(profiles), fault)))
     except DeviceError as error:
-        return Run(profiles=tuple(profiles), error=error)
+        return Run(profiles=tuple(profiles), error=_without_frames(error))
     finally:
         if arrays is None:
             used.free()
+
+
+def _without_frames(error: DeviceError) -> DeviceError:
+    """Return an error without the calls that it came through: they hold all memory of the launch."""
+    error.__context__ = None
+    return error.with_traceback(None)
 
 
 def allocated(plan: Plan) -> list[Buffer]:

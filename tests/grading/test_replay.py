@@ -1,3 +1,4 @@
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,8 @@ import pytest
 from fake_device import FakeDevice, Program
 
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.execution.wave import Wave
 from pytest_gpulab.exercise import Array, Buffer, Launch, Plan
 from pytest_gpulab.grading.replay import (
     AGAIN,
@@ -185,3 +188,16 @@ def test_arrays_that_are_kept_stay_where_they_are_and_are_filled_anew() -> None:
     assert len(device.held) == len(BUFFERS)
     arrays.free()
     assert device.held == []
+
+
+def test_a_fault_keeps_no_memory_of_its_launch() -> None:
+    """A grader keeps faults until the end: their launches' memory would add up."""
+    device = SimulatedDevice()
+    module = device.compile(
+        "__global__ void k(int *out) { __shared__ int s[9000]; s[*out] = 1; out[1] = s[*out + 1]; }"
+    )
+    plan = Plan((Buffer("out", "output", np.int32, (1,)),), (Launch("k", (4,), (32,), ("out",)),))
+    kept = replay(device, module, plan, {}, FIRST)
+    assert isinstance(kept.error, KernelFault)
+    gc.collect()
+    assert not [found for found in gc.get_objects() if isinstance(found, Wave)]
