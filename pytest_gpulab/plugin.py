@@ -68,6 +68,7 @@ class GradingHooks:
     """The hooks that are there only where grading is asked for; one instance a session."""
 
     def __init__(self, config: pytest.Config) -> None:
+        os.environ.update(with_one_thread(os.environ))  # before anything here loads NumPy
         from pytest_gpulab.reports.gradebook import Gradebook
 
         self.config = config
@@ -77,7 +78,6 @@ class GradingHooks:
         self.calibration: list[str] = []
         self.is_at_end = False
         self.is_worker = hasattr(config, "workerinput")
-        os.environ.update(with_one_thread(os.environ))  # before NumPy is loaded
         settings = Settings.read(
             config.getoption,
             config.getini,

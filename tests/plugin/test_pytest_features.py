@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from course import CHECKS, EXERCISE, RIGHT, WRONG, Course
+from course import CHECKS, EXERCISE, RIGHT, WITHOUT, WRONG, Course
 
 from pytest_gpulab.threads import ONE_THREAD
 
@@ -33,6 +35,37 @@ def test_numpy_has_one_thread_unless_someone_asks_for_more(
     course.write("exercises/twice/exercise.py", noting + EXERCISE)
     course.write("alice/twice.cu", RIGHT)
     course.grade("alice", "-k", "compile or correct").assert_outcomes(passed=4, deselected=len(CHECKS) - 4)
+
+
+NOTING = """
+import os
+import sys
+
+
+class Noting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            print("NumPy is loaded with", os.environ.get("OPENBLAS_NUM_THREADS"), "thread")
+            sys.meta_path.remove(self)
+
+
+assert "numpy" not in sys.modules
+sys.meta_path.insert(0, Noting())
+import pytest
+
+sys.exit(pytest.main(["--gpulab", "--gpulab-device=sim", "alice", "--collect-only", *sys.argv[1:]]))
+"""
+
+
+def test_numpy_is_loaded_after_its_threads_are_limited(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads the environment once: with a thread for every core, grading takes a third more of the processor."""
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+    course.write("alice/twice.cu", RIGHT)
+    result = subprocess.run(
+        [sys.executable, "-c", NOTING, *WITHOUT], cwd=course.folder, capture_output=True, text=True, check=True
+    )
+    assert "NumPy is loaded with 1 thread\n" in result.stdout
 
 
 def test_select_by_keyword(two: Course) -> None:
