@@ -235,11 +235,11 @@ class _Strong:
         self._announces = np.array([isinstance(event, Access) and event.announces for event in events])
         self._global = is_global
 
-    def __call__(self, at: Positions, thread: IndexArray, part: Part) -> Mask:
+    def __call__(self, at: Positions, thread: IndexArray, part: Part, mine: IndexArray) -> Mask:
         site = part.access.site
         both: Mask = self._strong[at] & site.is_strong
         if site.order != "weak":
-            apart = thread // WARP != part.thread // WARP
+            apart = thread // WARP != mine // WARP
             allowed = self._strong[at] | self._volatile[at]
             if not self._global and not part.access.announces:
                 allowed &= self._announces[at]

@@ -20,6 +20,7 @@ from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, to
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int32]
+AT_ONCE = 1 << 16  # earlier accesses that are compared at once
 
 
 class Race(NamedTuple):
@@ -53,12 +54,12 @@ class Known:
         self._table = np.full((columns, warps, WARP, width), -1, np.int32)
         self._arrived: dict[int, npt.NDArray[np.int32]] = {}
 
-    def of(self, column: IndexArray, thread: IndexArray, warp: IndexArray) -> npt.NDArray[np.int32]:
-        """Return what each thread knows of the 32 lanes of a warp: (threads, 32)."""
+    def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
+        """Return what each thread knows of the 32 lanes of some warps (threads, n): (threads, n, 32)."""
         rows = self._table[column, thread // WARP, thread % WARP]
         if self._across:
-            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows)), warp]
-        return np.where((warp == thread // WARP)[:, None], rows, np.int32(-1))
+            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows))[:, None], warps]
+        return np.where((warps == (thread // WARP)[:, None])[..., None], rows[:, None], np.int32(-1))
 
     def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
         """Lanes have waited for each other: `bits` (columns, warps, 32) says for whom, 0 where a lane did not."""
@@ -133,8 +134,8 @@ class _Doers:
         self.warp[words] = self.other_at[words] = -1
 
     def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
-        """Yield for each word a warp (-1: none) and when its lanes accessed the word: (words, 32)."""
-        yield self.warp[words], self.at[words]
+        """Yield for each word some warps (-1: none) and when their lanes accessed it: (words, n), (words, n, 32)."""
+        yield self.warp[words, None], self.at[words, None]
 
     def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
         """Return for each word when (-1: never) and by which thread another warp accessed it."""
@@ -145,27 +146,30 @@ class _AllDoers(_Doers):
     """The last access of every thread to each word: where threads know of some other warps, none stands for another."""
 
     def __init__(self, words: int) -> None:
-        self._words = words
-        self._of_warp: dict[int, npt.NDArray[np.int32]] = {}
+        self._places: dict[int, int] = {}  # of warps in the table
+        self._at = np.full((words, 1, WARP), -1, np.int32)
 
     def add(self, part: Part, words: IndexArray) -> None:
         """Note an access."""
         warps = part.thread // WARP
         for warp in np.unique(warps).tolist():
             mine = warps == warp
-            if warp not in self._of_warp:
-                self._of_warp[warp] = np.full((self._words, WARP), -1, np.int32)
-            self._of_warp[warp][words[mine], part.thread[mine] % WARP] = part.position
+            place = self._places.setdefault(warp, len(self._places))
+            if place == self._at.shape[1]:
+                self._at = np.concatenate([self._at, np.full_like(self._at, -1)], axis=1)
+            self._at[words[mine], place, part.thread[mine] % WARP] = part.position
 
     def forget(self, words: IndexArray) -> None:
         """Note that nobody accessed these."""
-        for at in self._of_warp.values():
-            at[words] = -1
+        self._at[words] = -1
 
     def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
-        """Yield for each word a warp and when its lanes accessed the word: (words, 32)."""
-        for warp, at in self._of_warp.items():
-            yield np.full(len(words), warp), at[words]
+        """Yield for each word some warps, and when their lanes accessed it: (words, n), (words, n, 32)."""
+        warps = np.array([*self._places], np.intp)
+        some = max(1, AT_ONCE // (len(words) * WARP))
+        for start in range(0, len(warps), some):
+            these = warps[start : start + some]
+            yield np.broadcast_to(these, (len(words), len(these))), self._at[words, start : start + len(these)]
 
     def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
         """Return that there are no others."""
@@ -199,7 +203,8 @@ class Sweep:
     Args:
         words: how many there are.
         any_strong: whether some accesses are not weak.
-        strong: (positions and threads of earlier accesses, later access) to where the memory model lets both be.
+        strong: (positions and threads of earlier accesses, later access and its threads) to where the memory model lets
+            both be.
         any_order: whether more than warp syncs orders threads: named barriers, or fences, which are asked about later.
     """
 
@@ -209,7 +214,7 @@ class Sweep:
         words: int,
         any_strong: bool,
         unit_bytes: int,
-        strong: Callable[[Positions, IndexArray, Part], Mask],
+        strong: Callable[[Positions, IndexArray, Part, IndexArray], Mask],
         any_order: bool,
     ) -> None:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
@@ -241,8 +246,8 @@ class Sweep:
         there: Mask = (at >= 0) & (thread != part.thread)
         if not there.any():
             return there
-        known = self.known.of(columns, part.thread, thread // WARP)[np.arange(len(at)), thread % WARP]
-        there &= (known < at) & ~self.strong(at, thread, part)
+        known = self.known.of(columns, part.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
+        there &= (known < at) & ~self.strong(at, thread, part, part.thread)
         return there
 
     def _against_write(
@@ -279,17 +284,17 @@ class Sweep:
 
     def _against(self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
         """Compare with all that are noted, but for the last write, with which it was compared."""
-        for warp, at in doers.warps(words):
-            yield from self._against_warp(warp, at, kind, part, words, columns)
+        for warps, at in doers.warps(words):
+            yield from self._against_warps(warps, at, kind, part, words, columns)
         at, thread = doers.others(words)
         at = np.where((at == self.write.at[words]) & (thread == self.write.thread[words]), np.int32(-1), at)
         bad = self._unordered(columns, part, at, thread)
         if bad.any():
             yield Race(part.where(bad), kind, at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
 
-    def _against_warp(
+    def _against_warps(
         self,
-        warp: IndexArray,
+        warps: IndexArray,
         at: npt.NDArray[np.int32],
         kind: str,
         part: Part,
@@ -299,13 +304,14 @@ class Sweep:
         bad = at >= 0
         if not bad.any():
             return
-        thread = warp[:, None] * WARP + np.arange(WARP)
+        bad &= at > self.known.of(columns, part.thread, np.maximum(warps, 0))
+        thread = (warps[..., None] * WARP + np.arange(WARP)).reshape(len(words), -1)
+        at, bad = at.reshape(thread.shape), bad.reshape(thread.shape)
         bad &= thread != part.thread[:, None]
         bad &= (at != self.write.at[words][:, None]) | (thread != self.write.thread[words][:, None])
-        bad &= at > self.known.of(columns, part.thread, np.maximum(warp, 0))
-        for lane in range(WARP):
-            if bad[:, lane].any():
-                bad[:, lane] &= ~self.strong(at[:, lane], thread[:, lane], part)
+        rows, lanes = np.nonzero(bad)
+        if len(rows):
+            bad[rows, lanes] = ~self.strong(at[rows, lanes], thread[rows, lanes], part, part.thread[rows])
         while bad.any():
             any_bad = np.asarray(bad.any(axis=1))
             rows = np.flatnonzero(any_bad)
@@ -358,7 +364,7 @@ def members(event: Arrival, columns: IndexArray) -> Mask:
 def races(
     events: Sequence[Event],
     parts: Sequence[Part],
-    strong: Callable[[Positions, IndexArray, Part], Mask],
+    strong: Callable[[Positions, IndexArray, Part, IndexArray], Mask],
     unit_bytes: int,
     one_block: bool,
     any_order: bool,
