@@ -189,11 +189,14 @@ class Arena:
             KernelFault: out of bounds or misaligned.
         """
         # an overrun is far more often beyond the end of the array meant than before the start of another
-        allocation = self.find(address.item(0))
+        first = address.item(0)
+        allocation = self.find(first)
         if allocation is not None:
             offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
-            if int(offset.max()) <= allocation.nbytes - site.nbytes:
-                if site.nbytes > 1 and int(np.bitwise_or.reduce(offset, axis=None)) & (site.nbytes - 1):
+            only = first - allocation.base if address.ndim == 0 else None  # Python's numbers are faster than NumPy's
+            if (int(offset.max()) if only is None else only) <= allocation.nbytes - site.nbytes:
+                low_bits = site.nbytes - 1
+                if low_bits and (int(np.bitwise_or.reduce(offset, axis=None)) if only is None else only) & low_bits:
                     misaligned(lanes, site, _space(site), offset)
                 allocation.check(lanes, site, offset)
                 yield None, allocation, offset
