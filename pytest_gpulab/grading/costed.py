@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,18 @@ def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Ar
     return CostedRun(plan, inputs, run, True)
 
 
-def run_sampled(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+def run_sampled(
+    device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int, read_back: bool = True
+) -> CostedRun:
     """Replay a sample of each launch's blocks; all of them where the sample waits for others."""
-    run = run_fresh(device, build, plan, inputs, _sample(seed))
+    run = run_fresh(device, build, plan, inputs, _sample(seed), read_back)
     if run.error is None:
         return CostedRun(plan, inputs, run, False)
-    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True)), True)
+    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True), read_back), True)
+
+
+run_unread_sample = partial(run_sampled, read_back=False)
+"""For an estimate whose outputs are not compared: of a baseline, or of a kernel that is too slow for any point."""
 
 
 def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
@@ -118,7 +125,14 @@ def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:
     return mixed
 
 
-def run_fresh(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], options: LaunchOptions) -> Run:
+def run_fresh(
+    device: Device,
+    build: Build,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    options: LaunchOptions,
+    read_back: bool = True,
+) -> Run:
     """Replay with nothing left behind by other launches."""
     try:
         build.module.reset_variables()
@@ -130,6 +144,7 @@ def run_fresh(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Arr
         plan,
         inputs,
         replace(FIRST, options=options),
+        read_back,
         names=build.parameters,
         vectors=build.vectors,
     )

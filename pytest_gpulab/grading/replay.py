@@ -50,11 +50,8 @@ class Poison:
 
     def remaining(self, array: Array) -> Array:
         """Return which elements still hold it: bool, flat."""
-        pattern, elements = self._pattern(array.dtype), _elements(array)
-        if pattern.size in (1, 2, 4, 8):  # fifty times faster than byte by byte
-            word = np.dtype(f"u{pattern.size}")
-            return np.asarray(elements.reshape(-1).view(word) == pattern.view(word))
-        return np.asarray((elements == pattern).all(axis=1))
+        bits = _bits(array)
+        return np.asarray(bits == self._pattern(array.dtype).view(bits.dtype))
 
     def _pattern(self, dtype: np.dtype[Any]) -> npt.NDArray[np.uint8]:
         if dtype.kind == "f" and dtype.itemsize in self.float_bits:
@@ -65,12 +62,14 @@ class Poison:
 
 def changed_elements(before: Array, after: Array) -> int:
     """Return how many elements differ in any bit."""
-    return int((_elements(before) != _elements(after)).any(axis=1).sum())
+    return int(np.count_nonzero(_bits(before) != _bits(after)))
 
 
-def _elements(array: Array) -> npt.NDArray[np.uint8]:
-    """Return the bytes, one row an element."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize)
+def _bits(array: Array) -> Array:
+    """Return each element's bytes as one integer, which is fifty times faster than byte by byte, or as they are."""
+    size = array.dtype.itemsize
+    values: Array = np.ascontiguousarray(array).reshape(-1)
+    return values.view(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
 
 
 @dataclass(frozen=True)

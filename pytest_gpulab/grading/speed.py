@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.advice import question
-from pytest_gpulab.grading.build import Blocked, Builds, VariantKey, cases_of, made_once, variant_key
+from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.costed import CostedRun, run_again, run_costed, run_sampled, wrong_outputs
+from pytest_gpulab.grading.costed import CostedRun, run_again, run_costed, run_unread_sample, wrong_outputs
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
@@ -38,6 +38,7 @@ SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that 
 SECTOR_BYTES = 32
 SAMPLING_ERROR = "gpulab__sampling_error.pct"
 
+_Replayed = tuple[Build, Plan, Mapping[str, Array], int]
 _BaselineKey = tuple[str, str, str, Size, VariantKey, int]
 _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
 
@@ -189,7 +190,7 @@ class Costs:
         if key not in cache:
             try:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
-                cache[key] = self._time(builds, size, tier.variant, run_sampled)[0]
+                cache[key] = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
             except Blocked as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
         return cache[key]
@@ -202,9 +203,10 @@ class Costs:
         return made_once(self._own, key, partial(self._costed_once, key, size, variant))
 
     def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
-        timing, _ = self._time(self._builds, size, variant, run_sampled)
+        replayed = self._replayed(self._builds, size, variant)
+        timing, _ = self._time(run_unread_sample, replayed)
         if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
-            timing, self._costed[key] = self._time(self._builds, size, variant, run_costed)
+            timing, self._costed[key] = self._time(run_costed, replayed)
         return timing
 
     def _may_reach_a_threshold(self, size: Size, variant: Variant, timing: Timing) -> bool:
@@ -218,9 +220,14 @@ class Costs:
     def _threshold(self, tier: SpeedTier) -> float:
         return float(tier.simulated_threshold or self._loaded.thresholds.of(tier))
 
-    def _time(
-        self, builds: Builds, size: Size, variant: Variant, how: Callable[..., CostedRun]
-    ) -> tuple[Timing, CostedRun]:
+    def _time(self, how: Callable[..., CostedRun], replayed: _Replayed) -> tuple[Timing, CostedRun]:
+        costed = how(self._device, *replayed)
+        if costed.run.error is not None:
+            raise Blocked(*of_error(costed.run.error)) from costed.run.error
+        return _estimated(costed.run), costed
+
+    def _replayed(self, builds: Builds, size: Size, variant: Variant) -> _Replayed:
+        """Return what to replay: the build, its plan, inputs, and the seed that chooses blocks."""
         if not self._device.info.estimates:
             raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
@@ -228,10 +235,7 @@ class Costs:
         plan = make_plan(self._loaded.exercise, problem)
         inputs = make_inputs(self._loaded.exercise, problem, plan, *self._data(size, variant))
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
-        costed = how(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
-        if costed.run.error is not None:
-            raise Blocked(*of_error(costed.run.error)) from costed.run.error
-        return _estimated(costed.run), costed
+        return build, plan, inputs, int(chooser.integers(1 << 62))
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
         """Return the input pattern, and the generator that gives everyone the same data."""
