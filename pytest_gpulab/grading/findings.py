@@ -177,7 +177,7 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
         return "not gradable", finding("cannot-simulate", _sentence(what), str(error.where or ""))
     if isinstance(error, OutOfMemory):
         return "not gradable", finding(NO_MEMORY, _sentence(str(error)))
-    return "not gradable", finding(_NO_DEVICE, f"The device failed: {error}", hint=HINTS["not-timed"])
+    return "not gradable", finding(_NO_DEVICE, f"The device failed: {error}", hint=HINTS["not-graded"])
 
 
 def evidence_of(seen: KernelFault | Hazard) -> tuple[str, ...]:

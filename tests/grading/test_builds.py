@@ -138,6 +138,7 @@ def test_a_compiler_that_cannot_be_run_ahead_is_not_the_students_fault(
     results = foresighted.results(right(), cases=OF_VARIANTS, speed=(), compile_points=30)
     assert results["compile"].verdict == "not gradable"
     assert results["compile"].findings[0].what == "The device failed: no program can be run from /tmp"
+    assert results["compile"].findings[0].hint.endswith("it has to be graded again.")
 
 
 def test_a_header_that_is_missing_is_the_instructors_mistake(bench: Bench) -> None:
