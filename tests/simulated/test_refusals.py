@@ -64,6 +64,7 @@ REFUSED = {
     "bra NOWHERE;": "a jump to NOWHERE",
     "brx.idx %1, NOWHERE;": "the instruction brx.idx",
     "call (%0), unheard_of, (%1);": "a call of unheard_of()",
+    "{ .reg .b64 at; mov.b64 at, 16; P: .callprototype _ (.param .b32 _); call at, (x), P; }": "a call of at@",
     "mbarrier.init.shared.b64 [%1], 4;": "the instruction mbarrier.init.shared.b64",
     "and.pred p, !5, q;": "the PTX statement 'and.pred p, !5, q'",
     "mov.u32 %0, 0fxyz;": "the PTX statement",

@@ -29,6 +29,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 )
 from pytest_gpulab.devices.simulated.translation.components import components
 from pytest_gpulab.devices.simulated.translation.control import ENTER, LEAVE, RETURN, build, defined_and_used
+from pytest_gpulab.devices.simulated.translation.refusals import refusal
 
 STACK = "%stack"  # the register with the address of the present frame
 STACK_AREA = "the stack"  # the local variable that holds all frames of a thread
@@ -111,9 +112,15 @@ class StackCall:
 
 
 def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
-    """Return the functions that a call may reach; a pointer may be that of any whose parameters have such sizes."""
+    """Return the functions that a call may reach; a pointer may be that of any whose parameters have such sizes.
+
+    Raises:
+        CannotSimulate: the call passes what is no parameter.
+    """
     if isinstance(call.callee, Sym):
         return [call.callee.name]
+    if not {*call.results, *call.arguments} <= caller.variables.keys():
+        raise refusal(call)
     passed = [caller.variables[name].nbytes for name in (*call.results, *call.arguments)]
     return [
         name
