@@ -89,6 +89,8 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     kind = i.op[-1]
     code = _PACKED.get(kind) or CODES[kind]
     address = i.operands[int(wanted)]
+    if len(i.operands) - wanted != (3 if operation == "cas" else 2):
+        raise CannotSimulate(f"{len(i.operands)} operands")
     if operation is None or not isinstance(address, Address) or (kind in _PACKED and operation != "add"):
         raise CannotSimulate("an atomic operation of this kind")
     if kind in _PACKED:

@@ -33,11 +33,13 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
     sources: dict[str, list[Instruction]] = defaultdict(list)
     swaps, loads = [], []
     for instruction in _instructions(blocks):
-        if isinstance(target := instruction.operands[0] if instruction.operands else None, Reg):
+        if len(instruction.operands) < 2:  # of a malformed one, too, which is refused later
+            continue
+        if isinstance(target := instruction.operands[0], Reg):
             sources[target.name].append(instruction)
             if instruction.op[0] in _COPIES and isinstance(source := instruction.operands[1], Reg):
                 copies[source.name].add(target.name)
-        if instruction.op[0] == "atom" and "cas" in instruction.op:
+        if instruction.op[0] == "atom" and "cas" in instruction.op and len(instruction.operands) > 2:
             swaps.append(instruction)
         elif instruction.op[0] == "ld" and isinstance(target, Reg):
             loads.append((instruction, target.name))
