@@ -176,7 +176,7 @@ def test_what_the_simulator_does_not_know_is_named_and_gives_no_score(course: Co
     result.stdout.fnmatch_lines(
         [
             "twice *not gradable *",
-            "      cannot-simulate: *modifier .bulk of",
+            "      cannot-simulate: *thread block clusters:*",
             "ERROR: twice.cu: 100 of 100 points could not be graded, so there is no score; see the findings",
         ]
     )

@@ -150,9 +150,6 @@ def test_misaligned_copy_is_found(run: Run) -> None:
 
 
 def test_other_forms_are_refused(run: Run) -> None:
-    source = asm('asm volatile("cp.async.mbarrier.arrive.shared.b64 [%0];" :: "r"(to)); // HERE')
-    with pytest.raises(CannotSimulate, match=r"the modifier \.mbarrier of cp\.async\.mbarrier"):
-        run(source, np.zeros(128, np.uint32), np.zeros(128, np.uint32))
     source = asm(
         'asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, 0; cp.async.cg.shared.global [%0], [%1], 16, p; }"'
         ' :: "r"(to), "l"(in)); // HERE'

@@ -68,7 +68,10 @@ REFUSED = {
     "brx.idx %1, NOWHERE;": "the instruction brx.idx",
     "call (%0), unheard_of, (%1);": "a call of unheard_of()",
     "{ .reg .b64 at; mov.b64 at, 16; P: .callprototype _ (.param .b32 _); call at, (x), P; }": "a call of at@",
-    "mbarrier.init.shared.b64 [%1], 4;": "the instruction mbarrier.init.shared.b64",
+    "mbarrier.shared.b64 [%1], 4;": "the instruction mbarrier.shared.b64",
+    "mbarrier.init.shared.b64 %1, 4;": "an address of this form in mbarrier.init.shared.b64",
+    "mbarrier.init.shared.b64 [%1];": "the instruction mbarrier.init.shared.b64",
+    "mbarrier.init.sideways.b64 [%1], 4;": "the modifier .sideways of mbarrier.init.sideways.b64",
     "and.pred p, !5, q;": "the PTX statement 'and.pred p, !5, q'",
     "mov.u32 %0, 0fxyz;": "the PTX statement",
     "mov.u32 %0, 0b2;": "the PTX statement",
@@ -123,7 +126,7 @@ FEATURES = {
     "cg::this_cluster().sync();": f"{CLUSTERS}the instruction barrier.cluster.arrive",
     MAPPED: f"{CLUSTERS}the instruction mapa",
     'asm volatile("barrier.cluster.arrive; barrier.cluster.wait;");': f"{CLUSTERS}the instruction barrier",
-    'asm volatile("cp.async.bulk.commit_group;");': "bulk asynchronous copies (TMA): the modifier .bulk",
+    'asm volatile("cp.async.bulk.prefetch.L2.global [%0], 16;" :: "l"(out));': "bulk asynchronous copies (TMA): pre",
 }
 
 

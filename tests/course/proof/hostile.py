@@ -69,7 +69,7 @@ GPU: dict[str, Harm] = {
     ),
     "null pointer": _in_kernel("*(volatile int *)0 = 1;"),
     "barrier for some": _in_kernel("if (threadIdx.x % 2) __syncthreads();"),
-    "unknown instruction": _in_kernel('asm volatile("cp.async.bulk.commit_group;");'),
+    "unknown instruction": _in_kernel('asm volatile("barrier.cluster.arrive; barrier.cluster.wait;");'),
     "broken assembly": _in_kernel('asm volatile("this is no instruction;");'),
     "asks for all memory": _in_kernel("for (;;) if (void *p = malloc(1 << 30)) *(volatile char *)p = 1;"),
 }

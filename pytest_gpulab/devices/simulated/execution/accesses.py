@@ -68,7 +68,39 @@ class Arrival(NamedTuple):
     same_in_all_blocks: bool = False
 
 
-Event = Access | WarpSync | Arrival
+class Phase(NamedTuple):
+    """Threads at mbarriers of their blocks.
+
+    Attributes:
+        address: of the barrier in shared memory; behind an arrival with the number of the phase, see `in_phase`.
+        what: `arrive`; `complete`, a phase of the barrier, with one lane for each block; `wait`, for that to have come.
+    """
+
+    lanes: Lanes
+    address: Value
+    what: str
+    time: int
+
+    @property
+    def same_in_all_blocks(self) -> bool:
+        """Whether every block of the wave does the same."""
+        return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
+
+
+Event = Access | WarpSync | Arrival | Phase
+PHASES = 8  # of an mbarrier are told apart: threads wait for one of the last two
+_ADDRESS_BITS = 32
+
+
+def in_phase(address: Value, phase: Value) -> Value:
+    """Return addresses of mbarriers together with numbers of their phases."""
+    return address.astype(np.uint64) | phase.astype(np.uint64) << np.uint64(_ADDRESS_BITS)
+
+
+def split_phase(place: int) -> tuple[int, int]:
+    """Undo `in_phase`; return the address and the phase."""
+    phase, address = divmod(place, 1 << _ADDRESS_BITS)
+    return address, phase
 
 
 @dataclass(frozen=True)

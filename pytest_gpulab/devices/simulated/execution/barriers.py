@@ -228,10 +228,15 @@ class Barriers:
         what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
         self.hazard(what, self.line(entry.step), entry.group.lanes, column, count)
 
-    def who_waits(self, group: Group) -> str:
-        """Say, for the first block of a group that waits for ever, how many threads wait where, and what others did."""
+    def who_waits(self, group: Group, at_mbarriers: Counter[SourceLine | None] | None = None) -> str:
+        """Say, for the first block of a group that waits for ever, how many threads wait where, and what others did.
+
+        Args:
+            group: one that waits.
+            at_mbarriers: how many threads of that block wait for phases of mbarriers, by place.
+        """
         column = int(group.lanes.columns[0])
-        counts: Counter[SourceLine | None] = Counter()
+        counts: Counter[SourceLine | None] = Counter(at_mbarriers)
         numbers: dict[SourceLine | None, set[int]] = defaultdict(set)
         for entry in self.waiting:
             if count := int(self._per_block(entry.group.lanes)[column]):

@@ -1,7 +1,9 @@
-"""Asynchronous copies from global to shared memory (`cp.async`): read at once, written when their thread waits.
+"""Asynchronous copies from global to shared memory (`cp.async`): read at once, written when a thread waits for them.
 
 On a GPU the bytes arrive at any time between the copy and the wait. Arriving at the wait is the latest time: a thread
 that reads before it gets what was there before. The race check sees the write twice, at the copy and at the wait.
+Copies that arrive at an mbarrier do so when a thread tests it. There the race check sees their start alone: the barrier
+puts it in order.
 """
 
 from __future__ import annotations
@@ -30,13 +32,24 @@ class _Copy(NamedTuple):
 
     Attributes:
         group: for each lane, the number of groups that its thread had committed before.
+        number: of the copy, in the order of the wave.
     """
 
+    number: int
     lanes: Lanes
     site: Site
     address: Value
     words: list[Value]
     group: npt.NDArray[np.int64]
+
+
+class _Arrival(NamedTuple):
+    """Threads whose copies up to a number arrive at an mbarrier, once these are complete."""
+
+    number: int
+    lanes: Lanes
+    site: Site
+    address: Value
 
 
 class AsyncCopies:
@@ -45,6 +58,8 @@ class AsyncCopies:
     def __init__(self, wave: Wave) -> None:
         self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
         self._pending: list[_Copy] = []
+        self._arrivals: list[_Arrival] = []
+        self._started = 0
         self._bytes = 0  # in all pending copies
         self._committed = np.zeros((wave.shape.threads, wave.shape.columns), np.int64)
 
@@ -67,7 +82,8 @@ class AsyncCopies:
         if wave.watch is not None:
             wave.watch.start_copy(lanes, write, target, words)
         group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
-        self._pending.append(_Copy(lanes, write, target, words, group))
+        self._started += 1
+        self._pending.append(_Copy(self._started, lanes, write, target, words, group))
         self._bytes += lanes.n * write.nbytes
         while self._bytes > MAX_BYTES or len(self._pending) > MAX_COPIES:
             self._write(self._pending.pop(0))
@@ -113,22 +129,66 @@ class AsyncCopies:
             done = copy.group < limit[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
             self._pending += self._finish(copy, done)
 
-    def _finish(self, copy: _Copy, done: npt.NDArray[np.bool_]) -> list[_Copy]:
+    def arrive(self, lanes: Lanes, site: Site, address: Value, is_expected: bool) -> None:
+        """Let threads arrive at mbarriers once all copies that they have started are complete.
+
+        Args:
+            lanes, site, address: that arrive, and where.
+            is_expected: whether the barrier counts on these arrivals; else it waits for so many more.
+        """
+        barriers, watch = self._wave.mbarriers, self._wave.watch
+        barriers.reach(lanes, site, address)
+        if not is_expected:
+            barriers.hold(lanes, site, address)
+        if watch is not None:
+            watch.phase(lanes, address, "arrive")
+        self._arrivals.append(_Arrival(self._started, lanes, site, address))
+        barriers.changes += 1
+
+    def land(self, lanes: Lanes, address: Value) -> None:
+        """Complete the copies that arrive at mbarriers which lanes are about to test."""
+        if not self._arrivals:
+            return
+        tested = lanes.places(address)
+        arrivals, self._arrivals = self._arrivals, []
+        for arrival in arrivals:
+            mine = np.isin(arrival.lanes.places(arrival.address), tested)
+            if not mine.all():
+                rest = arrival.lanes.subset(~mine)
+                self._arrivals.append(arrival._replace(lanes=rest.lanes, address=rest.take(arrival.address)))
+            if mine.any():
+                now = arrival.lanes.subset(mine)
+                self._land(arrival.number, now.lanes)
+                self._wave.mbarriers.count(now.lanes, arrival.site, now.take(arrival.address), np.uint32(1))
+
+    def _land(self, number: int, lanes: Lanes) -> None:
+        """Write the copies up to a number of some threads."""
+        done = np.zeros(self._committed.shape, np.bool_)
+        done[lanes.threads.reshape(-1, 1), lanes.column] = True
+        pending, self._pending = self._pending, []
+        for copy in pending:
+            mine = done[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
+            self._pending += self._finish(copy, mine, is_seen=True) if copy.number <= number else [copy]
+
+    def _finish(self, copy: _Copy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[_Copy]:
         """Write a copy where a mask holds; return the rest of it, if any."""
         if done.all():
-            self._write(copy)
+            self._write(copy, is_seen)
             return []
         if not done.any():
             return [copy]
-        self._write(_part(copy, done))
+        self._write(_part(copy, done), is_seen)
         return [_part(copy, ~done)]
 
-    def _write(self, copy: _Copy) -> None:
-        self._wave.store_shared(copy.lanes, copy.site, copy.address, copy.words)
+    def _write(self, copy: _Copy, is_seen: bool = False) -> None:
+        """Write a copy; `is_seen` if its start is all that the race check needs."""
+        write = self._wave.land_shared if is_seen else self._wave.store_shared
+        write(copy.lanes, copy.site, copy.address, copy.words)
         self._bytes -= copy.lanes.n * copy.site.nbytes
 
 
 def _part(copy: _Copy, mask: npt.NDArray[Any]) -> _Copy:
     subset = copy.lanes.subset(mask)
     words = [subset.take(word) for word in copy.words]
-    return _Copy(subset.lanes, copy.site, subset.take(copy.address), words, subset.take(copy.group))
+    group = subset.take(copy.group)
+    return copy._replace(lanes=subset.lanes, address=subset.take(copy.address), words=words, group=group)

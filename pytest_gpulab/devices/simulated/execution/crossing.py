@@ -16,12 +16,12 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Part, in_pieces, parts_of, unit_of
 from pytest_gpulab.devices.simulated.execution.distinct import distinct
 from pytest_gpulab.devices.simulated.execution.fences import Fences
+from pytest_gpulab.devices.simulated.execution.known import Mask
 from pytest_gpulab.devices.simulated.execution.lanes import IndexArray
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.pairing import Pairing, relied_on
 from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Others, Reporter
-from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.execution.thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
 MAX_WORDS = 1 << 18  # that are swept at once

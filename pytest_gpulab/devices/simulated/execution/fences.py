@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.accesses import PHASES, split_phase
 from pytest_gpulab.devices.simulated.execution.classes import Classes, Who, threads_of
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Lanes, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
@@ -44,8 +45,8 @@ class Record(NamedTuple):
     """What some lanes did; `address` and `memory` (None: shared) say where, for strong accesses.
 
     `what` is `fence`, `block fence` (for the own block only), `read`, `write`, `exchange` or `update` (an atomic whose
-    old value is not wanted); `warps` or `meet`, a warp sync or a barrier of these threads; or `blocks`, one of all
-    threads of the blocks that have lanes here.
+    old value is not wanted); `warps` or `meet`, a warp sync or a barrier of these threads; `blocks`, one of all threads
+    of the blocks that have lanes here; or `arrive`, `complete`, `wait` at an mbarrier (see `Phase`).
     """
 
     time: int
@@ -193,6 +194,8 @@ class _Replay:
         self._nearby: dict[Any, dict[int, int]] = defaultdict(dict)  # what a place tells the threads of each block
         self._heard: dict[Any, int] = defaultdict(int)  # of, but not published by a fence
         self._rumours: dict[Any, int] = {}
+        self._arriving: dict[Any, tuple[int, int]] = {}  # what threads brought to an mbarrier: known, published
+        self._complete: dict[Any, tuple[int, int]] = {}  # and until the end of a phase
 
     def learn(self, thread: tuple[int, int], bits: int) -> None:
         """Let a thread know of sources."""
@@ -212,12 +215,11 @@ class _Replay:
         if record.what == "read" and not (is_source or self._nearby or self._seen or self._rumours):
             return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
-        if record.what == "blocks":
-            for block in {block for block, _ in threads}:
-                self._meet_block(block)
-        elif record.what in ("meet", "warps"):
-            for together in _groups(record, threads):
-                self._meet(together)
+        if record.what in ("arrive", "complete", "wait"):
+            for thread, place in zip(threads, record.places(), strict=True):
+                self._phase(record.what, thread, place)
+        elif record.what in ("blocks", "meet", "warps"):
+            self._meet_all(record, threads)
         elif "fence" in record.what:
             table = self._public if record.what == "fence" else self._inside
             for thread in threads:
@@ -261,6 +263,30 @@ class _Replay:
             self._places[place] = self._places.get(place, 0) | public
         if inside:
             self._nearby[place][block] = self._nearby[place].get(block, 0) | inside
+
+    def _meet_all(self, record: Record, threads: list[tuple[int, int]]) -> None:
+        if record.what == "blocks":
+            for block in {block for block, _ in threads}:
+                self._meet_block(block)
+            return
+        for together in _groups(record, threads):
+            self._meet(together)
+
+    def _phase(self, what: str, thread: tuple[int, int], place: tuple[int, int]) -> None:
+        """A thread arrives at an mbarrier, ends a phase, or learns from those who arrived until the end of one."""
+        tables = self._known, self._public
+        whose, (address, phase) = place[0], split_phase(place[1])
+        if what == "arrive":
+            before = self._arriving.get(place, (0, 0))
+            self._arriving[place] = before[0] | _of(tables[0], thread), before[1] | _of(tables[1], thread)
+        elif what == "complete":
+            arrived = self._arriving.pop((whose, address), (0, 0))
+            before = self._complete.get((whose, address, (phase - 1) % PHASES), (0, 0))
+            self._complete[whose, address, phase] = arrived[0] | before[0], arrived[1] | before[1]
+        else:
+            for bits, table in zip(self._complete.get((whose, address, phase), (0, 0)), tables, strict=True):
+                if bits:
+                    table[thread] |= bits
 
     def _meet_block(self, block: int) -> None:
         for table in (self._known, self._public, self._inside, self._heard):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.known import Mask
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape
-from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.translation.loads import Carried
 
 

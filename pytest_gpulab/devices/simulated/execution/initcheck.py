@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.simulated.execution.known import Mask
 from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
-from pytest_gpulab.devices.simulated.execution.sweep import Mask
 
 _ALL_BYTES = np.uint8(0xF)
 

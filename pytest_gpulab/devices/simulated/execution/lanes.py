@@ -160,6 +160,11 @@ class Lanes:
         ordered = here.nonzero()[0]
         return index[ordered], _changes(ordered >> WARP_BITS)
 
+    def in_block(self, column: int) -> int:
+        """Return how many threads of one block are here."""
+        count = int(np.count_nonzero(self.columns == column))
+        return count if self.flat else count * len(self.threads)
+
     @cached_property
     def warp_count(self) -> int:
         """How many warps have at least one lane here."""
@@ -168,6 +173,10 @@ class Lanes:
             here[(self.threads >> WARP_BITS) * self.wave.columns + self.columns] = True
             return int(np.count_nonzero(here))
         return len(self.warp_starts) * len(self.columns)
+
+    def places(self, address: Value) -> npt.NDArray[np.int64]:
+        """Return what tells each lane's address in the shared memory of its block from all others; has their shape."""
+        return np.broadcast_to(address.astype(np.int64) * self.wave.columns + self.column, self.shape)
 
     def agree(self, value: Value) -> bool:
         """Whether all lanes of a block have the same value, as far as its shape tells."""

@@ -82,7 +82,7 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
 
 def named(numbers: set[int]) -> str:
     """Return barriers in brackets, nothing for the one of `__syncthreads()` alone."""
-    if numbers == {0}:
+    if numbers <= {0}:
         return ""
     return f" (barrier{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))})"
 

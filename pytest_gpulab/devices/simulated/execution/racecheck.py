@@ -1,8 +1,8 @@
 """Race detection in one wave: what the threads of a block did since their last barrier, judged at the next one.
 
 A quick look first: if no word is used by two threads, one of which writes, there is no race. What fails it goes through
-`sweep`, which knows what `__syncwarp` and named barriers put in order, and what fails that through `fences`. Shuffles,
-votes and matches order nothing: CUDA promises memory ordering for `__syncwarp` only.
+`sweep`, which knows what `__syncwarp`, named barriers and mbarriers put in order, and what fails that through `fences`.
+Shuffles, votes and matches order nothing: CUDA promises memory ordering for `__syncwarp` only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from pytest_gpulab.devices.simulated.execution.accesses import (
     Arrival,
     Event,
     Part,
+    Phase,
     WarpSync,
     in_pieces,
     parts_of,
+    split_phase,
     spread,
     unit_of,
 )
 from pytest_gpulab.devices.simulated.execution.distinct import by_thread, distinct
+from pytest_gpulab.devices.simulated.execution.known import Mask
 from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.execution.memory import Allocation
 from pytest_gpulab.devices.simulated.execution.pairing import relied_on
 from pytest_gpulab.devices.simulated.execution.repeats import Repeats
 from pytest_gpulab.devices.simulated.execution.reporting import Reporter
-from pytest_gpulab.devices.simulated.execution.settling import shortened
-from pytest_gpulab.devices.simulated.execution.sweep import Mask, Positions, races
+from pytest_gpulab.devices.simulated.execution.settling import outstanding, shortened
+from pytest_gpulab.devices.simulated.execution.sweep import Positions, races
 from pytest_gpulab.devices.simulated.execution.thinning import (
     MAX_KEPT,
     MAX_LANES,
@@ -68,6 +71,8 @@ class Racecheck:
         self._limit = MAX_LANES
         self._global = self._shared = self._shared_alike = 0  # weights; the last if one block stands for all
         self._is_alike = True
+        self._arrived: dict[int, int | None] = {}  # the event at which all threads arrived at an mbarrier together
+        self._complete: dict[int, int | None] = {}  # the same, where the phase has ended
 
     def add(self, event: Event) -> None:
         """Remember an event."""
@@ -93,6 +98,28 @@ class Racecheck:
             self.add(access)
         return is_new
 
+    def phase(self, event: Phase) -> None:
+        """Threads arrive at mbarriers, end a phase, or go on after it."""
+        place = int(event.address.flat[0]) if event.address.size == 1 else -1
+        if event.what == "arrive":
+            self._arrived[place] = len(self.events) if event.lanes.full else None
+        elif event.what == "complete":
+            arrived = self._arrived.pop(split_phase(place)[0], None)
+            self._complete[place] = arrived if event.lanes.all_columns else None
+        elif event.lanes.full and (start := self._complete.get(place)) is not None:
+            self._meet(start)
+            return
+        self.add(event)
+
+    def _meet(self, start: int) -> None:
+        """All threads know of all that was done before an event: judge it, and keep what was done since then."""
+        events = self.events
+        self._forget()
+        self._judge(events)
+        accesses = (at for at in range(start, len(events)) if isinstance(events[at], Access))
+        for event in events[next(accesses, len(events)) :]:
+            self.add(event)
+
     def barrier(self, columns: Mask | None) -> None:
         """All threads of some blocks (None: of all) have met: judge what they did, and forget it."""
         events = self.events
@@ -111,10 +138,15 @@ class Racecheck:
         events = self.events
         self._judge(events)
         self._forget()
-        if any(isinstance(event, Arrival) for event in events):
-            self.reporter.cut_short("accesses before a barrier of some warps and after it by others")
-            return
         self._limit = 1 << 62
+        if any(isinstance(event, Arrival | Phase) for event in events):
+            for event in outstanding(events, self.shape):
+                self.add(event)
+            if self._global + self._shared > MAX_LANES // 2:
+                self._forget()
+                self.reporter.cut_short("accesses before a barrier of some warps and after it by others")
+            self._limit = MAX_LANES
+            return
         for event in self._shortened(events):
             self.add(event)
         self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
@@ -169,7 +201,7 @@ class Racecheck:
         key = (is_global, unit, one_block, _story(events, suspects)) if is_short else None
         if key is not None and key in self.clean:
             return True
-        any_order = self.reporter.fences is not None or any(isinstance(event, Arrival) for event in events)
+        any_order = self.reporter.fences is not None or any(isinstance(event, Arrival | Phase) for event in events)
         pieces = in_pieces(suspects, MAX_WORDS)
         strong, is_clean = _Strong(events, is_global), True
         for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block, any_order)):
@@ -257,9 +289,11 @@ def _signature(events: Iterable[Event]) -> object:
     )
 
 
-def _sync_signature(event: WarpSync | Arrival) -> object:
+def _sync_signature(event: WarpSync | Arrival | Phase) -> object:
     lanes = event.lanes
     who = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
+    if isinstance(event, Phase):
+        return (*who, event.what, event.address.tobytes())
     return (*who, event.mask.tobytes()) if isinstance(event, WarpSync) else (*who, event.number, event.leaving)
 
 
@@ -294,5 +328,6 @@ def _of_columns(event: Event, columns: Mask) -> Event | None:
         return event._replace(lanes=subset.lanes, address=subset.take(event.address), values=values)
     if isinstance(event, WarpSync):
         return event._replace(lanes=subset.lanes, mask=subset.take(event.mask))
-    assert isinstance(event, Arrival)
+    if isinstance(event, Phase):
+        return event._replace(lanes=subset.lanes, address=subset.take(event.address))
     return event._replace(lanes=subset.lanes)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -46,6 +47,8 @@ class Scheduler:
         self.ready: dict[Key, list[Group]] = {}
         self.heap: list[Key] = []
         self.stalled: list[tuple[Group, int]] = []  # spinning, with their block
+        self.phase_waits: list[tuple[Group, int]] = []  # waiting for a phase of an mbarrier, with their block
+        self._changes = 0  # of mbarriers, when those were last let go on
         self.partial: dict[Key, list[Group]] = {}  # waiting for the rest of their warps at a block
         self.barriers = Barriers(self.wave)
         self.repetition = Repetition(len(self.steps))
@@ -74,6 +77,8 @@ class Scheduler:
             while self.heap:
                 self._advance(*self._pop())
                 self.launch.deadline.check()
+            if self._resume_phase_waits():
+                continue
             if self.stalled:
                 if self._release_barriers():
                     continue
@@ -84,6 +89,8 @@ class Scheduler:
                 self.stalled = []
                 return False
             if not self._release_barriers() and not self._release_partial():
+                if self.phase_waits:
+                    raise self._endless_phase()
                 self.barriers.check_all_left()
                 if self.wave.watch is not None:
                     self.wave.watch.end()
@@ -162,6 +169,9 @@ class Scheduler:
             following = self._follow(group, block, step, value)
             if following is None:
                 return
+            if step.waits and following <= block:
+                self.phase_waits.append((group, following))
+                return
             if following <= block and self._gives_way(group, following, step):
                 self.stalled.append((group, following))
                 return
@@ -227,7 +237,7 @@ class Scheduler:
         self._count_round(group, block)
         if step.loops and self.repetition.is_seen_at(group, block, self):
             self._endless_loops.append(block)
-            self.is_alone = not (self.heap or self.stalled or self.partial)
+            self.is_alone = not (self.heap or self.stalled or self.partial or self.phase_waits)
             return True
         group.loops += step.spins
         return step.spins and group.loops >= SPIN_LIMIT
@@ -292,8 +302,9 @@ class Scheduler:
         for key in sorted(self.ready):
             for group in self.ready[key]:
                 yield key, group.lanes, self._live(group, key[1])
-        for group, block in self.stalled:
-            yield ("stalled", block), group.lanes, self._live(group, block)
+        for kind, groups in (("stalled", self.stalled), ("phase", self.phase_waits)):
+            for group, block in groups:
+                yield (kind, block), group.lanes, self._live(group, block)
         for key in sorted(self.partial):
             for group in self.partial[key]:
                 yield ("partial", key), group.lanes, self._live(group, key[1])
@@ -378,10 +389,30 @@ class Scheduler:
         return True
 
     def _release_barriers(self) -> bool:
-        released = self.barriers.release(self._endless_wait if not self.stalled and not self.partial else None)
+        others = self.stalled or self.partial or self.phase_waits
+        released = self.barriers.release(None if others else self._endless_wait)
         for group, block in released:
             self._admit(group, block)
         return bool(released)
+
+    def _resume_phase_waits(self) -> bool:
+        """Let all that wait for phases of mbarriers look again, if any phase may have ended since."""
+        if not self.phase_waits or self.wave.mbarriers.changes == self._changes:
+            return False
+        self._changes = self.wave.mbarriers.changes
+        for group, block in self.phase_waits:
+            self._push(group, block)
+        self.phase_waits = []
+        return True
+
+    def _endless_phase(self) -> KernelFault:
+        group, block = self.phase_waits[0]
+        column = int(group.lanes.columns[0])
+        waits = Counter(
+            self._where(at) for waiting, at in self.phase_waits for _ in range(waiting.lanes.in_block(column))
+        )
+        what = f"deadlock: {self.barriers.who_waits(group, waits)}"
+        return KernelFault("deadlock", what, self._where(block), lane_at(group.lanes, 0))
 
     def _endless_wait(self, group: Group, block: int) -> None:
         what = f"deadlock: {self.barriers.who_waits(group)}"

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.execution.accesses import Access, Event, WarpSync, chosen
+from pytest_gpulab.devices.simulated.execution.known import Known, learn, sync_bits
 from pytest_gpulab.devices.simulated.execution.lanes import Shape
-from pytest_gpulab.devices.simulated.execution.sweep import Known, sync_bits
 from pytest_gpulab.devices.simulated.execution.thinning import Owner
 
 _ALL_LANES = np.uint32(0xFFFFFFFF)
@@ -48,6 +48,29 @@ def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
         return kept
     everyone = WarpSync(shape.all_lanes(), _ALL_LANES, settled[-1].time)
     return [event for access in thin(settled, Owner.warp) for event in (access, everyone)] + kept
+
+
+def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
+    """Return events without the accesses that all other threads of their block know to be over.
+
+    Args:
+        events: in order, with named barriers or mbarriers.
+        shape: of the wave.
+    """
+    one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
+    columns = np.arange(1 if one_block else shape.columns)
+    known = Known(len(columns), shape.warps, across_warps=True)
+    for position, event in enumerate(events):
+        learn(known, event, position, columns, one_block)
+    over = known.known_to_all(shape.threads)
+    kept: list[Event] = []
+    for position, event in enumerate(events):
+        if isinstance(event, Access):
+            where = event.lanes.column if len(over) > 1 else np.zeros((1, 1), np.intp)
+            kept += chosen(event, over[where, event.lanes.threads.reshape(-1, 1)] < position)
+        elif kept:  # nothing is left that an earlier one could put in order
+            kept.append(event)
+    return kept
 
 
 def _accesses(events: Sequence[Event]) -> list[Access]:

@@ -2,7 +2,8 @@
 
 Two accesses of different threads to the same bytes, one of them a write, race unless the later thread knows that the
 earlier access is over. It knows of accesses of its warp before the last `__syncwarp` of both, of those before a named
-barrier of both, and of all that those threads knew. (Barriers of whole blocks order everything; what they part is
+barrier of both, of those before an arrival in a phase of an mbarrier that it has waited for, and of all that those
+threads knew. (Barriers of whole blocks order everything; what they part is
 never given here together.) For each word the last write and the readers since then are held: see `Sweep` (after
 FastTrack, Flanagan and Freund, 2009).
 """
@@ -15,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.execution.accesses import Arrival, Event, Part, WarpSync
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray, to_warps
+from pytest_gpulab.devices.simulated.execution.accesses import Arrival, Event, Part, Phase
+from pytest_gpulab.devices.simulated.execution.known import Known, Mask, learn
+from pytest_gpulab.devices.simulated.execution.lanes import WARP, IndexArray
 
-Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int32]
 AT_ONCE = 1 << 16  # earlier accesses that are compared at once
 
@@ -37,70 +38,6 @@ class Race(NamedTuple):
     other: Positions
     thread: IndexArray
     harmless: Mask
-
-
-class Known:
-    """For each thread, the position up to which it knows the accesses of others to be over.
-
-    Args:
-        columns: blocks.
-        warps: in a block.
-        across_warps: whether threads may know of other warps; else only of their own.
-    """
-
-    def __init__(self, columns: int, warps: int, across_warps: bool) -> None:
-        self._warps, self._across = warps, across_warps
-        width = WARP * warps if across_warps else WARP
-        self._table = np.full((columns, warps, WARP, width), -1, np.int32)
-        self._arrived: dict[int, npt.NDArray[np.int32]] = {}
-
-    def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
-        """Return what each thread knows of the 32 lanes of some warps (threads, n): (threads, n, 32)."""
-        rows = self._table[column, thread // WARP, thread % WARP]
-        if self._across:
-            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows))[:, None], warps]
-        return np.where((warps == (thread // WARP)[:, None])[..., None], rows[:, None], np.int32(-1))
-
-    def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
-        """Lanes have waited for each other: `bits` (columns, warps, 32) says for whom, 0 where a lane did not."""
-        for value in np.unique(bits[bits != 0]):
-            members = bits == value
-            joined = np.where(members[..., None], self._table, -1).max(axis=2)
-            self._learn(members, joined, position)
-
-    def meet_all(self, position: int) -> None:
-        """All lanes of every warp have waited for each other."""
-        self._table[:] = position
-
-    def by_all_others(self, threads: int) -> npt.NDArray[np.int32]:
-        """Return what all other lanes of its warp know of each of so many threads: (columns, threads)."""
-        columns, warps = self._table.shape[:2]
-        lane = np.arange(warps * WARP).reshape(1, warps, WARP, 1)
-        ignored = (lane % WARP == np.arange(WARP)) | (lane >= threads)
-        least = np.where(ignored, np.iinfo(np.int32).max, self._table).min(axis=2)
-        return np.asarray(least.reshape(columns, warps * WARP)[:, :threads])
-
-    def barrier(self, members: Mask, number: int, leaving: bool, position: int) -> None:
-        """Threads arrive at a named barrier, or leave it knowing all that those who arrived knew."""
-        before = self._arrived.pop(number, np.int32(-1))
-        joined = np.maximum(np.where(members[..., None], self._table, -1).max(axis=(1, 2)), before)
-        joined[members.reshape(len(members), -1)] = position
-        if not leaving:
-            self._arrived[number] = joined
-            return
-        spread = np.broadcast_to(joined[:, None, None], self._table.shape)
-        self._table[members] = np.maximum(self._table, spread)[members]
-
-    def _learn(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
-        """Give the members of each warp what they know together: (columns, warps, width)."""
-        if self._across:
-            own = joined.reshape(*joined.shape[:2], self._warps, WARP)
-            diagonal = np.arange(self._warps)
-            own[:, diagonal, diagonal] = np.where(members, position, own[:, diagonal, diagonal])
-        else:
-            joined[members] = position
-        spread = np.broadcast_to(joined[:, :, None], self._table.shape)
-        self._table[members] = spread[members]
 
 
 class _Doers:
@@ -341,26 +278,6 @@ class Sweep:
             self.strong_writes.forget(words)
 
 
-def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
-    """Return a warp sync's masks as (columns, warps, 32), 0 for lanes that are not there."""
-    bits = to_warps(event.lanes, np.asarray(event.mask, np.uint32), np.uint32(0))
-    if bits.shape[2] > 1:
-        return np.ascontiguousarray(bits[:, :, columns].transpose(2, 0, 1))
-    here = np.isin(columns, event.lanes.columns) | one_block
-    return np.where(here[:, None, None], bits[None, :, :, 0], np.uint32(0))
-
-
-def members(event: Arrival, columns: IndexArray) -> Mask:
-    """Return which threads are at a named barrier, as (columns, warps, 32)."""
-    wave = event.lanes.wave
-    there = np.zeros((wave.warps * WARP, wave.columns), np.bool_)
-    if event.lanes.flat:
-        there[event.lanes.threads, event.lanes.columns] = True
-    else:
-        there[np.ix_(event.lanes.threads, event.lanes.columns)] = True
-    return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
-
-
 def races(
     events: Sequence[Event],
     parts: Sequence[Part],
@@ -383,17 +300,14 @@ def races(
     columns, numbered = np.unique(np.concatenate([part.column for part in parts]), return_inverse=True)
     keys = np.concatenate([part.unit for part in parts]) * len(columns) + numbered
     words, index = np.unique(keys, return_inverse=True)
-    across = any(isinstance(event, Arrival) for event in events)
+    across = any(isinstance(event, Arrival | Phase) for event in events)
     known = Known(len(columns), wave.warps, across)
     any_strong = any(not part.access.site.is_weak for part in parts)
     sweep = Sweep(known, len(words), any_strong, unit_bytes, strong, any_order)
     ends = np.cumsum([len(part.unit) for part in parts])
     at = 0
     for position, event in enumerate(events):
-        if isinstance(event, WarpSync):
-            known.warp_sync(sync_bits(event, columns, one_block), position)
-        elif isinstance(event, Arrival):
-            known.barrier(members(event, columns), event.number, event.leaving, position)
+        learn(known, event, position, columns, one_block)
         while at < len(parts) and parts[at].position == position:
             span = slice(ends[at] - len(parts[at].unit), ends[at])
             if len(parts[at].unit):

@@ -12,16 +12,16 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.execution import initcheck
-from pytest_gpulab.devices.simulated.execution.accesses import Access, Arrival, WarpSync
+from pytest_gpulab.devices.simulated.execution.accesses import Access, Arrival, Phase, WarpSync
 from pytest_gpulab.devices.simulated.execution.crossing import Crossing
 from pytest_gpulab.devices.simulated.execution.fences import Fences
 from pytest_gpulab.devices.simulated.execution.gaps import Gaps
 from pytest_gpulab.devices.simulated.execution.initcheck import Written, empty_global
+from pytest_gpulab.devices.simulated.execution.known import Mask
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
 from pytest_gpulab.devices.simulated.execution.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.execution.reporting import Locate, Reporter
-from pytest_gpulab.devices.simulated.execution.sweep import Mask
 from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
@@ -118,6 +118,18 @@ class Watch:
     def start_copy(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """A group starts to copy into shared memory: the write may come from now on, its end is a write of its own."""
         self.races.add(Access(site, lanes, address, values, None, self.launch.tick()))
+
+    def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A copy that has started before arrives in shared memory."""
+        alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
+        self.shared.write(lanes, lanes.column, address, site.nbytes, alike)
+
+    def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group initialises mbarriers, arrives at them, or finds a phase complete: see `phase` for the order."""
+        access = Access(site, lanes, address, [], None, self.launch.tick())
+        self.races.add(access)
+        if site.access == "write":
+            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
         """A group reads or writes local memory."""
@@ -257,6 +269,13 @@ class Watch:
         self.races.add(Arrival(lanes, number, leaving, time))
         if leaving and self.launch.fences is not None:
             self.launch.fences.add(time, "meet", lanes)
+
+    def phase(self, lanes: Lanes, address: Value, what: str) -> None:
+        """Lanes arrive at mbarriers in shared memory, end a phase there, or go on after one; see `Phase.what`."""
+        time = self.launch.order()
+        self.races.phase(Phase(lanes, address, what, time))
+        if self.launch.fences is not None:
+            self.launch.fences.add(time, what, lanes, address)
 
     def end(self) -> None:
         """The wave has ended."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
 from pytest_gpulab.devices.simulated.execution import atomics
+from pytest_gpulab.devices.simulated.execution.bulk_copies import BulkCopies
 from pytest_gpulab.devices.simulated.execution.copying import AsyncCopies
 from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
@@ -24,6 +25,7 @@ from pytest_gpulab.devices.simulated.execution.disturbing import disturb
 from pytest_gpulab.devices.simulated.execution.heap import Heap
 from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.execution.locating import locate, shared_bounds
+from pytest_gpulab.devices.simulated.execution.mbarriers import Mbarriers
 from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, Range, first_lane, lane_at
 from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
 from pytest_gpulab.devices.simulated.execution.stack import Stack
@@ -124,7 +126,8 @@ class Wave:
         fill = launch.options.fill
         self.shared = Banked("shared", launch.shared_bytes, self.shape.columns, fill)
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
-        self.copies = AsyncCopies(self)
+        self.copies, self.bulk_copies = AsyncCopies(self), BulkCopies(self)
+        self.mbarriers = Mbarriers(self)
         self.watch: Watch | None = None
         if launch.watch is not None:
             self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
@@ -226,6 +229,14 @@ class Wave:
         self._access_shared(lanes, site, address, values)
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
+    def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """Write elements to shared memory, as a copy does whose start has counted as the write."""
+        if self.counters is not None:
+            self.counters.shared(lanes, site, address)
+        if self.watch is not None:
+            self.watch.land_copy(lanes, site, address)
+        self._store_banked(self.shared, lanes.column, lanes, address, values)
+
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from local memory."""
         self.local.check(lanes, site, address)
@@ -271,6 +282,12 @@ class Wave:
             subset = lanes.subset(window == which)
             pieces.append((space, subset, subset.take(full) - np.uint64(base)))
         return pieces
+
+    def in_shared(self, lanes: Lanes, site: Site, address: Value) -> Value:
+        """Return generic addresses, which must point to shared memory, as addresses there."""
+        inner = address - np.uint64(SHARED_WINDOW)
+        self.shared.check(lanes, site, inner)
+        return inner
 
     def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
         """Read `count` elements a lane from wherever the addresses point."""

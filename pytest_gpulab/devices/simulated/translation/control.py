@@ -80,6 +80,8 @@ _BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
               "griddepcontrol", "stmatrix", "sust"}  # fmt: skip
+MBARRIER_TESTS = {"test_wait", "try_wait"}
+_MBARRIER_RESULTS = {"arrive", "arrive_drop", "pending_count", *MBARRIER_TESTS}
 
 
 def build(function: Function) -> Graph:
@@ -283,7 +285,14 @@ def has_result(instruction: Instruction) -> bool:
     name = instruction.op[0]
     if name == "wmma":
         return instruction.op[1] != "store"
+    if name == "mbarrier":
+        return instruction.op[1] in _MBARRIER_RESULTS
     return name not in _NO_RESULT or (name in _BARRIERS and "red" in instruction.op)
+
+
+def is_arrival(instruction: Instruction) -> bool:
+    """Whether threads arrive at an mbarrier."""
+    return instruction.op[0] == "mbarrier" and instruction.op[1] in ("arrive", "arrive_drop")
 
 
 def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
@@ -370,6 +379,7 @@ def _sees_others(block: Block) -> bool:
     words = {word for s in block.body if isinstance(s, Instruction) for word in s.op}
     return bool(
         words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio", "warp"}
+        or words & MBARRIER_TESTS
     )
 
 

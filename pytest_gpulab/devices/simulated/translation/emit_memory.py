@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg, Sym, Vector
-from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits
+from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits, refuse_others
+from pytest_gpulab.devices.simulated.translation.emit_async import bulk_copy, copies_arrive
 from pytest_gpulab.devices.simulated.translation.inline import REFUSED
 from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
 
@@ -107,10 +108,19 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
         b.lines.append(call)
 
 
-@emits("cp", modifiers=f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__128B L2__256B")
+_COPYING = f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__128B L2__256B".split()
+
+
+@emits("cp", modifiers=None)
 def _copy(b: BlockWriter, i: Instruction) -> None:
     """`cp.async` and the instructions that wait for it."""
-    if i.op[1:] == ("async", "commit_group"):
+    if "bulk" in i.op:
+        bulk_copy(b, i)
+        return
+    refuse_others(i, {*_COPYING, "mbarrier", "arrive", "noinc"} if "mbarrier" in i.op else {*_COPYING})
+    if "mbarrier" in i.op:
+        copies_arrive(b, i)
+    elif i.op[1:] == ("async", "commit_group"):
         b.lines.append("w.copies.commit(L)")
     elif i.op[1:] == ("async", "wait_all"):
         b.lines.append("w.copies.wait(L, None)")
@@ -139,6 +149,8 @@ def _is_predicate(b: BlockWriter, operand: Operand) -> bool:
 @emits("membar", "fence", modifiers=None)
 def _fence(b: BlockWriter, i: Instruction) -> None:
     """Memory is sequentially consistent here: only who looks for races needs to know."""
+    if {"proxy", "mbarrier_init"} & {*i.op}:
+        return  # they order how one thread's accesses reach other units, not threads
     b.names.fences = b.names.sees_order = True
     b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
 

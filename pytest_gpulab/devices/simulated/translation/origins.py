@@ -18,7 +18,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 )
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "wmma", "ldmatrix", "stmatrix")
+_MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "wmma", "ldmatrix", "stmatrix")
 POINTER_BYTES = 8
 FROM_MEMORY = "a pointer in memory"
 """Stands for the origins of a loaded value that is large enough to be a pointer; smaller ones are indices."""

@@ -29,12 +29,13 @@ from pytest_gpulab.devices.simulated.translation import (
     emit_texture,
     emit_warp,
 )
-from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build
+from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build, is_arrival
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
 from pytest_gpulab.devices.simulated.translation.loads import Carried, awaited, carried, copied, guesses
 from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
+from pytest_gpulab.devices.simulated.translation.phase_waits import phase_waits
 from pytest_gpulab.devices.simulated.translation.places import Places
 from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
@@ -56,6 +57,7 @@ class Step:
     Attributes:
         run: (wave, group) to the predicate of a branch, the index of a switch or the operands of a barrier.
         end, targets, spins, loops, where: as in `Block`; for a branch, targets are (if true, if false).
+        waits: a loop goes back here that only waits for a phase of an mbarrier.
         mask: for a block that begins with a warp-synchronising instruction, (wave, group) to its lane mask.
         live_in: registers needed from here on, a bit set.
         writes: registers written here that live on, a bit set.
@@ -67,6 +69,7 @@ class Step:
     targets: tuple[int, ...]
     spins: bool
     loops: bool
+    waits: bool
     where: SourceLine | None
     mask: Callable[[Any, Any], Any] | None
     live_in: int
@@ -187,9 +190,13 @@ class Program:
 
     @cached_property
     def barrier_rows(self) -> list[tuple[int, int]]:
-        """The basic blocks that end with a barrier, and its row in `places`."""
-        ends = enumerate(step.barrier for step in self.steps)
-        return [(block, self.places.row[barrier.where]) for block, barrier in ends if barrier is not None]
+        """The basic blocks that end with a barrier or arrive at one, and its row in `places`; once for each barrier."""
+        return [
+            (block, self.places.row[statement.where])
+            for block, step in enumerate(self.steps)
+            for statement in step.statements
+            if statement is step.barrier or (isinstance(statement, Instruction) and is_arrival(statement))
+        ]
 
 
 def translate(
@@ -235,7 +242,8 @@ def _translated(
     namespace.update(vocabulary)
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
     exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
-    steps = [_step(i, block, names, namespace, i in masks) for i, block in enumerate(graph.blocks)]
+    waits = phase_waits(graph.blocks)
+    steps = [_step(i, block, names, namespace, i in masks, i in waits) for i, block in enumerate(graph.blocks)]
     codes = list(names.codes.values())
     return Program(
         kernel.name, steps, codes, layout.parameters, layout.shared, layout.local, names.sites, source, flat,
@@ -379,7 +387,7 @@ def _end_value(block: Block, writer: BlockWriter) -> str:
     return "None"
 
 
-def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked: bool) -> Step:
+def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked: bool, waits: bool) -> Step:
     targets = block.targets
     if block.end == "branch" and block.last is not None and block.last.guard is not None and block.last.guard[1]:
         targets = targets[::-1]
@@ -398,6 +406,7 @@ def _step(i: int, block: Block, names: Names, namespace: dict[str, Any], masked:
         targets=targets,
         spins=block.spins,
         loops=block.loops,
+        waits=waits,
         where=block.where,
         mask=namespace[f"m{i}"] if masked else None,
         live_in=block.live_in,

@@ -11,12 +11,16 @@ SHARED_WINDOW = 0x7F00_0000_0000  # generic addresses of shared memory
 LOCAL_WINDOW = 0x7E00_0000_0000  # and of local memory
 
 
+MBARRIER = "mbarrier"
+BULK_UNIT = 16  # bytes; sizes and addresses of bulk copies are multiples of it
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
 
 
 def ordering(access: str, words: Iterable[str]) -> tuple[str, bool]:
     """Return `Site.order` and `Site.releases` of an instruction, from its words (PTX ISA 8.4, operation types)."""
     words = set(words)
+    if "mbarrier" in words:  # what these put in order is followed phase by phase
+        return "weak" if access == "write" else "strong", False
     strong = access == "atomic" or bool(words & _STRONG)
     order = "strong" if strong else "volatile" if "volatile" in words else "weak"
     return order, bool(words & {"release", "acq_rel"})
@@ -51,7 +55,7 @@ class Site:
         releases: it makes known what its thread did before.
         number: of the PTX statement, see `Instruction.number`.
         returns: whether an atomic's old value is wanted.
-        kind: of an atomic, see `atomic_kind`; empty for loads and stores.
+        kind: of an atomic, see `atomic_kind`; `MBARRIER`; empty for loads and stores.
         is_guess: an `atomicCAS` checks the value that it loads; see `loads`.
         is_awaited: whether its loop goes on depends on the value that it loads.
     """
@@ -104,7 +108,8 @@ class Site:
     @property
     def observes(self) -> bool:
         """Whether its thread can learn from it what another one has done."""
-        return self.order != "weak" and (self.access == "read" or self.returns)
+        is_mbarrier = self.kind == MBARRIER
+        return self.order != "weak" and (self.access == "read" or self.returns) and not is_mbarrier
 
     @property
     def is_volatile(self) -> bool:

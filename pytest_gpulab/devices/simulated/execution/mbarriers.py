@@ -1,0 +1,334 @@
+"""Asynchronous barriers in shared memory (`mbarrier`, PTX ISA 9.7.13.15): arrivals are counted, phase by phase.
+
+A phase is complete once as many threads have arrived as the barrier expects, and as many bytes as were announced have
+been copied. PTX leaves open how the 64 bits of a barrier and of a token are laid out. Here a token is the barrier
+itself as it was before the arrival.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.devices.simulated.execution.accesses import PHASES, in_phase
+from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.execution.memory import first_lane
+from pytest_gpulab.devices.simulated.execution.union import Union
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Wave
+
+Counts = npt.NDArray[np.int64]
+_BITS, _PHASE_BITS = 20, PHASES.bit_length() - 1
+MAX_COUNT = (1 << _BITS) - 1  # of arrivals; of announced bytes, too
+_PENDING, _BYTES, _PHASE = _BITS, 2 * _BITS, 64 - _PHASE_BITS  # where the fields of a barrier begin
+
+
+class _State(NamedTuple):
+    """Barriers, one for each entry: arrivals in a phase, those still missing, bytes still missing, the phase."""
+
+    expected: Counts
+    pending: Counts
+    nbytes: Counts
+    phase: Counts
+
+    def word(self) -> npt.NDArray[np.uint64]:
+        """Return the barriers as they stand in memory."""
+        fields = (self.expected, 0), (self.pending, _PENDING), (self.nbytes + MAX_COUNT, _BYTES), (self.phase, _PHASE)
+        words = [field.astype(np.uint64) << np.uint64(start) for field, start in fields]
+        word: npt.NDArray[np.uint64] = words[0] | words[1] | words[2] | words[3]
+        return word
+
+
+def _state(word: npt.NDArray[np.uint64]) -> _State:
+    starts = (0, _BITS), (_PENDING, _BITS), (_BYTES, _BITS + 1), (_PHASE, _PHASE_BITS)
+    fields = [(word >> np.uint64(start) & np.uint64((1 << bits) - 1)).astype(np.int64) for start, bits in starts]
+    return _State(fields[0], fields[1], fields[2] - MAX_COUNT, fields[3])
+
+
+class _Named(NamedTuple):
+    """The barriers that some lanes name, each once.
+
+    Attributes:
+        row, column: of the first word of each.
+        which: of them each lane names; broadcastable to the lanes.
+        alike: whether every block of the wave names the same one.
+    """
+
+    row: IndexArray
+    column: IndexArray
+    which: IndexArray
+    alike: bool
+
+    def common(self, state: _State) -> IndexArray:
+        """Return `which`, of one block if the barriers of all blocks are in the same state."""
+        same = len(self.which) == 1 and all((field == field[0]).all() for field in state)
+        return self.which[:, :1] if same else self.which
+
+    def running(self, lanes: Lanes, count: Value) -> Counts:
+        """Return for each lane the counts of the lanes of its barrier up to itself; broadcastable to the lanes."""
+        count = np.asarray(count, np.int64)
+        if self.which.shape[0] == 1 and not lanes.flat:
+            height = count if count.ndim and count.shape[0] > 1 else np.broadcast_to(count, (lanes.shape[0], 1))
+            if count.ndim and count.shape[0] == 1:
+                height = np.broadcast_to(count, (lanes.shape[0], count.shape[1]))
+            return np.cumsum(height, axis=0)
+        which = np.broadcast_to(self.which, lanes.shape).ravel()
+        order = np.argsort(which, kind="stable")
+        sums = np.cumsum(np.broadcast_to(count, lanes.shape).ravel()[order])
+        starts = np.searchsorted(which[order], np.arange(len(self.row)))
+        before = np.concatenate(([0], sums))[starts]
+        result = np.empty(len(which), np.int64)
+        result[order] = sums - before[which[order]]
+        return result.reshape(lanes.shape)
+
+    def totals(self, running: Counts) -> Counts:
+        """Return the largest of the running counts of each barrier."""
+        most = np.zeros(len(self.row), np.int64)
+        if self.which.shape[0] == 1 and len(running) > 1:
+            running = running[-1:]
+        which = np.broadcast_to(self.which, np.broadcast_shapes(self.which.shape, running.shape))
+        np.maximum.at(most, which, np.broadcast_to(running, which.shape))
+        return most
+
+
+class Mbarriers:
+    """The asynchronous barriers of a wave's blocks.
+
+    Attributes:
+        changes: how often a phase was completed, or may be by a copy that was started.
+    """
+
+    def __init__(self, wave: Wave) -> None:
+        self._wave = wave
+        self.changes = 0
+        self._valid: npt.NDArray[np.bool_] | None = None
+
+    # --- what generated code calls ------------------------------------------------------------------------------
+
+    def init(self, lanes: Lanes, site: Site, address: Value, count: Value) -> None:
+        """Make barriers that expect a number of arrivals in each phase."""
+        self.reach(lanes, site, address)
+        bad = (count == 0) | (count > MAX_COUNT)
+        if bad.any():
+            wrong = int(np.broadcast_to(count, lanes.shape)[np.broadcast_to(bad, lanes.shape)][0])
+            self._refuse(f"a barrier for {wrong} arrivals; 1 to {MAX_COUNT} are possible", lanes, site, bad)
+        named = self.named(lanes, address)
+        if self._valid is None:
+            self._valid = np.zeros((len(self._wave.shared.words), self._wave.shape.columns), np.bool_)
+        self._valid[named.row, named.column] = True
+        expected = np.zeros(len(named.row), np.int64)
+        expected[named.which] = count
+        self._write(named, _State(expected, expected, 0 * expected, 0 * expected))
+
+    def invalidate(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Give the memory of barriers back."""
+        self.reach(lanes, site, address)
+        named = self.named(lanes, address)
+        if self._valid is not None:
+            self._valid[named.row, named.column] = False
+
+    def arrive(
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        count: Value,
+        drops: bool = False,
+        may_complete: bool = False,
+        releases: bool = False,
+    ) -> Value:
+        """Let threads arrive; return their tokens.
+
+        Args:
+            lanes, site, address: that arrive, and where.
+            count: arrivals that each of them stands for.
+            drops: whether later phases expect so many less.
+            may_complete: whether the phase may end with it.
+            releases: whether it makes known what its thread did before.
+        """
+        self.reach(lanes, site, address)
+        return self.count(lanes, site, address, count, drops, may_complete, releases)
+
+    def expect(self, lanes: Lanes, site: Site, address: Value, nbytes: Value, sign: int = 1) -> None:
+        """Announce that bytes will be copied in this phase, or (`sign` -1) that they have been."""
+        self.reach(lanes, site, address)
+        self.count_bytes(lanes, site, address, nbytes, sign)
+
+    def test(self, lanes: Lanes, site: Site, address: Value, wanted: Value, by_parity: bool, acquires: bool) -> Value:
+        """Return for each lane whether the phase of its token, or that of a parity, is complete."""
+        self._wave.copies.land(lanes, address)
+        self._wave.bulk_copies.land(lanes, address)
+        named = self._known(lanes, site, address)
+        state = self._read(named)
+        phase = state.phase[named.common(state)]
+        if by_parity:
+            done = phase & 1 != (wanted & wanted.dtype.type(1)).astype(np.int64)
+        else:
+            done = phase != (wanted >> np.uint64(_PHASE)).astype(np.int64)
+        if not done.any():
+            return np.False_
+        subset = None if done.all() else lanes.subset(np.ascontiguousarray(np.broadcast_to(done, lanes.shape)))
+        if self._wave.watch is not None:
+            mine, at = (lanes, address) if subset is None else (subset.lanes, subset.take(address))
+            self.reach(mine, site, at)
+            if acquires:
+                ended = (phase - 1) % PHASES if by_parity else wanted >> np.uint64(_PHASE)
+                mine_of = ended if subset is None or ended.ndim == 0 else subset.take(ended)
+                self._wave.watch.phase(mine, in_phase(at, mine_of), "wait")
+        return np.True_ if subset is None else done
+
+    @staticmethod
+    def pending_count(token: Value) -> Value:
+        """Return the arrivals that were missing when a token was made."""
+        return _state(token).pending.astype(np.uint32)[()]
+
+    # --- what copies call ---------------------------------------------------------------------------------------
+
+    def reach(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Hold an access to the rules of shared memory, and tell who looks for races."""
+        self._wave.shared.check(lanes, site, address)
+        if self._wave.watch is not None:
+            self._wave.watch.access_mbarrier(lanes, site, address)
+
+    def named(self, lanes: Lanes, address: Value) -> _Named:
+        """Return the barriers that lanes name."""
+        columns = self._wave.shape.columns
+        if not lanes.flat and (address.ndim == 0 or address.shape[0] == 1):
+            row = np.broadcast_to(np.reshape(address, -1).astype(np.intp) >> 2, len(lanes.columns))
+            alike = address.size == 1 and lanes.all_columns
+            return _Named(row, lanes.columns, np.arange(len(lanes.columns)).reshape(1, -1), alike)
+        keys, which = np.unique(lanes.places(address), return_inverse=True)
+        return _Named(keys // columns >> 2, keys % columns, which.reshape(lanes.shape), False)
+
+    def hold(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Let the present phase expect one more arrival for each lane: that of its copies."""
+        named = self._known(lanes, site, address)
+        state = self._read(named)
+        more = state.pending + named.totals(named.running(lanes, np.uint32(1)))
+        self._write(named, state._replace(pending=np.minimum(more, MAX_COUNT)))
+
+    def count(
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        count: Value,
+        drops: bool = False,
+        may_complete: bool = True,
+        releases: bool = False,
+    ) -> Value:
+        """Count arrivals, those of one phase after those of the one before; return tokens. See `arrive`."""
+        whole, pieces, tokens = lanes, [], []
+        while True:
+            named = self._known(lanes, site, address)
+            pending = self._read(named).pending[named.which]
+            running = named.running(lanes, count)
+            fits = running <= pending
+            if fits.all():
+                pieces.append(lanes)
+                tokens.append(self._count(lanes, site, address, named, running, count, drops, may_complete, releases))
+                break
+            if np.any(first := ~fits & (running == count)):
+                missing = int(np.broadcast_to(pending, lanes.shape)[np.broadcast_to(first, lanes.shape)][0])
+                more = f"the phase waits for {missing} more arrivals" if missing else "all of its phase have arrived"
+                self._refuse(f"too many arrivals at a barrier: {more}", lanes, site, first)
+            now, later = (lanes.subset(np.ascontiguousarray(np.broadcast_to(at, lanes.shape))) for at in (fits, ~fits))
+            pieces.append(now.lanes)
+            tokens.append(self.count(now.lanes, site, now.take(address), now.take(np.asarray(count)), drops,
+                                     may_complete, releases))  # fmt: skip
+            lanes, address, count = later.lanes, later.take(address), later.take(np.asarray(count))
+        return tokens[0] if len(tokens) == 1 else Union(pieces, whole).join(tokens)
+
+    def count_bytes(self, lanes: Lanes, site: Site, address: Value, nbytes: Value, sign: int) -> None:
+        """Count announced (1) or copied (-1) bytes."""
+        named = self._known(lanes, site, address)
+        state = self._read(named)
+        missing = state.nbytes + sign * named.totals(named.running(lanes, nbytes))
+        if (bad := abs(missing) > MAX_COUNT).any():
+            what = f"more than {MAX_COUNT} bytes announced or copied in a phase of a barrier"
+            self._refuse(what, lanes, site, np.broadcast_to(bad[named.which], lanes.shape))
+        self._store(named, state._replace(nbytes=missing), site, lanes, may_complete=True)
+
+    # --- the state ----------------------------------------------------------------------------------------------
+
+    def _count(
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        named: _Named,
+        running: Counts,
+        count: Value,
+        drops: bool,
+        may_complete: bool,
+        releases: bool,
+    ) -> Value:
+        """Count arrivals of one phase."""
+        state = self._read(named)
+        which = named.common(state)
+        before = state.pending[which] - (running - np.asarray(count, np.int64))
+        token = _State(state.expected[which], before, state.nbytes[which], state.phase[which]).word()
+        totals = named.totals(running)
+        state = state._replace(pending=state.pending - totals)
+        if drops:
+            state = state._replace(expected=np.maximum(state.expected - totals, 0))
+        if releases and self._wave.watch is not None:
+            self._wave.watch.phase(lanes, address, "arrive")
+        self._store(named, state, site, lanes, may_complete)
+        return token
+
+    def _store(self, named: _Named, state: _State, site: Site, lanes: Lanes, may_complete: bool) -> None:
+        """Write barriers, and end the phases that are complete."""
+        done = (state.pending == 0) & (state.nbytes == 0)
+        if done.any():
+            if not may_complete:
+                what = "an arrival that must not complete a phase of a barrier completes it"
+                self._refuse(what, lanes, site, np.broadcast_to(done[named.which], lanes.shape))
+            self.changes += 1
+            pending = np.where(done, state.expected, state.pending)
+            state = state._replace(pending=pending, phase=np.where(done, (state.phase + 1) % PHASES, state.phase))
+            self._tell_complete(named, done, (state.phase - 1) % PHASES)
+        self._write(named, state)
+
+    def _tell_complete(self, named: _Named, done: npt.NDArray[np.bool_], phase: Counts) -> None:
+        """Let who looks for races know of complete phases: one lane stands for each block."""
+        watch, shape = self._wave.watch, self._wave.shape
+        if watch is None:
+            return
+        place = in_phase(4 * named.row, phase)
+        if named.alike and done.all() and (place == place[0]).all():
+            lanes = Lanes(shape, np.zeros(1, np.intp), np.arange(shape.columns), False)
+            watch.phase(lanes, place[0], "complete")
+            return
+        columns = named.column[done]
+        lanes = Lanes(shape, np.zeros(len(columns), np.intp), columns, True)
+        watch.phase(lanes, place[done].reshape(-1, 1), "complete")
+
+    def _known(self, lanes: Lanes, site: Site, address: Value) -> _Named:
+        """Return the barriers that lanes name; they must have been initialised."""
+        self._wave.shared.check(lanes, site, address)
+        named = self.named(lanes, address)
+        valid = np.zeros(len(named.row), np.bool_) if self._valid is None else self._valid[named.row, named.column]
+        if not valid.all():
+            what = "a barrier in shared memory that is not initialised"
+            self._refuse(what, lanes, site, np.broadcast_to(~valid[named.which], lanes.shape))
+        return named
+
+    def _read(self, named: _Named) -> _State:
+        words = self._wave.shared.words
+        low, high = words[named.row, named.column], words[named.row + 1, named.column]
+        return _state(low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32))
+
+    def _write(self, named: _Named, state: _State) -> None:
+        words, word = self._wave.shared.words, state.word()
+        words[named.row, named.column] = word.astype(np.uint32)
+        words[named.row + 1, named.column] = (word >> np.uint64(32)).astype(np.uint32)
+
+    @staticmethod
+    def _refuse(what: str, lanes: Lanes, site: Site, bad: npt.NDArray[Any]) -> None:
+        raise KernelFault("barrier", f"invalid arguments: {what}", site.where, first_lane(lanes, bad))
