@@ -163,7 +163,7 @@ def test_a_device_that_fails_is_not_the_students_fault(bench: Bench) -> None:
     result = bench.result("compile", Program(error=DeviceError("the driver is gone")))
     assert (result.verdict, result.findings[0].code) == ("not gradable", "device-fault")
     assert result.findings[0].what == "The device failed: the driver is gone"
-    assert "Nothing is wrong with your kernel" in result.findings[0].hint
+    assert "nothing is wrong with your kernel" in result.findings[0].hint
 
 
 def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
