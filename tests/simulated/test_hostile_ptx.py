@@ -43,7 +43,8 @@ def test_comments_end_where_the_assembler_ends_them(run: Run, hidden: str, expec
 def test_comments_and_strings() -> None:
     text = 'a "//" b // "c" /*\nd /* "e */ f "/*" g /* open'
     assert without_comments(text).split() == ["a", '"//"', "b", "d", "f", '"/*"', "g"]
-    assert pieces('.pragma "no;{}";\n{ x }') == [".pragma ", '"no;{}"', ";", "\n", "{", " x ", "}"]
+    cut = [(".pragma ", '"no;{}"'), ("", ";"), ("\n", "{"), (" x ", "}"), ("", "")]
+    assert pieces('.pragma "no;{}";\n{ x }') == cut
 
 
 def test_a_section_hides_no_instruction(run: Run) -> None:

@@ -6,8 +6,8 @@ import re
 
 # one alternation, so that what opens first counts: `// /*` is a line comment, and `"//"` a string
 _COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
-_LINE_DIRECTIVE = re.compile(r"^([ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*)", re.M)
-_PIECE = re.compile(r'[^;{}"]+|"(?:[^"\\\n]|\\.)*"|[;{}"]', re.S)
+_LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*", re.M)
+_PIECE = re.compile(r'([^;{}"]*)("(?:[^"\\\n]|\\.)*"|[;{}"]|\Z)', re.S)
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -16,12 +16,12 @@ def without_comments(text: str) -> str:
     return _COMMENT_OR_STRING.sub(lambda match: match[0] if match[0][0] == '"' else " ", text)
 
 
-def pieces(text: str) -> list[str]:
-    """Cut a text without comments into `;`, `{`, `}`, strings and what stands between them.
+def pieces(text: str) -> list[tuple[str, str]]:
+    """Cut a text without comments at each `;`, `{`, `}` and string: return what stands before it, and itself.
 
     Directives that end with their line get a semicolon.
     """
-    return _PIECE.findall(_LINE_DIRECTIVE.sub(r"\1;", text))
+    return _PIECE.findall(_LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text))
 
 
 def split(text: str | None) -> list[str]:

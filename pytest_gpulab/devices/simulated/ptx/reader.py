@@ -48,7 +48,6 @@ _RANGE = re.compile(r"([\w$%]+)<(\d+)>")
 _DIRECTIVE = re.compile(r"\.(\w+)")
 _HARMLESS = ("pragma", "version", "target", "address_size", "file", "noreturn", "alias")  # of no meaning here
 _MALFORMED = (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError)
-_MARKS = frozenset(";{}")
 _MAX_QUOTED = 120
 
 
@@ -113,11 +112,9 @@ class _Parser:
         text = without_comments(text)
         self.module.files = {int(number): name for number, name in _FILE.findall(text)}
         try:
-            for piece in pieces(text):
-                if piece in _MARKS:
-                    self._mark(piece)
-                else:
-                    self.pending = self.pending + piece if self.pending else piece
+            for before, mark in pieces(text):
+                self.pending += before
+                self._mark(mark)
             if self.scopes or self.nested or self.pending.strip():
                 raise ValueError(self.pending)
         except _MALFORMED:
@@ -126,7 +123,8 @@ class _Parser:
 
     def _mark(self, piece: str) -> None:
         if piece == ";" and not self.nested:
-            self._statement(self.pending.strip())
+            if text := self.pending.strip():
+                self._statement(text)
             self.pending = ""
         elif piece == "{" and (self.nested or not self._opens_scope(self.pending)):
             self.nested += 1
@@ -183,9 +181,7 @@ class _Parser:
         return function
 
     def _statement(self, text: str) -> None:
-        if self.function is not None:
-            text = self._labels(text)
-        if not text:
+        if ":" in text and self.function is not None and not (text := self._labels(text)):
             return
         if text[0] == ".":
             self._directive(text)
@@ -196,8 +192,6 @@ class _Parser:
             raise ValueError(text)
 
     def _labels(self, text: str) -> str:
-        if ":" not in text:
-            return text.strip()
         assert self.function is not None
         while match := _LABEL.match(text):
             rest = text[match.end() :]
@@ -262,15 +256,15 @@ class _Parser:
             if ranged := _RANGE.fullmatch(name):
                 self.scopes[-1].ranges[ranged[1]] = (int(ranged[2]), match[1])
             else:
-                self._declare_register(len(self.scopes) - 1, name, match[1])
+                self._declare_register(self.scopes[-1], name, match[1])
 
-    def _declare_register(self, depth: int, name: str, kind: str) -> str:
+    def _declare_register(self, scope: _Scope, name: str, kind: str) -> str:
         """Name a register of a scope; only in a function's outermost one as it is written."""
         assert self.function is not None
         unique = name
-        if depth:
+        if scope is not self.scopes[0]:
             self.serial += 1
-            unique = self.scopes[depth].names[name] = f"{name}@{self.serial}"
+            unique = scope.names[name] = f"{name}@{self.serial}"
         self.function.registers[unique] = kind
         return unique
 
@@ -281,12 +275,11 @@ class _Parser:
 
     def _name(self, name: str) -> str:
         """Return a unique name: that of the innermost scope that declares it."""
-        for depth in reversed(range(len(self.scopes))):
-            scope = self.scopes[depth]
+        for scope in reversed(self.scopes):
             if name in scope.names:
                 return scope.names[name]
             if scope.ranges and (kind := _kind_in_range(scope.ranges, name)) is not None:
-                return self._declare_register(depth, name, kind)
+                return self._declare_register(scope, name, kind)
         return name
 
     def _instruction(self, text: str) -> Instruction | Call:
@@ -299,14 +292,15 @@ class _Parser:
             guard = (self._predicate(match[2]), match[1] == "!")
             text = text[match.end() :]
         opcode, *rest = text.split(None, 1)
-        if opcode == "call" or opcode.startswith(("call.", "call(")):
-            return self._call(text, guard)
-        if opcode not in self.opcodes:
-            self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
+        op = self.opcodes.get(opcode)
+        if op is None:
+            if opcode == "call" or opcode.startswith(("call.", "call(")):
+                return self._call(text, guard)
+            op = self.opcodes[opcode] = tuple(opcode.replace("::", "__").split("."))
         known = self.operands
         parts = map(str.strip, split(rest[0])) if rest else ()
         operands = tuple([known.get(part) or self._operand(part) for part in parts])
-        return Instruction(self.opcodes[opcode], operands, guard, self.where, self.number)
+        return Instruction(op, operands, guard, self.where, self.number)
 
     def _predicate(self, name: str) -> Reg:
         register = self._named(name)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pytest_gpulab.devices.protocol import SourceLine
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # never changed; a frozen one takes three times as long to make
 class Reg:
     """A virtual register; names are unique in their function."""
 
@@ -66,7 +66,7 @@ class Not:
 Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
 
 
-@dataclass(slots=True, unsafe_hash=True)  # never changed; a frozen one takes three times as long to make
+@dataclass(slots=True, unsafe_hash=True)  # never changed, as `Reg`
 class Instruction:
     """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line.
 

@@ -7,7 +7,7 @@ by ordering strongly connected components and, inside each, again without the ed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
@@ -41,6 +41,7 @@ class Block:
         targets: indices of the next blocks; for `branch` (taken, not taken).
         converge: the block begins with a warp-synchronising instruction.
         live_in, live_out, defined: registers as bit sets over `Graph.registers`.
+        dying: by the number of a statement in `body`: the registers whose values nothing needs after it.
         spins: a loop ends here whose body can see other threads' writes (it may be a wait for them).
         loops: a jump back from here may be the end of a loop. That of a recursive call or of its return is none, so it
             cannot go on for ever: at last the stack is full.
@@ -54,6 +55,7 @@ class Block:
     live_in: int = 0
     live_out: int = 0
     defined: int = 0
+    dying: dict[int, list[str]] = field(default_factory=dict)
     spins: bool = False
     loops: bool = True
 
@@ -304,19 +306,24 @@ def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[l
         )
         return defined, used
     assert isinstance(statement, Instruction)
-    split = 1 if has_result(statement) else 0
-    used = _registers(statement.operands[split:])
+    operands = statement.operands
+    names = _registers(operands)
+    split = 0
+    if operands and has_result(statement):
+        split = 1 if type(operands[0]) is Reg else len(_registers(operands[:1]))
+    defined, used = names[:split], names[split:]
     if statement.guard is not None:
         used.append(statement.guard[0].name)
-    return _registers(statement.operands[:split]), used
+    return defined, used
 
 
 def _liveness(blocks: list[Block], registers: dict[str, int]) -> None:
-    uses = []
+    uses, last = [], []
     for block in blocks:
-        defined, used = _summary(block, registers)
+        defined, used, touched = _summary(block, registers)
         block.defined = _bits(defined, registers)
         uses.append(_bits(used, registers))
+        last.append(touched)
     changed = True
     while changed:
         changed = False
@@ -327,23 +334,33 @@ def _liveness(blocks: list[Block], registers: dict[str, int]) -> None:
             live_in = used_bits | (block.live_out & ~block.defined)
             changed |= live_in != block.live_in
             block.live_in = live_in
+    names = list(registers)
+    for block, touched in zip(blocks, last, strict=True):
+        lives_on = {names[index] for index in members(block.live_out)}
+        for name, number in touched.items():
+            if name not in lives_on:
+                block.dying.setdefault(number, []).append(name)
 
 
-def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str]]:
-    """Return the registers that a block writes, and those that it reads before it writes them."""
+def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str], dict[str, int]]:
+    """Return the registers that a block writes, those that it reads first, and each one's last statement by number."""
     defined: set[str] = set()
     used: set[str] = set()
+    last: dict[str, int] = {}
     statement: Statement | None = None
     try:
-        for statement in [*block.body, *([block.last] if block.last else [])]:
+        for number, statement in enumerate([*block.body, *([block.last] if block.last else [])]):
             writes, reads = defined_and_used(statement, registers)
             for name in reads:
-                if name not in defined:
+                if name not in last:
                     used.add(name)
-            defined.update(writes)
+                last[name] = number
+            for name in writes:
+                defined.add(name)
+                last[name] = number
     except MALFORMED:
         raise refusal(statement) from None
-    return defined, used
+    return defined, used, last
 
 
 def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
@@ -353,6 +370,15 @@ def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
         index = registers[name]
         bits[index >> 3] |= 1 << (index & 7)
     return int.from_bytes(bits, "little")
+
+
+def members(bits: int) -> Iterator[int]:
+    """Yield what is in a bit set; not by shifts, each of which would copy it."""
+    digits = f"{bits:b}"[::-1]
+    at = digits.find("1")
+    while at >= 0:
+        yield at
+        at = digits.find("1", at + 1)
 
 
 def _discard_unused(block: Block, registers: dict[str, int]) -> None:

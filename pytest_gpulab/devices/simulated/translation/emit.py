@@ -8,7 +8,7 @@ within the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from functools import lru_cache, partial
 from typing import Any
 
@@ -61,6 +61,7 @@ def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitte
 
     def register(function: Emitter) -> Emitter:
         EMITTERS.update(dict.fromkeys(names, (function, known)))
+        _emitter.cache_clear()
         return function
 
     return register
@@ -81,6 +82,13 @@ def _first_other(op: tuple[str, ...], known: frozenset[str]) -> str | None:
     return next((word for word in op[1:] if word not in known and word not in TYPES), None)
 
 
+@lru_cache(maxsize=4096)
+def _emitter(op: tuple[str, ...]) -> tuple[Emitter | None, str | None]:
+    """Return the function that writes an opcode, None where it is not known, and the first modifier that it refuses."""
+    emitter, known = EMITTERS.get(op[0], (None, None))
+    return emitter, None if known is None else _first_other(op, known)
+
+
 def type_code(instruction: Instruction) -> str:
     """Return the dtype code of the instruction's last type."""
     return CODES[instruction.op[-1]]
@@ -90,8 +98,9 @@ class Names:
     """What generated code can refer to: registers, addresses of variables, constants, memory sites."""
 
     def __init__(self, registers: dict[str, str], index: dict[str, int], addresses: dict[str, int]) -> None:
-        self.codes = {name: self._code(kind) for name, kind in registers.items()}
-        self.index = index
+        codes = {kind: self._code(kind) for kind in {*registers.values()}}
+        self.codes = {name: codes[kind] for name, kind in registers.items()}
+        self.index, self.registers = index, list(index)
         self.addresses = addresses
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
@@ -149,45 +158,73 @@ class BlockWriter:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.lines: list[str] = []
-        self.known: set[str] = set()  # locals that hold a register's current value
-        self.written: set[str] = set()  # registers assigned in this block
+        self.locals: dict[str, str] = {}  # that hold a register's current value: `r5` as the group has it, or `t5`
         self.aliases: dict[str, dict[str, str]] = {}  # of a register: its value in other types
         self.serial = 0
+        self._free: list[str] = []  # locals whose values are not needed any more
+        self._passing: list[str] = []  # those that only the present statement needs
         self.carries = False  # whether the local `carry` holds the carry flag
 
     def temporary(self) -> str:
-        """Return a fresh local name."""
+        """Return a local name for a value that only the present statement needs."""
+        name = self._new_local()
+        self._passing.append(name)
+        return name
+
+    def _new_local(self) -> str:
+        if self._free:
+            return self._free.pop()
         self.serial += 1
         return f"t{self.serial}"
 
+    def release(self, registers: Iterable[str]) -> None:
+        """End a statement, the last one that needs these registers: their locals serve others, and so does memory."""
+        for register in registers:
+            if register in self.aliases:
+                self._forget_aliases(register)
+            name = self.locals.pop(register, "")
+            if name[:1] == "t":
+                self._passing.append(name)
+        self._free += self._passing
+        self._passing.clear()
+
+    def _forget_aliases(self, register: str) -> None:
+        self._passing += self.aliases.pop(register).values()
+
     def assign(self, expression: str) -> str:
-        """Bind an expression to a fresh local and return its name."""
+        """Bind an expression to a local for the present statement and return its name."""
         name = self.temporary()
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def _keep(self, views: dict[str, str], view: str, expression: str) -> str:
+        name = views[view] = self._new_local()
         self.lines.append(f"{name} = {expression}")
         return name
 
     def local(self, register: str) -> str:
         """Return the local of a register, fetching its value from the group on first use."""
-        name = f"r{self.names.index[register]}"
-        if name not in self.known:
-            self.known.add(name)
-            self.lines.append(f"{name} = R[{name[1:]}]")
-            self.lines.append(f"if {name} is None: {name} = g.fetch({name[1:]})")
+        name = self.locals.get(register)
+        if name is None:
+            index = self.names.index[register]
+            name = self.locals[register] = f"r{index}"
+            self.lines.append(f"{name} = R[{index}]")
+            self.lines.append(f"if {name} is None: {name} = g.fetch({index})")
         return name
 
     def read(self, operand: Operand, code: str) -> str:
         """Return an expression (a local or constant) for an operand as a type."""
+        if isinstance(operand, Reg):
+            name = self.local(operand.name)
+            held = self.names.codes[operand.name]
+            return name if held == code else self._alias(operand.name, name, held, code)
         if isinstance(operand, Imm):
             return self._immediate(operand, code)
         if isinstance(operand, Not) and code == "?":
             return f"~{self.read(operand.operand, code)}"
         if isinstance(operand, Sym):
             return self._symbol(operand, code)
-        if not isinstance(operand, Reg):
-            raise CannotSimulate(f"an operand of the form {type(operand).__name__}")
-        name = self.local(operand.name)
-        held = self.names.codes[operand.name]
-        return name if held == code else self._alias(operand.name, name, held, code)
+        raise CannotSimulate(f"an operand of the form {type(operand).__name__}")
 
     def _alias(self, register: str, name: str, held: str, code: str) -> str:
         views = self.aliases.setdefault(register, {})
@@ -198,7 +235,7 @@ class BlockWriter:
                 expression = f"{name}.view({code})"
             else:  # a wider register, of which an 8- or 16-bit instruction uses the low part
                 expression = f"{name}.astype(u{code[1]}).view({code})"
-            views[code] = self.assign(expression)
+            return self._keep(views, code, expression)
         return views[code]
 
     def as_f64(self, operand: Operand) -> str:
@@ -211,12 +248,12 @@ class BlockWriter:
             return self.assign(self._converted(operand))
         views = self.aliases.setdefault(operand.name, {})
         if "f8 of f4" not in views:
-            views["f8 of f4"] = self.assign(self._converted(operand))
+            return self._keep(views, "f8 of f4", self._converted(operand))
         return views["f8 of f4"]
 
     def _converted(self, operand: Operand) -> str:
         value = self.read(operand, "f4")
-        if isinstance(operand, Reg) and operand.name not in self.written:
+        if isinstance(operand, Reg) and self.locals[operand.name][0] == "r":
             return f"w.as_f64({self.names.index[operand.name]}, {value})"  # often the same at every round of a loop
         return f"{value}.astype(f8)"
 
@@ -237,7 +274,7 @@ class BlockWriter:
                 same = code[1:] == ("8" if wide else "4")
                 conversion = f".view({code})" if same else f".astype(u{code[1]}).view({code})"
                 plain = code == ("u8" if wide else "u4")
-                views[code] = self.assign(SPECIAL[operand.name] + ("" if plain else conversion))
+                return self._keep(views, code, SPECIAL[operand.name] + ("" if plain else conversion))
             return views[code]
         if operand.name not in self.names.addresses:
             raise CannotSimulate(f"the register or symbol {operand.name}")
@@ -259,24 +296,25 @@ class BlockWriter:
 
     def write(self, operand: Operand, expression: str, code: str) -> None:
         """Assign an expression of a type to a register, extending it by its sign to a wider one."""
-        if isinstance(operand, Sym) and operand.name == "_":
+        if not isinstance(operand, Reg):
+            if operand != Sym("_"):
+                raise CannotSimulate(f"a result in the form {type(operand).__name__}")
             self.lines.append(expression)
             return
-        if not isinstance(operand, Reg):
-            raise CannotSimulate(f"a result in the form {type(operand).__name__}")
         held = self.names.codes[operand.name]
-        if (code == "?") != (held == "?") or held[-1] < code[-1]:
-            raise CannotSimulate(f"a result in the register {operand.name}, which is of another size,")
-        name = f"r{self.names.index[operand.name]}"
-        self.lines.append(f"{name} = {self._convert(expression, code, held)}")
-        self.known.add(name)
-        self.written.add(operand.name)
-        self.aliases.pop(operand.name, None)
+        if code != held:
+            if "?" in (code, held) or held[1] < code[1]:
+                raise CannotSimulate(f"a result in the register {operand.name}, which is of another size,")
+            expression = self._convert(expression, code, held)
+        name = self.locals.get(operand.name, "r")
+        if name[0] == "r":  # the group's own value stays what it is
+            name = self.locals[operand.name] = self._new_local()
+        self.lines.append(f"{name} = {expression}")
+        if operand.name in self.aliases:
+            self._forget_aliases(operand.name)
 
     @staticmethod
     def _convert(expression: str, code: str, held: str) -> str:
-        if code == held:
-            return expression
         if code[1] == held[1]:
             return f"({expression}).view({held})"
         if code[0] == "i":
@@ -289,11 +327,11 @@ class BlockWriter:
         Raises:
             CannotSimulate: an opcode, type or modifier that is not known, with its line.
         """
-        if instruction.op[0] not in EMITTERS:
+        emitter, other = _emitter(instruction.op)
+        if emitter is None:
             raise CannotSimulate(f"the instruction {instruction.name}", instruction.where)
-        emitter, known = EMITTERS[instruction.op[0]]
-        if known is not None:
-            refuse_others(instruction, known)
+        if other is not None:
+            raise CannotSimulate(f"the modifier .{other} of {instruction.name}", instruction.where)
         try:
             emitter(self, instruction)
         except CannotSimulate as error:

@@ -5,8 +5,6 @@ The expressions call `floats`, `rounding` and `halves`, whose functions are in s
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
 
@@ -35,10 +33,6 @@ def _write(b: BlockWriter, i: Instruction, expression: str, code: str) -> None:
 
 def write_float(b: BlockWriter, i: Instruction) -> None:
     """Write an operation on float32 or float64."""
-    if _is_plain(i.op):
-        code = type_code(i)
-        b.write(i.operands[0], _FLOAT[i.op[0]].format(*[b.read(operand, code) for operand in i.operands[1:]]), code)
-        return
     refuse_others(i, _MODIFIERS)
     name, code, mode, flush = i.op[0], type_code(i), rounding_mode(i), "ftz" in i.op
     if mode != "rn":
@@ -57,15 +51,9 @@ def write_float(b: BlockWriter, i: Instruction) -> None:
         _write(b, i, _flushed(b, i, expression, operands) if flush else expression, code)
 
 
-@lru_cache(maxsize=256)
-def _is_plain(op: tuple[str, ...]) -> bool:
-    """Whether NumPy's own operation is the instruction, as of most."""
-    return op[0] in ("add", "sub", "mul", "neg", "abs") and op[1:-1] in ((), ("rn",))
-
-
-_FLOAT = {
-    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}", "abs": "np.abs({0})",
-    "sqrt": "np.sqrt({0})", "rcp": "{one} / {0}",
+PLAIN_FLOAT = {"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "neg": "-{0}", "abs": "np.abs({0})"}
+_FLOAT = PLAIN_FLOAT | {
+    "div": "{0} / {1}", "sqrt": "np.sqrt({0})", "rcp": "{one} / {0}",
     "fma": "fma_f64({0}, {1}, {2})", "mad": "fma_f64({0}, {1}, {2})",
 }  # fmt: skip
 

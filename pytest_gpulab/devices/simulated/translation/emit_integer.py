@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction
-from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, emits, refuse_others, type_code
-from pytest_gpulab.devices.simulated.translation.emit_float import write_float, write_half
+from pytest_gpulab.devices.simulated.translation.emit import CODES, BlockWriter, emits, refuse_others, type_code
+from pytest_gpulab.devices.simulated.translation.emit_float import PLAIN_FLOAT, write_float, write_half
 
 _UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
-_SHARED = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem", *_UNARY, *_TERNARY)
+_BINARY = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem")
+_OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys(_TERNARY, 4)
 
 
-@emits(*_SHARED, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
+@emits(*_OPERANDS, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
 def _typed(b: BlockWriter, i: Instruction) -> None:
     if i.op[-1] == "relu":  # as the headers write it
         i = replace(i, op=(i.op[0], "relu", *i.op[1:-1]))
     name, kind = i.op[0], i.op[-1]
-    if len(i.operands) != 1 + (1 if name in _UNARY else 3 if name in _TERNARY else 2):
+    if len(i.operands) != _OPERANDS[name]:
         raise CannotSimulate(f"{len(i.operands)} operands")
-    if kind in ("f16", "bf16", "f16x2", "bf16x2"):
+    if (form := _plain(i.op)) is not None:
+        expression, code, result = form
+        b.write(i.operands[0], expression.format(*[b.read(operand, code) for operand in i.operands[1:]]), result)
+    elif kind in ("f16", "bf16", "f16x2", "bf16x2"):
         write_half(b, i)
     elif kind in ("s16x2", "u16x2"):
         _pair_of_shorts(b, i)
@@ -38,6 +43,21 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
 def _relu(i: Instruction, kind: str) -> Sequence[str]:
     """Return the modifier that makes 0 of negative results, where an instruction on this type may have it."""
     return ("relu",) if i.op[0] in ("min", "max") and i.op[-1] == kind else ()
+
+
+@lru_cache(maxsize=256)
+def _plain(op: tuple[str, ...]) -> tuple[str, str, str] | None:
+    """Return expression, dtype codes of operands and of the result where NumPy's operation is the instruction."""
+    name, *modifiers, kind = op
+    code = CODES.get(kind, "?")
+    if kind in ("f32", "f64") and modifiers in ([], ["rn"]):
+        return (PLAIN_FLOAT[name], code, code) if name in PLAIN_FLOAT else None
+    if code == "?" or code[0] == "f" or kind == "f16x2":
+        return None
+    unsigned = f"u{code[1]}"  # registers are unsigned: no view is needed
+    if not modifiers and name in _SIGNLESS:
+        return _INTEGER[name], unsigned, unsigned
+    return (_PRODUCT[name], unsigned, unsigned) if modifiers == ["lo"] and name in _PRODUCT else None
 
 
 def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
@@ -62,13 +82,12 @@ def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
         first, second = (b.read(operand, code) for operand in i.operands[1:])
         b.write(i.operands[0], f"saturated({first}, {second}, {name == 'sub'})", code)
     else:
-        if name in _SIGNLESS and code != "?":
-            code = f"u{code[1]}"  # registers are unsigned: no view is needed
         operands = [b.read(operand, code) for operand in i.operands[1:]]
         result = _INTEGER[name].format(*operands)
         b.write(i.operands[0], f"np.maximum({result}, {b.names.constant(0, code)})" if "relu" in i.op else result, code)
 
 
+_PRODUCT = {"mul": "{0} * {1}", "mad": "{0} * {1} + {2}"}
 _SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}
 _INTEGER = {
     "add": "{0} + {1}", "sub": "{0} - {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
@@ -78,8 +97,6 @@ _INTEGER = {
 
 
 def _multiply(b: BlockWriter, i: Instruction, code: str) -> None:
-    if "lo" in i.op:
-        code = f"u{code[1]}"  # registers are unsigned: no view is needed
     first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
     result = code
     if "wide" in i.op:

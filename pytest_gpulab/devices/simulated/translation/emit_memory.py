@@ -194,9 +194,7 @@ def emit_built_in(b: BlockWriter, call: Call) -> None:
     b.lines.append(f"w.printf(L, {site}, {', '.join(values)})")
     for name in call.results:
         if f"{name}+0" in b.names.codes:
-            index = b.names.index[f"{name}+0"]
-            b.lines.append(f"r{index} = {b.names.constant(Imm(1).value, 'u4')}")
-            b.known.add(f"r{index}")
+            b.write(Reg(f"{name}+0"), b.names.constant(1, "u4"), "u4")
 
 
 def _heap(b: BlockWriter, call: Call, site: str, values: list[str]) -> None:

@@ -29,6 +29,8 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
     The loop that the CUDA C++ Programming Guide makes any atomic operation of begins with such a load: if another
     thread has changed the value meanwhile, the comparison fails, and nothing is lost.
     """
+    if not any("cas" in instruction.op for instruction in _instructions(blocks)):
+        return frozenset()
     copies: dict[str, set[str]] = defaultdict(set)
     sources: dict[str, list[Instruction]] = defaultdict(list)
     swaps, loads = [], []

@@ -29,7 +29,7 @@ from pytest_gpulab.devices.simulated.translation import (
     emit_texture,
     emit_warp,
 )
-from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build, is_arrival
+from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build, is_arrival, members
 from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
 from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
 from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
@@ -304,7 +304,8 @@ class _Layout:
 def _names(kernel: Function, symbol: str) -> bool:
     """Whether an operand of a kernel is this symbol."""
     instructions = (statement for statement in kernel.body if isinstance(statement, Instruction))
-    return any(operand == Sym(symbol) for instruction in instructions for operand in instruction.operands)
+    operands = (operand for instruction in instructions for operand in instruction.operands)
+    return any(type(operand) is Sym and operand.name == symbol for operand in operands)
 
 
 def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
@@ -337,8 +338,8 @@ def _function(name: str, body: list[str], value: str) -> list[str]:
 
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
     writer = BlockWriter(names)
-    for number, statement in enumerate(block.body, 1):
-        if number % STATEMENTS_A_LOOK == 0:
+    for number, statement in enumerate(block.body):
+        if number % STATEMENTS_A_LOOK == STATEMENTS_A_LOOK - 1:
             writer.lines.append("w.check_time()")
         if isinstance(statement, Call):
             try:
@@ -347,15 +348,15 @@ def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
                 raise refusal(statement) from None
         elif isinstance(statement, Instruction):
             writer.instruction(statement)
+        writer.release(block.dying.get(number, ()))
     try:
         value = _end_value(block, writer)
     except CannotSimulate as error:
         raise error if error.where or block.last is None else CannotSimulate(error.what, block.last.where) from None
     except MALFORMED:
         raise refusal(block.last) from None
-    kept = f"{block.live_out & block.defined:b}"[::-1]  # its digits: to shift so long a number copies it
-    for register, index in names.index.items() if "1" in kept else ():
-        if kept[index : index + 1] == "1" and not _set_by_barrier(block, register):
+    for index in members(block.live_out & block.defined):
+        if not _set_by_barrier(block, register := names.registers[index]):
             writer.lines.append(f"R[{index}] = {writer.local(register)}")
     return writer.lines, value
 
