@@ -8,7 +8,7 @@ within the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache, partial
 from typing import Any
 
@@ -160,6 +160,7 @@ class BlockWriter:
         self.lines: list[str] = []
         self.locals: dict[str, str] = {}  # that hold a register's current value: `r5` as the group has it, or `t5`
         self.aliases: dict[str, dict[str, str]] = {}  # of a register: its value in other types
+        self.dying: Sequence[str] = ()  # registers that nothing needs after the present statement
         self.serial = 0
         self._free: list[str] = []  # locals whose values are not needed any more
         self._passing: list[str] = []  # those that only the present statement needs
@@ -177,9 +178,9 @@ class BlockWriter:
         self.serial += 1
         return f"t{self.serial}"
 
-    def release(self, registers: Iterable[str]) -> None:
-        """End a statement, the last one that needs these registers: their locals serve others, and so does memory."""
-        for register in registers:
+    def release(self) -> None:
+        """End a statement: the locals that nothing needs any more serve other values, and so does their memory."""
+        for register in self.dying:
             if register in self.aliases:
                 self._forget_aliases(register)
             name = self.locals.pop(register, "")
@@ -247,9 +248,11 @@ class BlockWriter:
         if not isinstance(operand, Reg):
             return self.assign(self._converted(operand))
         views = self.aliases.setdefault(operand.name, {})
-        if "f8 of f4" not in views:
-            return self._keep(views, "f8 of f4", self._converted(operand))
-        return views["f8 of f4"]
+        if "f8 of f4" in views:
+            return views["f8 of f4"]
+        if operand.name in self.dying:
+            return self._converted(operand)
+        return self._keep(views, "f8 of f4", self._converted(operand))
 
     def _converted(self, operand: Operand) -> str:
         value = self.read(operand, "f4")

@@ -309,17 +309,17 @@ def _names(kernel: Function, symbol: str) -> bool:
 
 
 def _write(graph: Graph, names: Names) -> tuple[str, set[int]]:
-    lines: list[str] = []
+    functions: list[str] = []
     masks = set()
     for i, block in enumerate(graph.blocks):
-        lines += _function(f"b{i}", *_block_lines(block, names))
+        functions.append(_function(f"b{i}", *_block_lines(block, names)))
         if block.converge:
-            lines += _mask_function(f"m{i}", block.body[0], names)
+            functions.append(_mask_function(f"m{i}", block.body[0], names))
             masks.add(i)
-    return "\n".join(lines), masks
+    return "\n".join(functions), masks
 
 
-def _mask_function(name: str, first: Statement, names: Names) -> list[str]:
+def _mask_function(name: str, first: Statement, names: Names) -> str:
     """The function for the lane mask of a warp-synchronising instruction: its last operand, or all lanes."""
     writer = BlockWriter(names)
     try:
@@ -331,9 +331,8 @@ def _mask_function(name: str, first: Statement, names: Names) -> list[str]:
         raise refusal(first) from None
 
 
-def _function(name: str, body: list[str], value: str) -> list[str]:
-    head = [f"def {name}(w, g):", " L = g.lanes; R = g.regs"]
-    return head + [f" {line}" for line in body] + [f" return {value}"]
+def _function(name: str, body: list[str], value: str) -> str:
+    return "\n ".join([f"def {name}(w, g):", "L = g.lanes; R = g.regs", *body, f"return {value}"])
 
 
 def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
@@ -341,14 +340,15 @@ def _block_lines(block: Block, names: Names) -> tuple[list[str], str]:
     for number, statement in enumerate(block.body):
         if number % STATEMENTS_A_LOOK == STATEMENTS_A_LOOK - 1:
             writer.lines.append("w.check_time()")
-        if isinstance(statement, Call):
+        writer.dying = block.dying.get(number, ())
+        if isinstance(statement, Instruction):
+            writer.instruction(statement)
+        elif isinstance(statement, Call):
             try:
                 emit_built_in(writer, statement)
             except MALFORMED:
                 raise refusal(statement) from None
-        elif isinstance(statement, Instruction):
-            writer.instruction(statement)
-        writer.release(block.dying.get(number, ()))
+        writer.release()
     try:
         value = _end_value(block, writer)
     except CannotSimulate as error:
