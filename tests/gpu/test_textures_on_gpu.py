@@ -48,7 +48,12 @@ def simulated():
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_fetch_is_what_the_simulated_gpu_gives(device, simulated, case: Case):
-    np.testing.assert_allclose(case.launch(device), case.launch(simulated), rtol=0, atol=ABSOLUTE)
+    np.testing.assert_allclose(case.launch(device), case.launch(simulated), rtol=0, atol=tolerance(case))
+
+
+def tolerance(case: Case) -> float:
+    """Of filters along several axes an H100 rounds the products of weights, too: it differs by up to 0.0038."""
+    return 1 / 256 if case.sampling.filter == "linear" and case.axes > 1 else ABSOLUTE
 
 
 def test_weights_are_rounded_to_eight_bits(device, simulated):

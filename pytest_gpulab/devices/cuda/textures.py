@@ -75,8 +75,9 @@ class CudaTextures:
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context = context
-        self._textures: dict[int, Any] = {}
-        self._surfaces: dict[int, Any] = {}
+        # Each with its memory, which would be used again for the next array if the last reference went.
+        self._textures: dict[int, tuple[Any, Memory | TexelArray]] = {}
+        self._surfaces: dict[int, tuple[Any, TexelArray]] = {}
 
     def array(self, values: npt.ArrayLike, channels: int, layered: bool) -> CudaTexelArray:
         """Allocate and fill a CUDA array; see `textures.TextureDevice.texel_array`."""
@@ -95,7 +96,7 @@ class CudaTextures:
         with self._context.current():
             made = value_of(driver.cuTexObjectCreate(resource, _sampled(texels, sampling), None))
         handle: np.uint64 = np.uint64(int(made))
-        self._textures[int(made)] = made
+        self._textures[int(made)] = made, source
         return handle
 
     def surface(self, source: TexelArray) -> np.uint64:
@@ -104,7 +105,7 @@ class CudaTextures:
         with self._context.current():
             made = value_of(driver.cuSurfObjectCreate(_of_array(source)))
         handle: np.uint64 = np.uint64(int(made))
-        self._surfaces[int(made)] = made
+        self._surfaces[int(made)] = made, source
         return handle
 
     def destroy(self, handle: np.uint64) -> None:
@@ -114,9 +115,9 @@ class CudaTextures:
             raise ValueError(f"{int(handle):#x} is no handle of a texture or surface of this device")
         with self._context.current():
             if texture is not None:
-                done(driver.cuTexObjectDestroy(texture))
+                done(driver.cuTexObjectDestroy(texture[0]))
             if surface is not None:
-                done(driver.cuSurfObjectDestroy(surface))
+                done(driver.cuSurfObjectDestroy(surface[0]))
 
     def clear(self) -> None:
         """Destroy all; in a broken context only the end of the process can."""
@@ -165,7 +166,9 @@ def _in_memory(memory: CudaMemory, texels: Texels) -> Any:
 
 def _sampled(texels: Texels, sampling: Sampling) -> Any:
     described = driver.CUDA_TEXTURE_DESC()
-    modes = [getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{mode.upper()}") for mode in sampling.modes]
+    # An axis that the texture lacks has extent 1: a border there would halve filtered values, wrapping changes nothing.
+    wanted = [*sampling.modes[: texels.axes], *["wrap"] * (3 - texels.axes)]
+    modes = [getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{mode.upper()}") for mode in wanted]
     described.addressMode = modes
     described.filterMode = getattr(driver.CUfilter_mode, f"CU_TR_FILTER_MODE_{sampling.filter.upper()}")
     if not texels.is_float(sampling):
