@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,8 +109,8 @@ def test_textures_of_memory_and_of_arrays(device: CudaDevice, functions: Functio
     place = resource.res.pitch2D
     assert (place.width, place.height, place.pitchInBytes) == (8, 4, 32)
     assert int(place.devPtr) == (1 << 40) + GUARD_BYTES == memory.address
-    border, clamp = driver.CUaddress_mode.CU_TR_ADDRESS_MODE_BORDER, driver.CUaddress_mode.CU_TR_ADDRESS_MODE_CLAMP
-    assert sampled.addressMode == [border, clamp, clamp]
+    modes = [driver.CUaddress_mode[f"CU_TR_ADDRESS_MODE_{name}"] for name in ("BORDER", "CLAMP", "WRAP")]
+    assert sampled.addressMode == modes  # there is no z
     assert (sampled.filterMode, sampled.flags) == (driver.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR, 0)
     device.texture(CudaMemory(device._opened.blocks, (6, 2), np.int16), channels=2)
     resource, sampled, _ = functions.args("cuTexObjectCreate")
@@ -119,6 +121,19 @@ def test_textures_of_memory_and_of_arrays(device: CudaDevice, functions: Functio
     resource, sampled, _ = functions.args("cuTexObjectCreate")
     assert resource.resType == driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY and int(resource.res.array.hArray) == 4096
     assert sampled.flags == driver.CU_TRSF_NORMALIZED_COORDINATES
+
+
+def test_a_texture_keeps_its_memory(device: CudaDevice, functions: Functions) -> None:
+    memory = CudaMemory(device._opened.blocks, (8,), np.float32)
+    kept = weakref.ref(memory)
+    texture = device.texture(memory)
+    del memory
+    gc.collect()
+    assert kept() is not None
+    device.destroy(texture)
+    functions.asked.clear()
+    gc.collect()
+    assert kept() is None
 
 
 def test_what_was_made_is_destroyed_once(device: CudaDevice, functions: Functions) -> None:

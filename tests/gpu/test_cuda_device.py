@@ -205,7 +205,7 @@ def test_resources_are_the_loaded_functions(module):
 def test_a_constant_that_is_too_small_is_refused(module):
     with pytest.raises(LaunchError, match="variable 'vectors' holds 16 bytes, too few for 20"):
         module.set_constant("vectors", np.zeros(5, np.float32))
-    with pytest.raises(LaunchError, match=r"no variable is called 'matrix'; the source has: BLOCK_SIZE, gpulab_tunable_BLOCK_SIZE"):
+    with pytest.raises(LaunchError, match=r"no variable is called 'matrix'; the source has: BLOCK_SIZE, gpulab_tun"):
         module.set_constant("matrix", np.zeros(5, np.float32))
 
 
