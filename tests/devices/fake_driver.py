@@ -1,6 +1,7 @@
 """A driver and a context for parts of the CUDA device that need little of them."""
 
 from contextlib import nullcontext
+from weakref import WeakSet
 
 from pytest_gpulab.devices.cuda.memory import _GUARD, APART_BYTES
 
@@ -39,7 +40,7 @@ class Context:
     """Has a driver, and is always current."""
 
     def __init__(self):
-        self.driver, self.users, self.usable, self.latest = Driver(), set(), True, ""
+        self.driver, self.users, self.usable, self.latest = Driver(), WeakSet(), True, ""
 
     def current(self):
         return nullcontext()

@@ -109,7 +109,7 @@ def test_textures_of_memory_and_of_arrays(device: CudaDevice, functions: Functio
     place = resource.res.pitch2D
     assert (place.width, place.height, place.pitchInBytes) == (8, 4, 32)
     assert int(place.devPtr) == (1 << 40) + GUARD_BYTES == memory.address
-    modes = [driver.CUaddress_mode[f"CU_TR_ADDRESS_MODE_{name}"] for name in ("BORDER", "CLAMP", "WRAP")]
+    modes = [getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{name}") for name in ("BORDER", "CLAMP", "WRAP")]
     assert sampled.addressMode == modes  # there is no z
     assert (sampled.filterMode, sampled.flags) == (driver.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR, 0)
     device.texture(CudaMemory(device._opened.blocks, (6, 2), np.int16), channels=2)
@@ -128,10 +128,10 @@ def test_a_texture_keeps_its_memory(device: CudaDevice, functions: Functions) ->
     kept = weakref.ref(memory)
     texture = device.texture(memory)
     del memory
+    functions.asked.clear()
     gc.collect()
     assert kept() is not None
     device.destroy(texture)
-    functions.asked.clear()
     gc.collect()
     assert kept() is None
 
