@@ -57,7 +57,7 @@ def include_folders() -> tuple[Path, ...]:
 
     found = []
     for root in (Path(folder).resolve() for folder in nvidia.__path__):
-        for header in ("cuda_runtime.h", "cuda/std/version", "nv/target"):
+        for header in ("cuda_runtime.h", "crt/host_defines.h", "cuda/std/version", "nv/target"):
             for path in (*root.glob(f"*/include/{header}"), *root.glob(f"*/include/cccl/{header}")):
                 folder = path.parents[header.count("/")]
                 if folder not in found:
