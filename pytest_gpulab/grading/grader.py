@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance,
 from pytest_gpulab.grading.prepare import InstructorsMistake
 from pytest_gpulab.grading.quoting import Quotes
 from pytest_gpulab.grading.rereads import with_rereads
-from pytest_gpulab.grading.safety import harmless, not_checked, unsafe
+from pytest_gpulab.grading.safety import Outcomes, harmless, not_checked, unsafe
 from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
 from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
 from pytest_gpulab.grading.timed import TimedCosts
@@ -162,18 +162,34 @@ class Grader:
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
-        outcomes = [(case, self._cases.outcome(case)) for case in visible_first(self._loaded.exercise.cases)]
+        outcomes = self._outcomes()
         findings = unsafe(safe.kind, outcomes)
         if findings:
             return check.result("failed", findings)
         if all(outcome.verdict == "failed" for _, outcome in outcomes):
             return _dependent(check, *outcomes[0])
-        for case, outcome in outcomes:
-            if outcome.verdict == "not gradable":
-                return _dependent(check, case, outcome)
+        ungraded = [each for each in outcomes if each[1].verdict == "not gradable"]
+        if ungraded:
+            return _dependent(check, *next(self._that_broke_the_device(outcomes), ungraded[0]))
         if unseen := not_checked(safe.kind, outcomes):
             return check.result("not gradable", unseen)
         return check.result("passed", harmless(safe.kind, outcomes))
+
+    def _outcomes(self) -> list[tuple[Case, CaseOutcome]]:
+        found: list[tuple[Case, CaseOutcome]] = []
+        for case in visible_first(self._loaded.exercise.cases):
+            try:
+                found.append((case, self._cases.outcome(case)))
+            except Blocked as blocked:  # perhaps because an earlier case broke the device
+                if next(self._that_broke_the_device(found), None) is None:
+                    raise
+                found.append((case, CaseOutcome(blocked.verdict, (blocked.finding,))))
+        return found
+
+    def _that_broke_the_device(self, outcomes: Outcomes) -> Iterator[tuple[Case, CaseOutcome]]:
+        """Yield the cases whose kernels ended abnormally, where nothing can run after that in the same process."""
+        if self._device.info.kind != "simulated":
+            yield from ((case, outcome) for case, outcome in outcomes if outcome.faults)
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only what is right, too: a wrong kernel may use the idea for nothing."""

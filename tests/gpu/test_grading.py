@@ -54,7 +54,7 @@ def test_a_solution_is_correct_and_safe(submission):
 WRONG = {
     "reduction/misaligned_vector": ("correct", "misaligned"),
     "reduction/endless_loop": ("correct", "endless-loop"),
-    "reduction/recursion_without_end": ("correct", "stack-overflow"),
+    "reduction/recursion_without_end": ("correct", "out-of-bounds"),  # an H100 says no more; the simulated GPU does
     "reduction/half_precision": ("correct", "wrong-result"),
     "reduction/tunable_out_of_range": ("compile", "tunable-range"),
     "scan/one_barrier_write_read": ("correct", "wrong-result"),

@@ -1,12 +1,13 @@
 """Safe checks: hazards and faults of all runs, with line, block and thread."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from doubling import LANE, PLACE, Bench, codes, faulting, program, right
+from doubling import EXERCISE, LANE, PLACE, Bench, codes, faulting, program, right
 
-from pytest_gpulab.devices.protocol import Access, Hazard, KernelFault, Lane, SourceLine
-from pytest_gpulab.exercise import Case, SafeCheck
+from pytest_gpulab.devices.protocol import Access, DeviceUnavailable, Hazard, KernelFault, Lane, SourceLine
+from pytest_gpulab.exercise import Case, SafeCheck, Variant
 
 
 def test_a_hazard_fails_its_check_although_the_results_are_right(bench: Bench) -> None:
@@ -106,3 +107,24 @@ def test_a_race_that_was_found_counts_although_the_check_was_cut_short(bench: Be
     profile = right(hazards=(Hazard("race", "it happened", PLACE, LANE),), unchecked=("some accesses",))
     result = bench.results(profile, safe=(SafeCheck("race", 10),))["safe[race]"]
     assert (result.verdict, [finding.code for finding in result.findings]) == ("failed", ["race"])
+
+
+@pytest.mark.parametrize("later", ["a build", "a launch"])
+def test_a_fault_that_breaks_a_gpu_is_the_kernels_also_for_cases_after_it(tmp_path: Path, later: str) -> None:
+    """Such a fault may come by chance: `correct[n=4]` may have passed in another process."""
+    bench = Bench(tmp_path, estimates=False)
+    broken = DeviceUnavailable("the GPU cannot be used any more in this process")
+
+    def twice(options: Any, source: Any, out: Any, n: Any) -> Any:
+        if n == 70:
+            raise broken
+        if later == "a build":
+            submission.error = broken
+        raise KernelFault("device-fault", "the GPU gave the kernel up")
+
+    submission = program(twice)
+    other = Variant("other", {"GPULAB_T": "float"})
+    case = Case("n=70", 70, 25, variant=other) if later == "a build" else Case("n=70", 70, 25)
+    result = bench.result("safe[memory]", submission, cases=(EXERCISE.cases[0], case))
+    assert result.verdict == "failed"
+    assert [(found.code, found.because) for found in result.findings] == [("device-fault", "correct[n=4]")]
