@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pytest_gpulab.exercise import Bound, Usage
+from .exercise import Bound, Usage
 
 CONSTANT_REQUESTS = "gpulab__constant_requests.sum"
 CONSTANT_WORDS = "gpulab__constant_words.sum"

@@ -22,17 +22,17 @@ from pathlib import Path
 import pytest_gpulab
 from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
-from pytest_gpulab.grading.cases import Limits
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
 from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.correctness.cases import Limits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.ncu import Profiler
-from pytest_gpulab.grading.process import Custody
-from pytest_gpulab.grading.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+from pytest_gpulab.grading.isolation.worker_process import Custody
 from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 from pytest_gpulab.grading.time_limits import TimeLimits
+from pytest_gpulab.grading.tools.ncu import Profiler
 
 MAX_STOPPED = 3
 """Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""

@@ -12,13 +12,14 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 
-from pytest_gpulab.course.executor import Executor
-from pytest_gpulab.course.jobs import Job, NotGraded
-from pytest_gpulab.course.progress import Progress
-from pytest_gpulab.course.store import Change, Store, StoreError
+from pytest_gpulab.course.executors.processes import Executor
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
+
+from .jobs import Job, NotGraded
+from .progress import Progress
+from .store import Change, Store, StoreError
 
 PASSING_FAULTS = ("device-fault", "not-counted", "no-memory")
 """Codes of what keeps a check from being graded and may be gone when the submission is graded the next time."""

@@ -55,18 +55,19 @@ def open_device(
 def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) -> Device:
     if find_spec("fcntl") is None:  # Windows: graders take their turns on a GPU by locks on files
         raise DeviceAbsent("grading on a GPU works on Linux only")
-    from .cuda.driver import check_packages
+    from pytest_gpulab.devices.cuda.driver import check_packages
 
     check_packages()  # before anything imports them
-    from .cuda.device import CudaDevice
+    from pytest_gpulab.devices.cuda.device import CudaDevice
 
     return CudaDevice(ordinal, launch_limit_s, known)
 
 
 def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, foresighted: bool) -> Device:
-    from .compiler_process import CompilerProcess
+    from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, described_gpu
+
     from .simulated import SimulatedDevice
-    from .simulated.gpus import DEFAULT_GPU, described_gpu
 
     compiler = CompilerProcess() if isolated else None
     model, architecture = described_gpu(gpu or DEFAULT_GPU), occupancy_architecture

@@ -19,6 +19,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+
 from .errors import CannotSimulate as CannotSimulate  # the protocol's words, all to be had from here
 from .errors import CompileError as CompileError
 from .errors import DeviceAbsent as DeviceAbsent
@@ -34,7 +36,6 @@ from .hazards import HazardKind as HazardKind
 from .hazards import Lane as Lane
 from .hazards import Location as Location
 from .hazards import SourceLine as SourceLine
-from .occupancy import KernelOccupancy
 
 Array = npt.NDArray[Any]
 

@@ -1,6 +1,6 @@
 """What a device offers besides the protocol if it can time launches: single samples, and the state of the GPU.
 
-How many samples to take, in which order, and what they mean is grading's business; see `pytest_gpulab.grading.race`.
+`pytest_gpulab.grading.speed.benchmark` decides how many samples to take, in which order, and what they mean.
 """
 
 from __future__ import annotations

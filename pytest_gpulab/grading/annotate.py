@@ -10,21 +10,22 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from pytest_gpulab.devices.metrics import with_ratios
+from pytest_gpulab.devices.hardware.metrics import with_ratios
 from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, SourceLine
 from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Size, SpeedTier, Variant
-from pytest_gpulab.grading.build import Blocked, Build, Builds, VariantKey, cases_of, variant_key
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.costed import SAMPLED
-from pytest_gpulab.grading.findings import of_error, plain
-from pytest_gpulab.grading.grade import CheckResult
-from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
-from pytest_gpulab.grading.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.replay import FIRST, Repetition, Run, replay
-from pytest_gpulab.grading.speed import pattern_of, size_text
-from pytest_gpulab.grading.time_limits import TimeBudget
-from pytest_gpulab.grading.usage import counting_device
+from pytest_gpulab.grading.compilation.builds import Blocked, Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run, replay
+from pytest_gpulab.grading.speed.estimate import pattern_of, size_text
+from pytest_gpulab.grading.usage.checks import counting_device
+
+from .catalogue import LoadedExercise
+from .checks import Check, checks_of
+from .findings import of_error, plain
+from .grade import CheckResult
+from .listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
+from .time_limits import TimeBudget
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
 MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that is run for hazards

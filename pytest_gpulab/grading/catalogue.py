@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from pytest_gpulab.exercise import Exercise
-from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
+
+from .thresholds import UNCALIBRATED, Thresholds
 
 
 class BrokenExercise(Exception):

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_gpulab.exercise import Case, Exercise, SafeCheck, SpeedTier, UsesCheck
-from pytest_gpulab.grading.grade import CheckKind, CheckResult, Finding, Measurement, Verdict
+
+from .grade import CheckKind, CheckResult, Finding, Measurement, Verdict
 
 
 @dataclass(frozen=True)

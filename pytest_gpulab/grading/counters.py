@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_gpulab.devices import metrics
+from pytest_gpulab.devices.hardware import metrics
 from pytest_gpulab.devices.protocol import LaunchProfile
 
 METRICS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from pytest_gpulab.devices.compiler.limits import NOT_ENDED
 from pytest_gpulab.devices.hazards import NO_DYNAMIC_SHARED
-from pytest_gpulab.devices.limits import NOT_ENDED
 from pytest_gpulab.devices.protocol import (
     CannotSimulate,
     CompileError,
@@ -16,7 +16,8 @@ from pytest_gpulab.devices.protocol import (
     LaunchError,
     OutOfMemory,
 )
-from pytest_gpulab.grading.grade import CheckResult, Finding, Verdict
+
+from .grade import CheckResult, Finding, Verdict
 
 MAX_EVIDENCE_LINES = 60
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
-from pytest_gpulab.devices.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
-from pytest_gpulab.grading.counters import KernelCounters as KernelCounters
-from pytest_gpulab.grading.listing import Listing as Listing
-from pytest_gpulab.grading.thresholds import OWN
+from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy as KernelOccupancy  # a part of grades
+
+from .counters import KernelCounters as KernelCounters
+from .listing import Listing as Listing
+from .thresholds import OWN
 
 SCHEMA_VERSION = 1
 COMPILER_WARNING = "compiler-warning"

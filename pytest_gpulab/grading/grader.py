@@ -18,22 +18,23 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
-from pytest_gpulab.grading.annotate import Annotator
-from pytest_gpulab.grading.build import Blocked, Builds, cases_of, variants_of
-from pytest_gpulab.grading.cases import USUAL, CaseOutcome, CaseRuns, Limits
-from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible_first
-from pytest_gpulab.grading.explain import with_unread_tunable
-from pytest_gpulab.grading.findings import because_of, of_error
-from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
-from pytest_gpulab.grading.prepare import InstructorsMistake
-from pytest_gpulab.grading.quoting import Quotes
-from pytest_gpulab.grading.rereads import with_rereads
-from pytest_gpulab.grading.safety import Outcomes, harmless, not_checked, unsafe
-from pytest_gpulab.grading.speed import Costs, decision, inconclusive, too_slow
-from pytest_gpulab.grading.time_limits import TIME_LIMIT, TimeBudget
-from pytest_gpulab.grading.timed import TimedCosts
-from pytest_gpulab.grading.usage import Usages, counting_device
+from pytest_gpulab.grading.compilation.builds import Blocked, Builds, cases_of, variants_of
+from pytest_gpulab.grading.compilation.source_quotes import Quotes
+from pytest_gpulab.grading.correctness.cases import USUAL, CaseOutcome, CaseRuns, Limits
+from pytest_gpulab.grading.correctness.safety import Outcomes, harmless, not_checked, unsafe
+from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
+from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+from pytest_gpulab.grading.speed.estimate import Costs, decision, inconclusive, too_slow
+from pytest_gpulab.grading.speed.measured import TimedCosts
+from pytest_gpulab.grading.usage.checks import Usages, counting_device
+
+from .annotate import Annotator
+from .catalogue import LoadedExercise
+from .checks import Check, checks_of, correct_name, visible_first
+from .findings import because_of, of_error
+from .grade import CheckResult, Finding, Grade, Provenance, Verdict
+from .time_limits import TIME_LIMIT, TimeBudget
 
 
 class Grader:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pytest_gpulab.devices.limits import charged_s
+from pytest_gpulab.devices.compiler.limits import charged_s
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     DeviceError,

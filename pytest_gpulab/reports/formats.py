@@ -17,19 +17,19 @@ from pathlib import Path
 from types import ModuleType
 from uuid import uuid4
 
-from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.gradebook import Gradebook
+from .context import Context, ReportError
+from .gradebook import Gradebook
 
 MODULES: Mapping[str, str] = {
-    "json": "jsonfile",
-    "csv": "spreadsheet",
-    "gradescope": "gradescope",
-    "classroom50": "classroom50",
-    "prairielearn": "prairielearn",
-    "ctrf": "ctrf",
+    "json": "files.json_report",
+    "csv": "files.spreadsheet",
+    "gradescope": "files.gradescope",
+    "classroom50": "files.classroom50",
+    "prairielearn": "files.prairielearn",
+    "ctrf": "files.ctrf",
     "html": "instructor.page",
-    "annotated": "annotated_html",
-    "feedback": "feedback",
+    "annotated": "pages.annotated_html",
+    "feedback": "pages.feedback",
 }
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Student
-from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.gradebook import Gradebook, as_people_count
-from pytest_gpulab.reports.visibility import for_student
+
+from .context import Context, ReportError
+from .gradebook import Gradebook, as_people_count
+from .visibility import for_student
 
 NOT_HANDED_IN = "not handed in"
 NOT_GRADED = "not graded in this run"

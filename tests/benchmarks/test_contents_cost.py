@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.exercise import Problem
-from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.checked_runs import SETS
-from pytest_gpulab.grading.mixing import Mix, mixed
-from pytest_gpulab.grading.prepare import make_plan
-from pytest_gpulab.grading.speed import pattern_of
+from pytest_gpulab.grading.plans.prepare import make_plan
+from pytest_gpulab.grading.speed import contents
+from pytest_gpulab.grading.speed.estimate import pattern_of
+from pytest_gpulab.grading.speed.mixing import Mix, mixed
+from pytest_gpulab.grading.speed.validation import SETS
 
 ROOT = Path(__file__).parents[2]
 LEAST_RATIO = 3

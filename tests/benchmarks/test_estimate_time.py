@@ -11,12 +11,12 @@ import pytest
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.exercise import Problem
-from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.costed import SAMPLED
-from pytest_gpulab.grading.prepare import make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.replay import allocated, initial_contents
-from pytest_gpulab.grading.speed import pattern_of
+from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.replay import allocated, initial_contents
+from pytest_gpulab.grading.speed.estimate import pattern_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 2.0

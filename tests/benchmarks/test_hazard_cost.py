@@ -21,10 +21,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
-from pytest_gpulab.grading.replay import FIRST, Arrays
+from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.plans.prepare import make_plan, prepare, rng_for
+from pytest_gpulab.grading.plans.replay import FIRST, Arrays
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")

@@ -9,7 +9,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from unrolled_fft import source
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.device import SimulatedModule
 

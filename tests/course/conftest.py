@@ -10,7 +10,7 @@ import pytest
 from dask_cluster import LIMIT_S, WITH_GPU, DaskCluster
 from trouble import exercises_in
 
-from pytest_gpulab.course import cluster as cluster_module
+from pytest_gpulab.course.executors import dask_cluster as cluster_module
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 from zips import EXERCISES, HUGE, codes, collected, labels, member, only_problem, packed
 from zips import scratch as scratch
 
-from pytest_gpulab.course import archive, entries
-from pytest_gpulab.course.submissions import SubmissionsError, handed_in
+from pytest_gpulab.course.intake import archive, entries
+from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
 
 
 def test_a_zip_gives_what_its_folder_gives(scratch: Path) -> None:

@@ -20,11 +20,11 @@ from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
 import pytest_gpulab
-from pytest_gpulab.course import cluster as cluster_module
-from pytest_gpulab.course import cluster_worker
-from pytest_gpulab.course.cluster import ClusterExecutor
-from pytest_gpulab.course.cluster_worker import PackedJob, packed, unpacked
-from pytest_gpulab.course.executor import ExecutorUnavailable
+from pytest_gpulab.course.executors import dask_cluster as cluster_module
+from pytest_gpulab.course.executors import dask_worker
+from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
+from pytest_gpulab.course.executors.dask_worker import PackedJob, packed, unpacked
+from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 from pytest_gpulab.course.jobs import Job, NotGraded, device_model, graded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade
@@ -289,17 +289,17 @@ def test_a_run_that_nobody_hears_of_any_more_is_ended_for_the_next(
     worker = SimpleNamespace(address="here", local_directory=str(tmp_path / "worker"))
     worker.state = SimpleNamespace(nthreads=1)
     monkeypatch.setattr("distributed.get_worker", lambda: worker)
-    model = device_model(cluster_worker.looked_at("sim", None, None)[0])
-    runs = cluster_worker._runs
+    model = device_model(dask_worker.looked_at("sim", None, None)[0])
+    runs = dask_worker._runs
     for run, idle_limit_s, known in (("a", 600.0, "a"), ("b", 600.0, "ab"), ("c", 0.0, "c")):
-        monkeypatch.setattr(cluster_worker, "IDLE_LIMIT_S", idle_limit_s)
+        monkeypatch.setattr(dask_worker, "IDLE_LIMIT_S", idle_limit_s)
         processes = [each for run in runs.values() for each in run.executor._workers]
-        assert cluster_worker.graded_there(packed(job_of(exercises), run, model)).points == 100
+        assert dask_worker.graded_there(packed(job_of(exercises), run, model)).points == 100
         assert "".join(runs) == known
     assert [each._is_stopped for each in processes] == [True, True]
-    cluster_worker.forget("c")
+    dask_worker.forget("c")
     assert not runs
 
 
 def test_a_run_that_a_worker_does_not_know_is_forgotten_already() -> None:
-    cluster_worker.forget("unknown")
+    dask_worker.forget("unknown")

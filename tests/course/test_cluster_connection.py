@@ -17,9 +17,9 @@ from distributed.utils import LoopRunner
 from trouble import SOURCE, job
 from waiting import graders_in, waiting_exercises_in
 
-from pytest_gpulab.course import cluster as cluster_module
-from pytest_gpulab.course.cluster import ClusterExecutor
-from pytest_gpulab.course.executor import ExecutorUnavailable
+from pytest_gpulab.course.executors import dask_cluster as cluster_module
+from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
+from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 from pytest_gpulab.course.jobs import NotGraded
 
 RIGHT = SOURCE % 0

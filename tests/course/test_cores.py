@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.cores import usable_cores
+from pytest_gpulab.course.executors.cores import usable_cores
 
 
 @pytest.fixture(autouse=True)

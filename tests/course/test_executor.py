@@ -21,8 +21,8 @@ import pytest
 import trouble
 from trouble import SOURCE, exercises_in, job
 
-from pytest_gpulab.course import executor as executor_module
-from pytest_gpulab.course.executor import ExecutorUnavailable, LocalExecutor
+from pytest_gpulab.course.executors import processes as executor_module
+from pytest_gpulab.course.executors.processes import ExecutorUnavailable, LocalExecutor
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.grading.grade import Grade
 
@@ -153,7 +153,7 @@ def test_a_system_that_opens_no_pipe_is_nobodys_fault(exercises: Path, monkeypat
 
 HUNDRED = """
 import resource
-from pytest_gpulab.course.executor import LocalExecutor
+from pytest_gpulab.course.executors.processes import LocalExecutor
 
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
@@ -252,7 +252,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from trouble import SOURCE, exercises_in, job
-from pytest_gpulab.course.executor import LocalExecutor
+from pytest_gpulab.course.executors.processes import LocalExecutor
 
 if __name__ == "__main__":
     executor = LocalExecutor(2)
@@ -264,7 +264,7 @@ if __name__ == "__main__":
 BUSY = """
 import multiprocessing, sys, tempfile, time
 from contextlib import suppress
-from pytest_gpulab.course import worker
+from pytest_gpulab.course.executors import worker
 
 def write_on(folder):
     worker.prepare(folder)

@@ -10,8 +10,8 @@ import pytest
 from zips import EXERCISES, codes, collected, labels, member, packed
 from zips import scratch as scratch
 
-from pytest_gpulab.course import archive, entries
-from pytest_gpulab.course.submissions import SubmissionsError, handed_in
+from pytest_gpulab.course.intake import archive, entries
+from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
 
 
 def test_a_zip_that_a_student_handed_in_is_that_students_folder(scratch: Path) -> None:

@@ -17,14 +17,14 @@ import trouble
 from test_executor import ALL_RIGHT, LIMIT_S, is_alive, verdicts, wait_for, workers_of
 from trouble import SOURCE, exercises_in, job
 
-from pytest_gpulab.course import gpu_executor
-from pytest_gpulab.course.executor import Executor
-from pytest_gpulab.course.gpu_executor import GpuExecutor
+from pytest_gpulab.course.executors import gpus
+from pytest_gpulab.course.executors.gpus import GpuExecutor
+from pytest_gpulab.course.executors.processes import Executor
 from pytest_gpulab.course.jobs import NotGraded
-from pytest_gpulab.devices.processes import is_grader
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading import forked
-from pytest_gpulab.grading.process import Custody
+from pytest_gpulab.devices.system.processes import is_grader
+from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation.worker_process import Custody
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -64,7 +64,7 @@ def test_submissions_cost_each_other_nothing(exercises: Path, temporary: Path) -
 
 
 def test_jobs_are_dealt_to_all_gpus(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_executor, "graded_apart", trouble.graded_nowhere)
+    monkeypatch.setattr(gpus, "graded_apart", trouble.graded_nowhere)
     info = DeviceInfo("cuda", "the first GPU", "nvcc", "sm_90", estimates=False)
     with closing(GpuExecutor(3, ("cuda:0", "cuda:1"), info)) as executor:
         futures = [executor.submit(job(exercises, SOURCE % 0)) for _ in range(6)]
@@ -115,7 +115,7 @@ def test_what_goes_wrong_with_a_job_is_its_own_matter(
 
     with closing(GpuExecutor(1, ("sim",))) as executor:
         with monkeypatch.context() as patch:
-            patch.setattr(gpu_executor, "graded_apart", lost)
+            patch.setattr(gpus, "graded_apart", lost)
             with pytest.raises(NotGraded, match=f"^{told}$"):
                 executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
         assert verdicts(executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)) == ALL_RIGHT
@@ -127,7 +127,7 @@ def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.Monkey
     def graded_apart(job: object, known: object, custody: Custody) -> None:
         seen.append(custody.folder)
 
-    monkeypatch.setattr(gpu_executor, "graded_apart", graded_apart)
+    monkeypatch.setattr(gpus, "graded_apart", graded_apart)
     with closing(GpuExecutor(1, ("sim",))) as executor:
         for _ in range(2):
             executor.submit(job(exercises, SOURCE % 0)).result(LIMIT_S)
@@ -140,7 +140,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from trouble import SOURCE, exercises_in, job
-from pytest_gpulab.course.gpu_executor import GpuExecutor
+from pytest_gpulab.course.executors.gpus import GpuExecutor
 
 executor = GpuExecutor(2, ("sim",))
 executor.submit(job(exercises_in(Path(sys.argv[1])), SOURCE % 2)).result()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from zips import EXERCISES
 
-from pytest_gpulab.course.submissions import handed_in
+from pytest_gpulab.course.intake.submissions import handed_in
 
 ADVICE = "submissions end in .cu."
 

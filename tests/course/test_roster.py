@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.roster import Roster, RosterError
+from pytest_gpulab.course.intake.roster import Roster, RosterError
 from pytest_gpulab.grading.grade import Student
 
 ADA, BOB = Student("17", "Ada Lovelace"), Student("18", "Bob Dylan")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course import entries, submissions
-from pytest_gpulab.course.submissions import Collection, HandedIn, Problem, SubmissionsError, handed_in
+from pytest_gpulab.course.intake import entries, submissions
+from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem, SubmissionsError, handed_in
 
 EXERCISES = ("reduction", "scan")
 NOON_S = 1_772_366_400  # 2026-03-01 12:00:00 UTC

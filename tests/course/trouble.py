@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_gpulab.course.jobs import GradingSettings, Job, content_sha256
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade, Provenance
-from pytest_gpulab.grading.process import Custody
+from pytest_gpulab.grading.isolation.worker_process import Custody
 
 EXERCISE = """
 import os, signal, time

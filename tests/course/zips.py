@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.submissions import Collection, Problem, handed_in
+from pytest_gpulab.course.intake.submissions import Collection, Problem, handed_in
 
 EXERCISES = ("reduction", "scan")
 NOON = (2026, 3, 1, 12, 0, 0)

@@ -1,6 +1,6 @@
 """Texts and limits that tests of the compiler's process share."""
 
-from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.compiler.limits import Limits
 
 KERNEL = (
     '#include <gpulab.cuh>\n#include "own.cuh"\n__global__ void f(int *p) { p[threadIdx.x] = OWN + WHAT; int x; }\n'

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from compiling import TIGHT
 
-from pytest_gpulab.devices import compiler_process
-from pytest_gpulab.devices.compiler_process import CompilerProcess
-from pytest_gpulab.devices.sandbox import Sandbox, none
+from pytest_gpulab.devices.compiler import compiler_process
+from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.sandbox import Sandbox, none
 
 
 @pytest.fixture(params=["sandbox, where there is one", "no sandbox"])

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.devices.cache import Cache
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 
 
@@ -90,7 +90,7 @@ class Compiler:
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
     """Return a compiler in a folder, which is what is found from now on."""
     pycuda_for(monkeypatch)
-    monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap is not for stand-ins")
+    monkeypatch.setattr("pytest_gpulab.devices.compiler.sandbox.refusal", lambda: "bubblewrap is not for stand-ins")
     for name in ("tools", "cache", "temporary"):
         (folder / name).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "temporary"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import CompileError
 
 HEAD = '#include "paths.cuh"\n__global__ void f(int *x)\n{\n'

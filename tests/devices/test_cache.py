@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import cache
-from pytest_gpulab.devices.cache import Cache, is_private, key_of, users_cache
-from pytest_gpulab.devices.locks import SharedLock
-from pytest_gpulab.devices.processes import LOCKS
+from pytest_gpulab.devices.compiler import cache
+from pytest_gpulab.devices.compiler.cache import Cache, is_private, key_of, users_cache
+from pytest_gpulab.devices.system.locks import SharedLock
+from pytest_gpulab.devices.system.processes import LOCKS
 
 ENTRY = (b"\x7fELF\n\0code\n", 'k.cu(3): warning: "x" was declared\nbut never used')
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.cuda import limits as limits_module
-from pytest_gpulab.devices.cuda.limits import NICENESS, limited
-from pytest_gpulab.devices.limits import KIB, Limits
+from pytest_gpulab.devices.compiler.limits import KIB, Limits
+from pytest_gpulab.devices.cuda.nvcc import limits as limits_module
+from pytest_gpulab.devices.cuda.nvcc.limits import NICENESS, limited
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 SMALL = Limits(memory_bytes=256 << 20, file_bytes=64 * KIB, said_bytes=1000)

@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 from compiling import DEFINES, HEADERS, KERNEL, MAY, SMALL, TIGHT, TREE
 
-from pytest_gpulab.devices import compiler_process, nvrtc, open_device
-from pytest_gpulab.devices.compiler_process import CompilerProcess
-from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION, Sandbox, none, refusal
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
-from pytest_gpulab.devices.sandbox import PROTECTION, Sandbox, none, refusal
 
 
 def compiled(compiler: CompilerProcess, source: str) -> str:
@@ -177,9 +178,9 @@ def test_close_ends_all_of_it(within: Sandbox | None) -> None:
 def test_it_ends_with_a_killed_parent(within: Sandbox | None, doing: str) -> None:
     script = (
         "import os, signal, sys\n"
-        "from pytest_gpulab.devices.compiler_process import CompilerProcess\n"
-        "from pytest_gpulab.devices.nvrtc_program import Request\n"
-        "from pytest_gpulab.devices.sandbox import none\n"
+        "from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess\n"
+        "from pytest_gpulab.devices.compiler.nvrtc_program import Request\n"
+        "from pytest_gpulab.devices.compiler.sandbox import none\n"
         "compiler = CompilerProcess(within=none('so') if sys.argv[1] == 'none' else None)\n"
         "print(compiler._process._popen.pid, flush=True)\n"
         "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))\n"
@@ -371,7 +372,9 @@ def test_where_processes_cannot_be_forked_it_says_so(monkeypatch: pytest.MonkeyP
 
 
 LINKER_TELLS = {**os.environ, "LD_DEBUG": "libs"}  # glibc's, of every library that is looked for, on stderr
-COMPILES = "from pytest_gpulab.devices.nvrtc import {how}; print({how}('__global__ void k() {{}}', 'k.cu', '{of}'))"
+COMPILES = (
+    "from pytest_gpulab.devices.compiler.nvrtc import {how}; print({how}('__global__ void k() {{}}', 'k.cu', '{of}'))"
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")

@@ -7,9 +7,10 @@ import time
 import pytest
 from compiling import HEADERS, KERNEL, SMALL, TIGHT, TREE
 
-from pytest_gpulab.devices import compiler_process, nvrtc, open_device
-from pytest_gpulab.devices.compiler_process import CompilerProcess
-from pytest_gpulab.devices.nvrtc_program import Request
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.nvrtc_program import Request
 from pytest_gpulab.devices.protocol import CompileError, ForesightedDevice
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import nvidia
 import pytest
 
-from pytest_gpulab.devices.cuda import nvcc, toolkit
-from pytest_gpulab.devices.cuda.headers import _FOR_HOSTS, needless
+from pytest_gpulab.devices.cuda.nvcc import compile, toolkit
+from pytest_gpulab.devices.cuda.nvcc.headers import _FOR_HOSTS, needless
 
 ROOT = Path(__file__).parents[2]
 MATH, SHUFFLE, DOUBLE, MATCH = (
@@ -242,7 +242,7 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: P
     assert NVCC
     include, exercise = toolkit.headers_of(NVCC), ROOT / "exercises" / path.parent.name
     assert include is not None
-    source = nvcc.with_prelude((ROOT / path).read_text(), "kernel.cu", MAXIMUM if "reduction" in path.parts else {})
+    source = compile.with_prelude((ROOT / path).read_text(), "kernel.cu", MAXIMUM if "reduction" in path.parts else {})
     guards = needless(include, source, {header.name: header.read_text() for header in exercise.glob("*.cuh")})
     if guards is None:
         needs_all = ("<type_traits>", "<algorithm>", "<mma.h>", "<cuda_awbarrier_primitives.h>")

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from fake_driver import ATTRIBUTES, Context, Driver
 
+from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda import module as module_module
-from pytest_gpulab.devices.cuda import turns
 from pytest_gpulab.devices.cuda.context import PrimaryContext
-from pytest_gpulab.devices.cuda.cubin import CubinNames
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
+from pytest_gpulab.devices.cuda.gpu_lock import Turns
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.timing import CudaStopwatch
-from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
+from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
 from pytest_gpulab.devices.stopwatch import Call
 
@@ -176,12 +176,12 @@ def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
     assert caught.value.code == "out-of-bounds" and not context.usable
     begin_s = time.monotonic()
     with Turns("G", tmp_path).timing(in_silence=True):  # no kernel runs any more, however long this process lives
-        assert time.monotonic() - begin_s < 0.5 * turns.OUTSIDE_WAIT_S
+        assert time.monotonic() - begin_s < 0.5 * gpu_lock.OUTSIDE_WAIT_S
 
 
 def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_gpulab.devices.cuda.turns.OUTSIDE_WAIT_S", 1.0)
-    monkeypatch.setattr("pytest_gpulab.devices.cuda.turns.SILENCE_WAIT_S", 0.01)
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.OUTSIDE_WAIT_S", 1.0)
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.SILENCE_WAIT_S", 0.01)
     never = SimpleNamespace(record=lambda: None, query=lambda: False)
     driver = SimpleNamespace(Event=lambda: never, Context=SimpleNamespace(pop=lambda: None), Error=Driver.Error)
     its, others = Turns("G", tmp_path), Turns("G", tmp_path)

@@ -13,11 +13,11 @@ from pytest_gpulab.devices.cuda import context as context_module
 from pytest_gpulab.devices.cuda import device as device_module
 from pytest_gpulab.devices.cuda import driver as driver_module
 from pytest_gpulab.devices.cuda import gpu as gpu_module
-from pytest_gpulab.devices.cuda import turns
+from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.driver import primary_context
+from pytest_gpulab.devices.cuda.gpu_lock import Turns
 from pytest_gpulab.devices.cuda.memory import Blocks
-from pytest_gpulab.devices.cuda.turns import Turns
 from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnavailable
 
 NOT_FOUND, FULL = bindings.CUresult.CUDA_ERROR_INVALID_DEVICE, bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
@@ -56,7 +56,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
 
 def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
     """Making a context interrupts what is timed again and again, for up to a second."""
-    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.3)
+    monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.3)
     waited_s = []
 
     class Gpu:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from fake_driver import Context, Driver
 
-from pytest_gpulab.devices.cuda.comparison import Comparison
-from pytest_gpulab.devices.cuda.cubin import read_names
 from pytest_gpulab.devices.cuda.faults import kernel_fault, overtime_fault
-from pytest_gpulab.devices.cuda.interruptions import Interruptions
-from pytest_gpulab.devices.cuda.nvcc import diagnostics, with_prelude
-from pytest_gpulab.devices.cuda.overhead import AMONG, Overhead
+from pytest_gpulab.devices.cuda.nvcc.compile import diagnostics, with_prelude
+from pytest_gpulab.devices.cuda.nvcc.cubin import read_names
+from pytest_gpulab.devices.cuda.timing.comparison import Comparison
+from pytest_gpulab.devices.cuda.timing.interruptions import Interruptions
+from pytest_gpulab.devices.cuda.timing.overhead import AMONG, Overhead
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.simulated.device import SimulatedDevice, SimulatedModule
 

@@ -10,8 +10,8 @@ import pytest
 from doc_pages import ROOT
 
 pytest.importorskip("pynvml")
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.cuda import report
-from pytest_gpulab.devices.sandbox import PROTECTION
 
 ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3_201_000, "GLOBAL_MEMORY_BUS_WIDTH": 6016}
 ATTRIBUTES |= {"INTEGRATED": 0}

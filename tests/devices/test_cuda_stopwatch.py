@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from fake_driver import ATTRIBUTES, Context, Driver
 
-from pytest_gpulab.devices.cuda import timing
 from pytest_gpulab.devices.cuda.faults import overtime_fault
 from pytest_gpulab.devices.cuda.memory import CudaMemory
 from pytest_gpulab.devices.cuda.module import CudaModule
-from pytest_gpulab.devices.cuda.overhead import AMONG
-from pytest_gpulab.devices.cuda.timing import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
+from pytest_gpulab.devices.cuda.timing import sampler
+from pytest_gpulab.devices.cuda.timing.overhead import AMONG
+from pytest_gpulab.devices.cuda.timing.sampler import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copy
 
@@ -36,7 +36,7 @@ def stopwatch_that_is_late(is_late):
 def done(monkeypatch):
     """What a stopwatch gives the GPU to do before the launches."""
     done = []
-    monkeypatch.setattr(timing, "copy_within", lambda copies: done.append(("copy", *copies)) if copies else None)
+    monkeypatch.setattr(sampler, "copy_within", lambda copies: done.append(("copy", *copies)) if copies else None)
     return done
 
 
@@ -59,7 +59,7 @@ def test_a_batch_waits_a_little_after_what_was_copied_and_a_cold_sample_does_not
     """Right after copies kernels take longer, and behind a flush launches of a batch begin late."""
     watch, copy = watch_that_tells(done), copy_to(0x10000, 32)
     watch._sample([lambda: None], "f", partial(watch._warm, copies=[copy]))
-    assert done == [("copy", copy), ("touch", 0x10000, 32), ("pause", 1000 * timing.PAUSE_MS)]
+    assert done == [("copy", copy), ("touch", 0x10000, 32), ("pause", 1000 * sampler.PAUSE_MS)]
     done.clear()
     watch._sample([lambda: None], "f", partial(watch._cool, copies=[copy]))
     assert done == [("copy", copy), *["flush"] * round(2 * LEAD_MS / watch._flush_ms)]
@@ -133,7 +133,7 @@ def test_the_clocks_tick_is_the_least_by_which_readings_differ():
     """Half a microsecond, as CUDA documents it, before two of them do."""
     watch, _ = stopwatch_that_is_late(lambda nth, lead_ms: False)
     watch._readings_ms, readings = set(), iter([0.004, 0.004, 0.008, 0.001, 0.0085])
-    assert watch.tick_ms == timing.TICK_MS == 0.0005
+    assert watch.tick_ms == sampler.TICK_MS == 0.0005
     watch._timed = lambda launches, kernel: (next(readings), True)
     ticks_ms = []
     for _ in range(5):
@@ -174,7 +174,7 @@ def test_the_clock_is_measured_because_nvmls_lags_behind(mhz, speed):
 
 @pytest.mark.parametrize("later_ms", [0.2, 0.1, 5.0])
 def test_a_clock_whose_measurement_others_spoil_is_slow(later_ms):
-    short, long = timing.SPEED_CYCLES
+    short, long = sampler.SPEED_CYCLES
     watch, looked = watch_at(1980, 2.4, {short: 0.2, long: later_ms})
     found = watch.conditions()
     assert 0 <= found.speed < 0.1 and found.interruption_ms == 2.4 and looked
@@ -185,7 +185,7 @@ def test_a_clock_whose_measurement_others_spoil_is_slow(later_ms):
 @pytest.mark.parametrize("spoilt", [1, 2])
 def test_the_clock_is_measured_again_where_others_may_have_spoilt_it(mhz, which, spoilt):
     """They make a pause longer, the short one, which seems to be a fast clock, or the long one."""
-    watch, _ = watch_at(mhz, 2.4, {timing.SPEED_CYCLES[which]: [2.5] * spoilt})
+    watch, _ = watch_at(mhz, 2.4, {sampler.SPEED_CYCLES[which]: [2.5] * spoilt})
     assert watch.conditions().speed == pytest.approx(mhz / 1980, abs=0.001)
 
 
@@ -225,7 +225,7 @@ def test_others_are_looked_for_where_they_matter():
     assert [slow.conditions().interruption_ms for _ in range(3)] == [0.3] * 3
     slow.begin()
     slow.conditions()
-    assert looked == [timing.LOOKS_IF_SLOW, 1, 1, timing.LOOKS_IF_SLOW]
+    assert looked == [sampler.LOOKS_IF_SLOW, 1, 1, sampler.LOOKS_IF_SLOW]
 
 
 @pytest.mark.parametrize("asked", ["begin", "conditions", "calibrate"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc, open_device
-from pytest_gpulab.devices.cuda.nvcc import with_prelude
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.cuda.nvcc.compile import with_prelude
 from pytest_gpulab.devices.protocol import CompileError
 
 NAMES = {

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_gpulab import job_hooks
-from pytest_gpulab.course import cores
+from pytest_gpulab.course.executors import cores
 from pytest_gpulab.devices.cuda import fleet
-from pytest_gpulab.devices.nvml import GpuFacts, NvmlUnavailable, facts_from
+from pytest_gpulab.devices.cuda.nvml import GpuFacts, NvmlUnavailable, facts_from
+from pytest_gpulab.plugin import parallel_run
 
 
 class Gpu(SimpleNamespace):
@@ -58,8 +58,8 @@ def test_there_are_as_many_workers_as_cores_that_a_gpu_has_memory_for(
     monkeypatch.setattr(cores, "usable_cores", lambda: usable)
     monkeypatch.setattr(fleet, "read_facts", raises(NvmlUnavailable("no NVIDIA driver")))
     machine += [Gpu(model="A", gib=each) for each in gib]
-    assert job_hooks._default_workers(tuple(f"cuda:{ordinal}" for ordinal in range(len(gib)))) == workers
-    assert job_hooks._default_workers(("sim",)) == usable
+    assert parallel_run._default_workers(tuple(f"cuda:{ordinal}" for ordinal in range(len(gib)))) == workers
+    assert parallel_run._default_workers(("sim",)) == usable
 
 
 def raises(error: Exception) -> Callable[[str], GpuFacts]:

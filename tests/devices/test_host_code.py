@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc, nvrtc_program
-from pytest_gpulab.devices.cuda.nvcc import _OPTIONS, with_prelude
-from pytest_gpulab.devices.host_code import device_text
+from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
+from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS, with_prelude
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable
 from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.source.host_code import device_text
 
 ROOT = Path(__file__).parents[2]
 HEADERS = {"gpulab.cuh": (ROOT / "pytest_gpulab/include/gpulab.cuh").read_text()}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc
-from pytest_gpulab.devices.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.sandbox import none, refusal
 from pytest_gpulab.devices.protocol import CompileError
-from pytest_gpulab.devices.sandbox import none, refusal
-from pytest_gpulab.grading.includes import unaccepted_include
+from pytest_gpulab.grading.compilation.includes import unaccepted_include
 
 SECRET = "the_secret_line"
 KERNEL = "\n__global__ void f(int *p) { p[threadIdx.x] = 1; }\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.devices import locks
-from pytest_gpulab.devices.locks import SharedLock
+from pytest_gpulab.devices.system import locks
+from pytest_gpulab.devices.system.locks import SharedLock
 
 
 def test_a_file_that_another_user_makes_is_left_alone_however_late(

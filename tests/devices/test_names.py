@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_gpulab.devices.names import signature, unique_names, unmangle
+from pytest_gpulab.devices.source.names import signature, unique_names, unmangle
 
 SYMBOLS = {
     "_Z6reducePKiPij": "reduce",

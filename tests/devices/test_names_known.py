@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from known_names import ALWAYS, HEADERS, KNOWN_DIFFERENCES, NEVER, WITH_HEADERS
 
-from pytest_gpulab.devices import nvrtc
-from pytest_gpulab.devices.cuda.nvcc import _OPTIONS
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.cuda.nvcc.compile import _OPTIONS
 from pytest_gpulab.devices.protocol import CompileError
 
 STATEMENTS = (*ALWAYS, *WITH_HEADERS, *NEVER)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fake_nvcc import Compiler, stand_in
 
-from pytest_gpulab.devices.cache import Cache
-from pytest_gpulab.devices.cuda import nvcc
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.cuda.nvcc import compile
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import OutOfMemory
 
 MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
@@ -94,7 +94,7 @@ def test_what_the_system_killed_for_want_of_memory_is_the_machines(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = iter(range(9))
-    monkeypatch.setattr(nvcc, "memory_kills", lambda: next(kills))
+    monkeypatch.setattr(compile, "memory_kills", lambda: next(kills))
     compiler.says("echo 'gcc: fatal error: Killed signal terminated program cc1plus' >&2; exit 1")
     with pytest.raises(OutOfMemory, match=r"^the system killed the compiler: the machine or its container needs more"):
         compiler.cubin("text")

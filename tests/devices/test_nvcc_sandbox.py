@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from fake_nvcc import pycuda_for
 
-from pytest_gpulab.devices.cache import Cache
-from pytest_gpulab.devices.cuda import toolkit
-from pytest_gpulab.devices.cuda.limits import REFUSED, limited
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
-from pytest_gpulab.devices.cuda.toolkit import nvcc_sandbox
-from pytest_gpulab.devices.limits import Limits
-from pytest_gpulab.devices.sandbox import Sandbox, none, refusal
+from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.compiler.sandbox import Sandbox, none, refusal
+from pytest_gpulab.devices.cuda.nvcc import toolkit
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
+from pytest_gpulab.devices.cuda.nvcc.limits import REFUSED, limited
+from pytest_gpulab.devices.cuda.nvcc.toolkit import nvcc_sandbox
 
 NVCC = shutil.which("nvcc") or ""
 works = pytest.mark.skipif(bool(refusal()), reason=refusal())
@@ -85,7 +85,7 @@ def test_it_is_tried_once_for_many_processes(tmp_path: Path, stand_in: str, monk
 
 
 def test_without_bubblewrap_it_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: str) -> None:
-    monkeypatch.setattr("pytest_gpulab.devices.sandbox.refusal", lambda: "bubblewrap (bwrap) is not installed")
+    monkeypatch.setattr("pytest_gpulab.devices.compiler.sandbox.refusal", lambda: "bubblewrap (bwrap) is not installed")
     monkeypatch.setattr(toolkit, "_refusal", lambda *_: pytest.fail("it was tried"))
     within = nvcc_sandbox(stand_in, tmp_path, Limits(), Cache(None))
     assert within == none("bubblewrap (bwrap) is not installed")

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_gpulab.devices import nvml, processes
+from pytest_gpulab.devices.cuda import nvml
+from pytest_gpulab.devices.system import processes
 
 H200 = {
     "uuid": "GPU-5a1e0c6e-0000-4a4a-8b8b-1f2e3d4c5b6a",

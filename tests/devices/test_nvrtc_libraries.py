@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_gpulab.devices import compiler_process
+from pytest_gpulab.devices.compiler import compiler_process
 
 
 def test_what_nvrtc_loads_itself_is_loaded_before_it(tmp_path: Path) -> None:

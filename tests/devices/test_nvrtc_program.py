@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc, nvrtc_program
-from pytest_gpulab.devices.nvrtc_program import Answer, Request, compiled
+from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
+from pytest_gpulab.devices.compiler.nvrtc_program import Answer, Request, compiled
 
 KERNEL = "__global__ void f(float *x) { x[0] = 1; }\n"
 NEEDS_MORE = "__global__ void f(cudaTextureObject_t t, float *x) { x[0] = tex1Dfetch<float>(t, 0); }\n"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.devices.architectures import LIMITS, generation
-from pytest_gpulab.devices.occupancy import (
+from pytest_gpulab.devices.hardware.architectures import LIMITS, generation
+from pytest_gpulab.devices.hardware.occupancy import (
     BlockNeeds,
     KernelOccupancy,
     blocks_by_supply,

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpulab.devices import nvml, processes
+from pytest_gpulab.devices.cuda import nvml
+from pytest_gpulab.devices.system import processes
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not tell")
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices import sandbox as module
-from pytest_gpulab.devices.sandbox import LIBRARIES, PROGRAMS, Sandbox, refusal, sandbox
+from pytest_gpulab.devices.compiler import sandbox as module
+from pytest_gpulab.devices.compiler.sandbox import LIBRARIES, PROGRAMS, Sandbox, refusal, sandbox
 
 works = pytest.mark.skipif(bool(refusal()), reason=refusal())
 

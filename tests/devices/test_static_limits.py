@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler.static_limits import with_plain_words
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.static_limits import with_plain_words
 
 SHARED = """__global__ void first(float *p) { p[0] = 1; }
 __global__ void second(float *p) {

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from pytest_gpulab.devices.cuda import turns
-from pytest_gpulab.devices.cuda.turns import Turns
+from pytest_gpulab.devices.cuda import gpu_lock
+from pytest_gpulab.devices.cuda.gpu_lock import Turns
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 LIMIT_S = 20
@@ -82,7 +82,7 @@ def test_many_work_at_once(of_process):
 
 
 def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     timer, early, alone, late_asked = of_process(), Worker(of_process()), threading.Event(), threading.Event()
 
     def time_alone():
@@ -104,8 +104,8 @@ def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, mon
 
 @pytest.mark.parametrize(("stay_s", "is_first"), [(0.0, True), (1e9, False)])
 def test_who_has_been_inside_for_long_lets_others_time_before_it_goes_on(of_process, monkeypatch, stay_s, is_first):
-    monkeypatch.setattr(turns, "STAY_S", stay_s)
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "STAY_S", stay_s)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     its, timer, timed = of_process(), of_process(), threading.Event()
 
     def time_once():
@@ -149,7 +149,7 @@ def is_kept_out(its):
 
 @pytest.mark.parametrize("inner", [Turns.working, Turns.making])
 def test_work_within_work_ends_with_the_outer_one(of_process, inner, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 1.5)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", 1.5)
     one, timer = of_process(), of_process()
     with one.working():
         with inner(one):
@@ -161,11 +161,11 @@ def test_work_within_work_ends_with_the_outer_one(of_process, inner, monkeypatch
 def begins_at_once(timer):
     begin_s = time.monotonic()
     with timer.timing():
-        return time.monotonic() - begin_s < turns.SILENCE_WAIT_S / 2
+        return time.monotonic() - begin_s < gpu_lock.SILENCE_WAIT_S / 2
 
 
 def test_who_works_too_long_gives_way(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     slow = of_process()
     with slow.working():
         slow.give_way()
@@ -206,7 +206,7 @@ def test_in_silence_those_are_waited_for_who_gave_way_and_nobody_else_begins(of_
 
 
 def test_in_silence_those_are_waited_for_who_began_because_they_had_waited_too_long(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(gpu_lock, "PATIENCE_S", 0.05)
     first = Worker(of_process(), Turns.timing)
     assert first.works.wait(LIMIT_S)
     hasty = Worker(of_process())
@@ -232,7 +232,7 @@ def test_in_silence_those_are_waited_for_whose_work_never_ends_until_their_proce
 
 
 def test_silence_is_not_waited_for_for_ever(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "OUTSIDE_WAIT_S", 0.1)
+    monkeypatch.setattr(gpu_lock, "OUTSIDE_WAIT_S", 0.1)
     slow = Slow(of_process())
     assert slow.works.wait(LIMIT_S)
     assert Patient(of_process()).works.wait(LIMIT_S)
@@ -268,7 +268,7 @@ def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_proce
     patient = Patient(of_process())
     assert not patient.works.wait(0.2)
     goes_on.set()
-    assert patient.works.wait(0.5 * turns.OUTSIDE_WAIT_S)
+    assert patient.works.wait(0.5 * gpu_lock.OUTSIDE_WAIT_S)
     patient.end()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
@@ -276,8 +276,8 @@ def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_proce
 
 @pytest.mark.parametrize("turn", [Turns.working, Turns.making])
 def test_in_silence_those_inside_are_waited_for_longer(of_process, turn, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.01)
-    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.01)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", 0.01)
+    monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.01)
     inside = Worker(of_process(), turn)
     assert inside.works.wait(LIMIT_S)
     patient = Patient(of_process())
@@ -290,7 +290,7 @@ def test_who_cannot_go_outside_because_of_one_who_times_there_goes_later(of_proc
     slow = of_process()
     with slow.working():
         with monkeypatch.context() as patch:
-            patch.setattr(turns, "OUTSIDE_WAIT_S", 0.01)
+            patch.setattr(gpu_lock, "OUTSIDE_WAIT_S", 0.01)
             hasty = Patient(of_process())
             assert hasty.works.wait(LIMIT_S)
         slow.give_way()
@@ -309,8 +309,8 @@ def test_a_kernel_that_is_timed_may_take_long(of_process):
 
 
 def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", 0.05)
-    monkeypatch.setattr(turns, "PATIENCE_S", 1.5)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", 0.05)
+    monkeypatch.setattr(gpu_lock, "PATIENCE_S", 1.5)
     busy = Worker(of_process())
     assert busy.works.wait(LIMIT_S)
     with of_process().timing():
@@ -319,7 +319,7 @@ def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
         begin_s = time.monotonic()
         WORKERS[-1].end()
         with waits.working():  # its patience is over, once for all
-            assert time.monotonic() - begin_s < 0.5 * turns.PATIENCE_S
+            assert time.monotonic() - begin_s < 0.5 * gpu_lock.PATIENCE_S
 
 
 def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
@@ -338,8 +338,8 @@ def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
 
 
 def test_nobody_waits_for_ever_for_contexts(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "MAKING_WAIT_S", 0.05)
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.05)
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     maker = Worker(of_process(), Turns.making)
     assert maker.works.wait(LIMIT_S)
     assert begins_at_once(of_process())
@@ -358,7 +358,7 @@ def follower(of_process, waits_s):
 
 
 def test_those_that_time_follow_each_other(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "QUEUE_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "QUEUE_S", LIMIT_S)
     second, worker = follower(of_process, waits_s=0.1)
     assert second.works.wait(LIMIT_S)
     assert not worker.works.wait(0.1)
@@ -367,9 +367,9 @@ def test_those_that_time_follow_each_other(of_process, monkeypatch):
 
 
 def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch):
-    monkeypatch.setattr(turns, "QUEUE_S", 0.1)
-    monkeypatch.setattr(turns, "POLL_S", 3.0)  # it looks again two seconds after the others have ended
-    monkeypatch.setattr(turns, "SILENCE_WAIT_S", LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "QUEUE_S", 0.1)
+    monkeypatch.setattr(gpu_lock, "POLL_S", 3.0)  # it looks again two seconds after the others have ended
+    monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     second, worker = follower(of_process, waits_s=4.0)
     assert worker.works.wait(LIMIT_S)
     assert not second.works.wait(3.0)
@@ -379,8 +379,8 @@ def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch)
 
 def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_process, monkeypatch):
     """The first one waits for a context; meanwhile the second one does not keep others from work."""
-    monkeypatch.setattr(turns, "MAKING_WAIT_S", 2 * LIMIT_S)
-    monkeypatch.setattr(turns, "QUEUE_S", 2 * LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 2 * LIMIT_S)
+    monkeypatch.setattr(gpu_lock, "QUEUE_S", 2 * LIMIT_S)
     maker = Worker(of_process(), Turns.making)
     assert maker.works.wait(LIMIT_S)
     timers = [Worker(of_process(), Turns.timing) for _ in range(2)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_nvcc import stand_in
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
 

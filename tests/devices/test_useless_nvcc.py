@@ -11,9 +11,9 @@ import pytest
 from fake_nvcc import Compiler, pycuda_for, stand_in
 
 from pytest_gpulab.course import jobs
-from pytest_gpulab.devices.cache import Cache
-from pytest_gpulab.devices.cuda import nvcc as nvcc_module
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.cuda.nvcc import compile as nvcc_module
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.grading.catalogue import LoadedExercise

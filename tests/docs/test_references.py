@@ -12,13 +12,13 @@ import pytest
 from doc_pages import PAGES, ROOT, blocks, prose
 from test_architecture import MAY_KNOW
 
-from pytest_gpulab.devices.metrics import METRICS
+from pytest_gpulab.devices.hardware.metrics import METRICS
 from pytest_gpulab.devices.simulated.gpus import described_gpu, sources
 from pytest_gpulab.grading import counters
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import HINTS
-from pytest_gpulab.reports import hardware
+from pytest_gpulab.reports.terminal import hardware
 
 INSTRUCTOR, STUDENT = ROOT / "docs" / "instructor.md", ROOT / "docs" / "student.md"
 ALL_PAGES = [*PAGES, *sorted(ROOT.glob("exercises/*/README.md"))]

@@ -18,7 +18,7 @@ import pytest
 import unmeasured
 from doc_pages import PAGES, ROOT, Block, blocks, commands, first_difference
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 
 DIVIDER = "\x1e"
 SHELL_TIMEOUT_S = 60

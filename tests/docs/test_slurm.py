@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, blocks
 
-from pytest_gpulab.course.cluster import ClusterExecutor
+from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
 
 # Slurm keeps a copy of the script, too; a job is a process group here.
 SBATCH = """#!/bin/bash

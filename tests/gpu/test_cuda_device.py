@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.cache import Cache
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
-from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.compiler.cache import Cache
+from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, LaunchError
 
 pytestmark = pytest.mark.gpu

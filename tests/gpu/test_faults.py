@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pytest_gpulab.devices.processes import LOCKS
+from pytest_gpulab.devices.system.processes import LOCKS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 

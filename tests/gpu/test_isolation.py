@@ -14,7 +14,7 @@ import pytest
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 
@@ -136,7 +136,7 @@ import sys
 from pathlib import Path
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 folder = Path(sys.argv[1])
 device, _ = open_device("cuda")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.counters import METRICS
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
+from pytest_gpulab.grading.tools import ncu
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
-from pytest_gpulab.reports.terminal import footnotes
+from pytest_gpulab.reports.terminal.sections import footnotes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("nvidias_tools")]
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices import nvml
-from pytest_gpulab.devices.architectures import LIMITS
-from pytest_gpulab.devices.occupancy import BlockNeeds, blocks_by_supply, occupancy_by_rules
+from pytest_gpulab.devices.cuda import nvml
+from pytest_gpulab.devices.hardware.architectures import LIMITS
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_supply, occupancy_by_rules
 
 pytestmark = pytest.mark.gpu
 SOURCE = """

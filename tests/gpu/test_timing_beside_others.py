@@ -12,7 +12,7 @@ import pytest
 from timed_kernels import ROOT, cold, median_ms, samples_ms, speedups, warmed_up
 
 from pytest_gpulab.devices.stopwatch import Call
-from pytest_gpulab.grading.statistics import Ratio, allowing_for
+from pytest_gpulab.grading.speed.statistics import Ratio, allowing_for
 
 pytestmark = pytest.mark.gpu
 

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.remote import RemoteGrader
-from pytest_gpulab.grading.statistics import FEWEST_ROUNDS
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
+from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("opened_device")]
 ROOT = Path(__file__).parents[2]

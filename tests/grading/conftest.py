@@ -5,7 +5,7 @@ from clocked_device import ClockedBench
 from doubling import Bench
 from remote_class import Class, made_hostile
 
-from pytest_gpulab.devices.processes import LOCKS
+from pytest_gpulab.devices.system.processes import LOCKS
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
-    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.PAUSE_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.WARM_UP_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 0.0)
     for limit in ("LONG_S", "BUDGET_S", "MAX_WARM_UP_S"):  # by a clock that is not the device's
-        monkeypatch.setattr(f"pytest_gpulab.grading.race.{limit}", 1e9)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
+        monkeypatch.setattr(f"pytest_gpulab.grading.speed.benchmark.{limit}", 1e9)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.targets.ROOM_BYTES", 2**12)
     monkeypatch.setenv(LOCKS, str(tmp_path))  # where references' times are kept, too
     return ClockedBench(tmp_path)
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import reference_time, worker
+from pytest_gpulab.grading.isolation import worker
+from pytest_gpulab.grading.speed import reference_time
 
 LOG_VARIABLE = "HOSTILE_DEEDS"
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import grader, worker
+from pytest_gpulab.grading import grader
+from pytest_gpulab.grading.isolation import worker
 
 ALONE_VARIABLE = "LUCKY_ALONE"
 CANNOT_COUNT_VARIABLE = "LUCKY_CANNOT_COUNT"

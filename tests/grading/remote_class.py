@@ -14,11 +14,11 @@ from hostile_device import LOG_VARIABLE
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading import process
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import CheckResult
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation import worker_process as process
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 EXERCISE = """
 import numpy as np
@@ -44,7 +44,9 @@ KERNEL = """__global__ void twice(const int *in, int *out, int n) {
     if (i < n) out[i] = 2 * in[i];
 }
 """
-HOSTILE = process.PROGRAM.replace("from pytest_gpulab.grading.worker import main", "from hostile_device import main")
+HOSTILE = process.PROGRAM.replace(
+    "from pytest_gpulab.grading.isolation.worker import main", "from hostile_device import main"
+)
 WAIT_S = 60.0
 
 

@@ -14,16 +14,16 @@ from tiers import LADDER, TWO, expecting, graded, measured, speedup, with_tiers
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.exercise import Exercise
-from pytest_gpulab.grading.calibration import DeviceThresholds
-from pytest_gpulab.grading.calibration_file import CalibrationError, document, read, text
+from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+from pytest_gpulab.grading.calibration.file import CalibrationError, document, read, text
+from pytest_gpulab.grading.calibration.fit import exercise_table, ladders, proposals
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.ladder import exercise_table, ladders, proposals
-from pytest_gpulab.grading.race import CALIBRATING_ROUNDS, ROUNDS_PER_LOOK
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS
+from pytest_gpulab.grading.speed.benchmark import CALIBRATING_ROUNDS, ROUNDS_PER_LOOK
+from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
 from pytest_gpulab.grading.thresholds import Thresholds
-from pytest_gpulab.reports.calibration import lines, problems
+from pytest_gpulab.reports.files.calibration import lines, problems
 
 H200 = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132", "compute capability": "9.0"})
 T4 = DeviceInfo("cuda", "Tesla T4", "nvcc 13.0", "sm_75", False, {"SMs": "40"})
@@ -279,7 +279,7 @@ def test_it_is_said_where_others_may_have_slowed_the_gpu_down_for_a_calibration(
 def test_a_ratio_is_asked_for_again_when_others_may_have_ended(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     looks = iter([replace(QUIET, interruption_ms=0.3)] * 3)
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
     grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))

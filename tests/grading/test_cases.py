@@ -13,7 +13,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, KernelRe
 from pytest_gpulab.exercise import Array, Case, Expected, Problem
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import UNSET
-from pytest_gpulab.grading.replay import FIRST
+from pytest_gpulab.grading.plans.replay import FIRST
 from pytest_gpulab.grading.time_limits import CASE_S, LATER_CASE_S
 
 CORRECT = ("correct[n=4]", "correct[n=70]")

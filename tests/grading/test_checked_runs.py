@@ -9,9 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from pytest_gpulab.grading.checked_runs import CANDIDATES, CANDIDATES_IF_SMALL, SETS, SMALL_BYTES, CheckedRuns
-from pytest_gpulab.grading.contender import REPLICAS
-from pytest_gpulab.grading.statistics import FEWEST_ROUNDS, FIRST_ROUNDS
+from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS
+from pytest_gpulab.grading.speed.targets import REPLICAS
+from pytest_gpulab.grading.speed.validation import CANDIDATES, CANDIDATES_IF_SMALL, SETS, SMALL_BYTES, CheckedRuns
 
 SEEDS = range(200)
 

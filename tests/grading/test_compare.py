@@ -3,12 +3,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.grading import compare as compare_module
-from pytest_gpulab.grading import places, values
-from pytest_gpulab.grading.compare import compare, mismatches
+from pytest_gpulab.grading.diagnosis import compare as compare_module
+from pytest_gpulab.grading.diagnosis import error_location
+from pytest_gpulab.grading.diagnosis import value_patterns as values
+from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.replay import FIRST
+from pytest_gpulab.grading.plans.replay import FIRST
 
 POISON = FIRST.poison
 NAN, INF = np.nan, np.inf
@@ -95,7 +96,7 @@ def test_a_pattern_in_the_places_goes_into_the_sentence_and_gives_the_hint() -> 
     assert finding.what == "`out`: 2 of 8 elements are wrong."
     finding = found(floats(1, 2, 3, 4, 5, 6, 1, 11), np.arange(1, 9))
     assert finding.what == "`out`: 2 of 8 elements are wrong: the last 2 elements, from element 6 on."
-    assert finding.hint == places.TAIL
+    assert finding.hint == error_location.TAIL
 
 
 def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_the_place() -> None:
@@ -108,7 +109,7 @@ def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_
 def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
     finding = found(floats(1, 2, 3, 4, 5, 6, 0, 0), np.arange(1, 9))
     assert finding.evidence[-1] == "each of them is 0"
-    assert finding.hint == places.TAIL
+    assert finding.hint == error_location.TAIL
 
 
 def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
@@ -137,7 +138,7 @@ def test_what_is_still_poisoned_was_not_written() -> None:
     tail = found(actual, expected)
     assert tail.what == "`out`: 4 of 12 elements are never written: only the last row, row 2."
     assert tail.evidence == ("at index (2, 0), (2, 1), (2, 2), (2, 3)",)
-    assert tail.hint == places.LAST_ROWS
+    assert tail.hint == error_location.LAST_ROWS
 
 
 def test_where_only_a_part_ran_only_what_was_written_counts() -> None:

@@ -21,10 +21,10 @@ import pytest
 from doubling import EXERCISE
 
 from pytest_gpulab.exercise import Array, Buffer, Exercise, Plan, Problem, Variant
-from pytest_gpulab.grading import contents
-from pytest_gpulab.grading.contents import Inputs, timed_inputs
-from pytest_gpulab.grading.mixing import Mix, mixed
-from pytest_gpulab.grading.prepare import InstructorsMistake, make_inputs, rng_for
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, make_inputs, rng_for
+from pytest_gpulab.grading.speed import contents
+from pytest_gpulab.grading.speed.contents import Inputs, timed_inputs
+from pytest_gpulab.grading.speed.mixing import Mix, mixed
 
 SIZE = 10_000
 PROBLEM = Problem(SIZE, {"BLOCK_SIZE": 32})

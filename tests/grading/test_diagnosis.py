@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading import omissions, places, values
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, hint_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
@@ -43,48 +43,53 @@ def found(gpu: Device, kernel: str, case: str) -> Finding:
 
 
 PLACES = [
-    ("scan/last_block_left_alone", "n=1023", "only the last block (block 3, elements 768 to 1022).", values.CARRY),
-    ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", places.TAIL),
+    (
+        "scan/last_block_left_alone",
+        "n=1023",
+        "only the last block (block 3, elements 768 to 1022).",
+        value_patterns.CARRY,
+    ),
+    ("scan/dropped_tail", "n=block-1", "the last 31 elements, from element 224 on.", error_location.TAIL),
     (
         "scan/missing_block_sums",
         "n=1024",
         "everything after the first block (elements 256 to 1023; 256 a block).",
         hint_of("uninitialised", "__global__, its `in` is `block_sums` of launch 1"),
     ),
-    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", values.SHIFT),
+    ("scan/first_lane_keeps_its_own", "n=block", "every 32nd element, from element 0 on.", value_patterns.SHIFT),
     (
         "scan/adds_a_place_that_changes",
         "n=1024",
         "everything from block 2 on (elements 128 to 1023; 64 a block).",
         hint_of("race", "by different blocks"),
     ),
-    ("divergence/written_backwards", "two-way n=31", "30 of 31 elements are wrong.", values.MIRRORED),
+    ("divergence/written_backwards", "two-way n=31", "30 of 31 elements are wrong.", value_patterns.MIRRORED),
     (
         "divergence/reads_first_block",
         "two-way n=2053",
         "everything after the first block (elements 256 to 2052; 256 a block).",
-        values.REPEATED,
+        value_patterns.REPEATED,
     ),
     (
         "divergence/second_item_forgotten",
         "two-way n=2053",
         "never written: the second half of every block (512 elements a block).",
-        places.IN_EACH_BLOCK,
+        error_location.IN_EACH_BLOCK,
     ),
     ("divergence/whole_groups_only", "two-way n=33", "all 33 elements are never written.", HINTS["not-written"]),
     (
         "divergence/whole_groups_only",
         "two-way n=2053",
         "only the last block (block 8, elements 2048 to 2052).",
-        places.LAST_BLOCK,
+        error_location.LAST_BLOCK,
     ),
-    ("scan/guard_off_by_one", "n=33", "is never written: only the last element, element 32.", places.LAST_ONE),
-    ("scan/first_not_written", "n=33", "is never written: only the first element.", places.FIRST_ONE),
+    ("scan/guard_off_by_one", "n=33", "is never written: only the last element, element 32.", error_location.LAST_ONE),
+    ("scan/first_not_written", "n=33", "is never written: only the first element.", error_location.FIRST_ONE),
     (
         "constant_memory/guard_one_too_early",
         "97x61, 2 vectors",
         "only the last column, column 96.",
-        places.LAST_COLUMNS,
+        error_location.LAST_COLUMNS,
     ),
 ]
 
@@ -105,19 +110,19 @@ VALUES = [
         "scan/inclusive_declared_exclusive",
         "n=33",
         "each of them but the last holds what its right neighbour should",
-        values.SHIFT,
+        value_patterns.SHIFT,
     ),
     (
         "scan/last_block_left_alone",
         "n=1023",
         "each of them lacks all of `in` that lies in the blocks before its own",
-        values.CARRY,
+        value_patterns.CARRY,
     ),
     (
         "scan/offset_of_own_block",
         "n=1025",
         "each of them is too large by the sum of its own block's part of `in`",
-        values.OWN_BLOCK,
+        value_patterns.OWN_BLOCK,
     ),
     (
         "scan/missing_block_sums",
@@ -129,23 +134,23 @@ VALUES = [
         "divergence/reads_first_block",
         "two-way n=1024",
         "each block repeats what the first one should hold",
-        values.REPEATED,
+        value_patterns.REPEATED,
     ),
-    ("divergence/written_backwards", "two-way n=1024", "the order is reversed", values.MIRRORED),
+    ("divergence/written_backwards", "two-way n=1024", "the order is reversed", value_patterns.MIRRORED),
     (
         "divergence/input_unchanged",
         "two-way n=33",
         "each of them is its own element of `in`, unchanged",
-        values.UNCHANGED,
+        value_patterns.UNCHANGED,
     ),
     (
         "divergence/half_precision",
         "two-way n=2053",
         "each of them is a number that a 16-bit float can hold",
-        values.FEWER_BITS,
+        value_patterns.FEWER_BITS,
     ),
-    ("constant_memory/transposed", "256x256", SWAPPED, values.TRANSPOSED),
-    ("reduction/dropped_tail", "n=1025", "it is 0", values.CONSTANT),
+    ("constant_memory/transposed", "256x256", SWAPPED, value_patterns.TRANSPOSED),
+    ("reduction/dropped_tail", "n=1025", "it is 0", value_patterns.CONSTANT),
 ]
 
 
@@ -165,27 +170,27 @@ OMISSIONS = [
         "reduction/first_warp_only",
         "n=block",
         "it is what comes out of `in` without what all warps but the first of each block take",
-        places.OTHER_WARPS,
+        error_location.OTHER_WARPS,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=33",
         "it is what comes out of `in` without the last element (index 32)",
-        places.LAST_ONE,
+        error_location.LAST_ONE,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=1023",
         "it is what comes out of `in` without the last 3 elements (from index 1020 on)",
-        places.TAIL,
+        error_location.TAIL,
     ),
     (
         "reduction/vector_tail_dropped",
         "n=4099",
         "it is what comes out of `in` without the last block's elements (block 4, 4096 to 4098)",
-        omissions.LAST_BLOCK_LOST,
+        missing_terms.LAST_BLOCK_LOST,
     ),
-    ("reduction/one_round_too_many", "n=block-1", "it is twice what is expected", values.FACTOR),
+    ("reduction/one_round_too_many", "n=block-1", "it is twice what is expected", value_patterns.FACTOR),
 ]
 
 

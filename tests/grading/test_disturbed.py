@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
-from pytest_gpulab.grading import disturbed
-from pytest_gpulab.grading.build import Blocked
-from pytest_gpulab.grading.replay import Run
+from pytest_gpulab.grading.compilation.builds import Blocked
+from pytest_gpulab.grading.plans.replay import Run
+from pytest_gpulab.grading.usage import constant_reads
 
 SLOW = KernelFault("time-limit", "time limit: the kernel had not ended after 1 s")
 
@@ -35,9 +35,9 @@ def share(monkeypatch: pytest.MonkeyPatch, ended: int) -> tuple[float, list[floa
         undisturbed += 1
         return Run({"out": np.zeros(1)}) if undisturbed <= ended else Run(error=SLOW)
 
-    monkeypatch.setattr(disturbed, "run_fresh", run)
+    monkeypatch.setattr(constant_reads, "run_fresh", run)
     nothing: Any = None
-    return disturbed.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1)), limits_s
+    return constant_reads.used_share(nothing, nothing, nothing, {}, np.random.default_rng(1)), limits_s
 
 
 def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own(
@@ -47,7 +47,7 @@ def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own
     assert used == 1
     assert limits_s[0] is None, "an undisturbed run has the time of the check"
     own_s = [limit_s for limit_s in limits_s if limit_s is not None]
-    assert own_s == [pytest.approx(disturbed.LIMIT_S, abs=0.5)] * disturbed.READS
+    assert own_s == [pytest.approx(constant_reads.LIMIT_S, abs=0.5)] * constant_reads.READS
 
 
 @pytest.mark.parametrize("ended", [0, 1])

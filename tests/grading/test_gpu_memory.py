@@ -13,9 +13,9 @@ from pytest_gpulab.devices.cuda.fleet import BYTES_A_GRADER
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Buffer, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.checked_runs import SETS, most_checked
-from pytest_gpulab.grading.contender import Contender, Pool
-from pytest_gpulab.grading.prepare import make_plan
+from pytest_gpulab.grading.plans.prepare import make_plan
+from pytest_gpulab.grading.speed.targets import Contender, Pool
+from pytest_gpulab.grading.speed.validation import SETS, most_checked
 
 CATALOGUE = Catalogue(Path(__file__).parents[2] / "exercises")
 CONTEXT_BYTES = 3 << 28  # with kernels, stacks and what is flushed: some 0.5 GiB on an H200

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.occupancy import KernelOccupancy
+from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 
 FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile")

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import SafeCheck
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Grade, Provenance
-from pytest_gpulab.reports.reasons import reasons
+from pytest_gpulab.reports.terminal.reasons import reasons
 
 SAFE = (SafeCheck("memory", 2), SafeCheck("barrier", 2), SafeCheck("race", 3), SafeCheck("uninitialised", 3))
 WATCHED = replace(EXERCISE, safe=SAFE, speed=(), compile_points=40)

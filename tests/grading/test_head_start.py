@@ -10,9 +10,9 @@ import pytest
 
 from pytest_gpulab import devices
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import forked
-from pytest_gpulab.settings import ClassSettings, Settings
-from pytest_gpulab.workbench import Workbench
+from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.plugin.session import Workbench
+from pytest_gpulab.plugin.settings import ClassSettings, Settings
 
 EXERCISES = Path(__file__).parents[2] / "exercises"
 ASKED = Settings("sim", EXERCISES, seed=7, reports=(), expected=())

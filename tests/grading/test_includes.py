@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_gpulab.grading.includes import Include, moved_line, unaccepted_include
+from pytest_gpulab.grading.compilation.includes import Include, moved_line, unaccepted_include
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from tiers import LADDER, THREE, TWO, expecting, graded, measured, speedup, step, with_tiers
 
 from pytest_gpulab.exercise import SpeedTier, UsesCheck, Variant
+from pytest_gpulab.grading.calibration.fit import Proposal, Step, proposals, reached_tiers, step_of
 from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
 from pytest_gpulab.grading.grade import CheckResult, Finding
-from pytest_gpulab.grading.ladder import Proposal, Step, proposals, reached_tiers, step_of
 
 EIGHT = Variant("eight-way")
 UNSETTLED = "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"

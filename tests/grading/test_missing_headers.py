@@ -13,8 +13,8 @@ from test_second_opinion import graded as graded_on_a_gpu
 
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import process
-from pytest_gpulab.grading.missing_headers import cudas_missing_header
+from pytest_gpulab.grading.compilation.missing_headers import cudas_missing_header
+from pytest_gpulab.grading.isolation import worker_process
 
 ROOT = Path(__file__).resolve().parents[2]
 LACKING = "The CUDA installation of this machine lacks the header `nv/target`."
@@ -85,7 +85,7 @@ def test_with_nvcc_the_headers_are_tried_as_well(
 
 def test_beside_a_gpu_what_is_used_is_not_gradable_then(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """nvcc has all headers, NVRTC has not."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
     monkeypatch.setenv(LACKS_HEADERS_VARIABLE, str(tmp_path))
     text = (ROOT / "solutions" / "scan" / "05_warp_shuffle.cu").read_text()
     path = tmp_path / "scan.cu"

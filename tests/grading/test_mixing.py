@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpulab.grading.contents import Inputs
-from pytest_gpulab.grading.mixing import Mix, mixed
+from pytest_gpulab.grading.speed.contents import Inputs
+from pytest_gpulab.grading.speed.mixing import Mix, mixed
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from remote_class import KERNEL, Class
 
-from pytest_gpulab.grading import ncu
 from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters
 from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.tools import ncu
 
 OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
 # The lines of an H200's ncu 2025.3, but for the third launch and the metric after the first.
@@ -198,7 +198,7 @@ def test_a_run_that_does_not_end_is_a_note(bench: Class) -> None:
 def test_a_process_that_does_not_start_under_ncu_is_a_note(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     grader = bench.grader(KERNEL, profiler=ncu.Profiler())
     assert grader.run(bench.checks["compile"]).verdict == "passed"
-    monkeypatch.setattr("pytest_gpulab.grading.process.START_LIMIT_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.isolation.worker_process.START_LIMIT_S", 0.0)
     fake = bench.log.parent / "bin" / "ncu"
     fake.write_text("#!/bin/sh\nsleep 1000\n")
     fake.chmod(0o700)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from remote_class import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
 
-from pytest_gpulab.grading import forked, nursery, process
-from pytest_gpulab.grading.forked import Forked
+from pytest_gpulab.grading.isolation import fork_server, forked, worker_process
+from pytest_gpulab.grading.isolation.forked import Forked
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -171,7 +171,7 @@ def test_the_nursery_has_one_thread_and_a_session_of_its_own(start: Start) -> No
 
 
 def test_whether_bubblewrap_works_is_tried_once_for_all_children(start: Start) -> None:
-    child = start("from pytest_gpulab.devices import sandbox; print(sandbox.refusal.cache_info().currsize)")
+    child = start("from pytest_gpulab.devices.compiler import sandbox; print(sandbox.refusal.cache_info().currsize)")
     assert child.stdout.read() == "1\n"
 
 
@@ -196,20 +196,20 @@ def test_what_cudas_headers_declare_is_read_once_for_all_children(
     assert (tmp_path / "nvcc.log").read_text() == "asked\n"
 
 
-LOADS = process.PROGRAM + "; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+LOADS = worker_process.PROGRAM + "; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
 LOADS = LOADS.replace("sys.path[:]", "before = set(sys.modules); sys.path[:]")
 
 
 def test_the_nursery_has_loaded_what_grading_needs(
     tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LOADS))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LOADS))
     bench = Class(tmp_path)
     grader = bench.grader()
     assert {grader.run(check).verdict for check in bench.checks.values()} == {"passed"}
     worker = grader._worker
     assert worker is not None and isinstance(worker._process, Forked)
-    worker.send(process.STOP)
+    worker.send(worker_process.STOP)
     worker._process.wait(WAIT_S)
     loaded = worker.stderr().split()
     grader.close()
@@ -225,7 +225,7 @@ def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyP
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from pytest_gpulab.grading import forked
+from pytest_gpulab.grading.isolation import forked
 
 WRITES = "import os, tempfile; print(os.getpid(), flush=True)\\nwhile True: tempfile.mkdtemp(dir=os.environ['FOLDER'])"
 lifeline, _ = os.pipe()
@@ -273,7 +273,7 @@ def test_a_nursery_has_room_for_many_children() -> None:
     try:
         os.dup2(read, many)
         os.write(write, b"1")
-        assert nursery._ready([many]) == {many}
+        assert fork_server._ready([many]) == {many}
     finally:
         for descriptor in (read, write, many):
             os.close(descriptor)
@@ -337,7 +337,7 @@ def test_a_nursery_that_does_not_come_up_is_ended_with_whoever_waits_for_it(monk
 PARENT = """
 import sys, time
 from pathlib import Path
-from pytest_gpulab.grading import forked
+from pytest_gpulab.grading.isolation import forked
 from remote_class import Class
 
 bench = Class(Path(sys.argv[1]))
@@ -367,4 +367,4 @@ def test_the_nursery_does_not_outlive_the_process_that_asked(tmp_path: Path, end
 
 
 def test_a_request_says_how_many_descriptors_it_has() -> None:
-    assert nursery._settled.__code__.co_argcount == nursery.DESCRIPTORS
+    assert fork_server._settled.__code__.co_argcount == fork_server.DESCRIPTORS

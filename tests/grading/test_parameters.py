@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpulab.grading.parameters import parameter_names, unset_variables, vector_arrays
+from pytest_gpulab.grading.plans.parameter_names import parameter_names, unset_variables, vector_arrays
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.exercise import Buffer, KnownMistake, Launch, Plan
-from pytest_gpulab.grading import places, values
-from pytest_gpulab.grading.compare import mismatches
-from pytest_gpulab.grading.omissions import omission
-from pytest_gpulab.grading.patterns import Circumstances, Mistake
-from pytest_gpulab.grading.places import ordinal, place_of
-from pytest_gpulab.grading.tiling import tiling_of
+from pytest_gpulab.grading.diagnosis import error_location
+from pytest_gpulab.grading.diagnosis import value_patterns as values
+from pytest_gpulab.grading.diagnosis.compare import mismatches
+from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
+from pytest_gpulab.grading.diagnosis.missing_terms import omission
+from pytest_gpulab.grading.diagnosis.patterns import Circumstances, Mistake
+from pytest_gpulab.grading.diagnosis.tiling import tiling_of
 
 N = 1000
 INDEX = np.arange(N)
@@ -39,44 +40,68 @@ def said(*args: Any, **around: Any) -> str:
 @pytest.mark.parametrize(
     ("wrong", "words", "cause"),
     [
-        (INDEX == 0, "only the first element", places.FIRST_ONE),
-        (INDEX > 0, "all but the first element", places.ALL_BUT_FIRST),
-        (INDEX == 999, "only the last element, element 999", places.LAST_ONE),
-        (INDEX == 256, "only the first element of block 2", places.FIRST_OF_BLOCK),
-        (INDEX == 255, "only the last element of block 1", places.LAST_OF_BLOCK),
-        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", places.LAST_BLOCK),
-        (INDEX >= 990, "elements 990 to 999, the end of the last block", places.TAIL),
-        (INDEX >= 128, "everything after the first block (elements 128 to 999; 128 a block)", places.AFTER_FIRST_BLOCK),
-        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 a block)", places.FROM_BLOCK_ON),
-        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", places.FIRST_BLOCK),
-        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", places.WHOLE_BLOCKS),
-        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", places.WHOLE_BLOCKS),
-        (INDEX // 128 != 3, "all blocks but 3, these altogether", places.WHOLE_BLOCKS),
-        ((INDEX >= 256) & (INDEX < 640), "only elements 256 to 639, 3 whole blocks of 128", places.WHOLE_BLOCKS),
-        (INDEX >= 32, "everything after the first 32 elements", places.OTHER_WARPS),
-        (INDEX >= 500, "the last 500 elements, from element 500 on", places.FROM_INDEX_ON),
-        (INDEX < 100, "the first 100 elements, elements 0 to 99", places.START),
+        (INDEX == 0, "only the first element", error_location.FIRST_ONE),
+        (INDEX > 0, "all but the first element", error_location.ALL_BUT_FIRST),
+        (INDEX == 999, "only the last element, element 999", error_location.LAST_ONE),
+        (INDEX == 256, "only the first element of block 2", error_location.FIRST_OF_BLOCK),
+        (INDEX == 255, "only the last element of block 1", error_location.LAST_OF_BLOCK),
+        (INDEX >= 896, "only the last block (block 7, elements 896 to 999)", error_location.LAST_BLOCK),
+        (INDEX >= 990, "elements 990 to 999, the end of the last block", error_location.TAIL),
+        (
+            INDEX >= 128,
+            "everything after the first block (elements 128 to 999; 128 a block)",
+            error_location.AFTER_FIRST_BLOCK,
+        ),
+        (INDEX >= 640, "everything from block 5 on (elements 640 to 999; 128 a block)", error_location.FROM_BLOCK_ON),
+        (INDEX < 128, "only the first block (block 0, elements 0 to 127)", error_location.FIRST_BLOCK),
+        (INDEX // 128 == 3, "only one block (block 3, elements 384 to 511)", error_location.WHOLE_BLOCKS),
+        (INDEX // 128 % 2 == 1, "4 of 8 blocks, these altogether: 1, 3, 5 and more", error_location.WHOLE_BLOCKS),
+        (INDEX // 128 != 3, "all blocks but 3, these altogether", error_location.WHOLE_BLOCKS),
+        (
+            (INDEX >= 256) & (INDEX < 640),
+            "only elements 256 to 639, 3 whole blocks of 128",
+            error_location.WHOLE_BLOCKS,
+        ),
+        (INDEX >= 32, "everything after the first 32 elements", error_location.OTHER_WARPS),
+        (INDEX >= 500, "the last 500 elements, from element 500 on", error_location.FROM_INDEX_ON),
+        (INDEX < 100, "the first 100 elements, elements 0 to 99", error_location.START),
         ((INDEX >= 400) & (INDEX < 450), "only elements 400 to 449", ""),
-        (INDEX % 128 == 0, "the first element of every block (128 elements a block)", places.FIRST_OF_BLOCK),
-        (INDEX % 128 == 127, "the last element of every block (128 elements a block)", places.LAST_OF_BLOCK),
-        (INDEX % 128 > 0, "all but the first element of every block (128 elements a block)", places.FIRST_OF_BLOCK),
-        (INDEX % 128 == 5, "element 5 of every block (128 elements a block)", places.IN_EACH_BLOCK),
-        (INDEX % 128 >= 64, "the second half of every block (128 elements a block)", places.IN_EACH_BLOCK),
-        (INDEX % 128 < 64, "the first half of every block (128 elements a block)", places.IN_EACH_BLOCK),
-        (INDEX % 128 >= 32, "all but the first 32 elements of every block (128 elements a block)", places.OTHER_WARPS),
-        (INDEX % 128 >= 100, "elements 100 to 127 of every block (128 elements a block)", places.IN_EACH_BLOCK),
-        (INDEX % 32 == 31, "every 32nd element, from element 31 on", places.LANE),
-        (INDEX % 2 == 1, "every 2nd element, from element 1 on", places.STRIDED),
-        (INDEX % 11 == 3, "every 11th element, from element 3 on", places.STRIDED),
-        (INDEX % 8 != 2, "all but every 8th element, those whose index leaves 2 divided by 8", places.STRIDED),
-        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", places.STRIDED),
-        (np.isin(INDEX % 8, (1, 3, 6)), "elements whose index leaves 1, 3 or 6 divided by 8", places.STRIDED),
-        (np.isin(INDEX, (900, 931, 950, 951, 997)), "all of them in the last block (block 7)", places.LAST_BLOCK),
-        (np.isin(INDEX, (390, 401, 402, 451, 477)), "all of them in the same block (block 3)", places.IN_EACH_BLOCK),
+        (INDEX % 128 == 0, "the first element of every block (128 elements a block)", error_location.FIRST_OF_BLOCK),
+        (INDEX % 128 == 127, "the last element of every block (128 elements a block)", error_location.LAST_OF_BLOCK),
+        (
+            INDEX % 128 > 0,
+            "all but the first element of every block (128 elements a block)",
+            error_location.FIRST_OF_BLOCK,
+        ),
+        (INDEX % 128 == 5, "element 5 of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 >= 64, "the second half of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 128 < 64, "the first half of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (
+            INDEX % 128 >= 32,
+            "all but the first 32 elements of every block (128 elements a block)",
+            error_location.OTHER_WARPS,
+        ),
+        (INDEX % 128 >= 100, "elements 100 to 127 of every block (128 elements a block)", error_location.IN_EACH_BLOCK),
+        (INDEX % 32 == 31, "every 32nd element, from element 31 on", error_location.LANE),
+        (INDEX % 2 == 1, "every 2nd element, from element 1 on", error_location.STRIDED),
+        (INDEX % 11 == 3, "every 11th element, from element 3 on", error_location.STRIDED),
+        (INDEX % 8 != 2, "all but every 8th element, those whose index leaves 2 divided by 8", error_location.STRIDED),
+        (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", error_location.STRIDED),
+        (np.isin(INDEX % 8, (1, 3, 6)), "elements whose index leaves 1, 3 or 6 divided by 8", error_location.STRIDED),
+        (
+            np.isin(INDEX, (900, 931, 950, 951, 997)),
+            "all of them in the last block (block 7)",
+            error_location.LAST_BLOCK,
+        ),
+        (
+            np.isin(INDEX, (390, 401, 402, 451, 477)),
+            "all of them in the same block (block 3)",
+            error_location.IN_EACH_BLOCK,
+        ),
         (
             (INDEX > 128) & (INDEX % 9 > 0),
             "all of them after the first block (128 elements a block)",
-            places.AFTER_FIRST_BLOCK,
+            error_location.AFTER_FIRST_BLOCK,
         ),
     ],
 )
@@ -88,8 +113,8 @@ def test_places(wrong: Any, words: str, cause: str) -> None:
 
 def test_a_full_last_block_and_the_second_of_two_have_causes_of_their_own() -> None:
     full, second = place_of(np.arange(512) >= 384, (128,)), place_of(np.arange(200) >= 128, (128,))
-    assert full is not None and full.cause == places.LAST_FULL_BLOCK
-    assert second is not None and second.cause == places.SECOND_BLOCK
+    assert full is not None and full.cause == error_location.LAST_FULL_BLOCK
+    assert second is not None and second.cause == error_location.SECOND_BLOCK
 
 
 def test_where_blocks_are_not_known_none_is_named() -> None:
@@ -124,15 +149,15 @@ X_AXIS, Y_AXIS = np.meshgrid(np.arange(20), np.arange(16))
 @pytest.mark.parametrize(
     ("wrong", "words", "cause"),
     [
-        (X_AXIS == 19, "only the last column, column 19", places.LAST_COLUMNS),
-        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", places.LAST_COLUMNS),
-        (Y_AXIS == 15, "only the last row, row 15", places.LAST_ROWS),
-        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", places.IN_X),
-        (Y_AXIS == 0, "only the first row", places.IN_Y),
+        (X_AXIS == 19, "only the last column, column 19", error_location.LAST_COLUMNS),
+        (X_AXIS >= 16, "only the last column of blocks (columns 16 to 19)", error_location.LAST_COLUMNS),
+        (Y_AXIS == 15, "only the last row, row 15", error_location.LAST_ROWS),
+        (X_AXIS % 2 == 1, "every 2nd column, from column 1 on", error_location.IN_X),
+        (Y_AXIS == 0, "only the first row", error_location.IN_Y),
         (
             (X_AXIS >= 16) | (Y_AXIS >= 12),
             "the last 4 columns, from column 16 on, and the last 4 rows, from row 12 on",
-            places.LAST_COLUMNS,
+            error_location.LAST_COLUMNS,
         ),
     ],
 )
@@ -144,7 +169,7 @@ def test_places_in_a_plane(wrong: Any, words: str, cause: str) -> None:
 
 def test_all_but_the_diagonal() -> None:
     pattern = place_of(~np.eye(9, dtype=bool), (None, None))
-    assert pattern is not None and pattern.cause == places.OFF_DIAGONAL
+    assert pattern is not None and pattern.cause == error_location.OFF_DIAGONAL
 
 
 def test_all_elements_or_scattered_ones_have_no_place_in_a_plane() -> None:
@@ -405,11 +430,21 @@ def test_what_is_told_says_how_much_it_is_worth_and_the_special_outweighs_the_ge
 @pytest.mark.parametrize(
     ("shape", "right", "words", "cause"),
     [
-        ((1, 37), (0, slice(0, None, 16)), "all but the first column of every block (16 columns a block)", places.IN_X),
-        ((37, 1), (slice(0, None, 16), 0), "all but the first row of every block (16 rows a block)", places.IN_Y),
-        ((1, 37), (0, 0), "all but the first column", places.IN_X),
-        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", places.SAME_INDEX),
-        ((61, 97), "diagonal", "all but the diagonal", places.OFF_DIAGONAL),
+        (
+            (1, 37),
+            (0, slice(0, None, 16)),
+            "all but the first column of every block (16 columns a block)",
+            error_location.IN_X,
+        ),
+        (
+            (37, 1),
+            (slice(0, None, 16), 0),
+            "all but the first row of every block (16 rows a block)",
+            error_location.IN_Y,
+        ),
+        ((1, 37), (0, 0), "all but the first column", error_location.IN_X),
+        ((61, 97), "diagonals", "all but the diagonal of every block (16 x 16 elements)", error_location.SAME_INDEX),
+        ((61, 97), "diagonal", "all but the diagonal", error_location.OFF_DIAGONAL),
     ],
 )
 def test_in_a_plane_the_words_and_the_causes_are_those_of_x_and_y(

@@ -1,7 +1,7 @@
 """What a submission says through the compiler or printf cannot command the terminal of whoever grades it."""
 
 from pytest_gpulab.devices.protocol import CompileError
-from pytest_gpulab.grading.cases import capped
+from pytest_gpulab.grading.correctness.cases import capped
 from pytest_gpulab.grading.findings import of_error
 
 

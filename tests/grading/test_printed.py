@@ -11,10 +11,10 @@ from typing import IO
 import pytest
 
 from pytest_gpulab.exercise import Case
-from pytest_gpulab.grading import worker
-from pytest_gpulab.grading.cases import MAX_PRINTED_CHARS
 from pytest_gpulab.grading.checks import Check
-from pytest_gpulab.grading.worker import PIECE_BYTES, _Bench
+from pytest_gpulab.grading.correctness.cases import MAX_PRINTED_CHARS
+from pytest_gpulab.grading.isolation import worker
+from pytest_gpulab.grading.isolation.worker import PIECE_BYTES, _Bench
 
 CORRECT, SAFE = Check("correct[n=1]", "correct", 1.0, True, Case("n=1", 1, 1)), Check("safe", "safe", 1.0, True, None)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.devices.processes import LOCKS
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.grading import forked, process
+from pytest_gpulab.devices.system.processes import LOCKS
+from pytest_gpulab.devices.system.threads import ONE_THREAD
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
-from pytest_gpulab.grading.process import Crashed, Custody, Worker
-from pytest_gpulab.threads import ONE_THREAD
+from pytest_gpulab.grading.isolation import forked, worker_process
+from pytest_gpulab.grading.isolation.worker_process import Crashed, Custody, Worker
 
 LEAVES = """
 import json, os, sys, tempfile
@@ -41,7 +41,7 @@ sys.stdin.read()
 @pytest.fixture(params=["1", "2"], ids=["forked", "anew"])
 def threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """Let workers be such that leave something, and tell them how many threads to have: with one they are forked."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", str(request.param))
     return str(request.param)
 
@@ -50,7 +50,7 @@ def threads(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, ending: object
 ) -> None:
-    monkeypatch.setattr(process, "STOP_LIMIT_S", 0.1)
+    monkeypatch.setattr(worker_process, "STOP_LIMIT_S", 0.1)
     forked.get_ready()  # which has a folder of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv(LOCKS, raising=False)
@@ -100,7 +100,7 @@ def test_another_thread_ends_it_and_whatever_would_follow(tmp_path: Path, thread
     with pytest.raises(CancelledError):
         Worker({}, custody)
     with pytest.raises(CancelledError):
-        process.answered_under(["env"], {}, {}, 60.0, custody)
+        worker_process.answered_under(["env"], {}, {}, 60.0, custody)
     with pytest.raises(CancelledError):
         custody.check()
     before.check()
@@ -114,7 +114,7 @@ def test_another_thread_ends_it_and_whatever_would_follow(tmp_path: Path, thread
 def test_it_has_one_thread_for_numpy_unless_someone_asks_for_more(
     monkeypatch: pytest.MonkeyPatch, asked: str | None, threads: str
 ) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     for name in ONE_THREAD:
         monkeypatch.delenv(name, raising=False)
     if asked is not None:
@@ -126,17 +126,17 @@ def test_it_has_one_thread_for_numpy_unless_someone_asks_for_more(
 
 def test_it_is_there_without_nvidias_packages() -> None:
     script = "import sys; sys.modules['cuda'] = sys.modules['pycuda'] = None\n"
-    script += "import pytest_gpulab.grading.remote, pytest_gpulab.devices.cache"
+    script += "import pytest_gpulab.grading.isolation.remote, pytest_gpulab.devices.compiler.cache"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nsight Compute keeps its lock there."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(LOCKS, "elsewhere")
-    answer, _ = process.answered_under(["env"], {}, {}, 60.0, Custody())
+    answer, _ = worker_process.answered_under(["env"], {}, {}, 60.0, Custody())
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 
 
@@ -152,8 +152,8 @@ sys.stdin.read()
 
 def test_one_that_is_killed_and_does_not_go_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here another process holds its output; a driver may hold the process itself."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", HELD))
-    monkeypatch.setattr(process, "KILL_LIMIT_S", 0.2)
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", HELD))
+    monkeypatch.setattr(worker_process, "KILL_LIMIT_S", 0.2)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     started = Worker({})
     number = int(started._answers.get(timeout=60))
@@ -175,10 +175,10 @@ def test_one_that_closes_its_answers_and_does_not_end_is_not_waited_for_for_ever
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a driver does not let go some that were killed from outside, or that ended by themselves."""
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", CLOSES))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", CLOSES))
     started = Worker({})
     with monkeypatch.context() as patch:
-        patch.setattr(process, "KILL_LIMIT_S", 0.2)
+        patch.setattr(worker_process, "KILL_LIMIT_S", 0.2)
         with pytest.raises(Crashed, match=r"^closed its answers and had not ended 0\.2 s later$"):
             started.ask({}, 60.0)
     started.kill()
@@ -200,7 +200,7 @@ def test_while_another_thread_imports_an_exercise_its_path_is_what_it_is_otherwi
     (tmp_path / "slow/exercise.py").write_text(text)
     says = "import json, sys; print(json.dumps(sys.path), flush=True); sys.stdin.read()"
     monkeypatch.setattr(
-        process,
+        worker_process,
         "COMMAND",
         (sys.executable, "-I", "-c", f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); {says}"),
     )
@@ -250,7 +250,7 @@ def test_a_worker_for_which_there_is_no_room_says_so_and_leaves_nothing(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gc.collect()
     before = open_files()
-    monkeypatch.setattr(f"pytest_gpulab.grading.process.{missing}", refused)
+    monkeypatch.setattr(f"pytest_gpulab.grading.isolation.worker_process.{missing}", refused)
     with pytest.raises(DeviceUnavailable, match=f"^there is no room for its process: {words}$"):
         Worker({})
     monkeypatch.undo()

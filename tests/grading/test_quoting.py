@@ -10,12 +10,12 @@ import pytest
 from block_sums import TREE, changed, graded, line_of
 
 from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.compilation.source_quotes import MAX_LINE, MAX_WARNINGS, Quotes
 from pytest_gpulab.grading.findings import finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Grade, Provenance
-from pytest_gpulab.grading.quoting import MAX_LINE, MAX_WARNINGS, Quotes
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
-from pytest_gpulab.reports.reasons import reasons
-from pytest_gpulab.reports.terminal import failure_text, sections
+from pytest_gpulab.reports.terminal.reasons import reasons
+from pytest_gpulab.reports.terminal.sections import failure_text, sections
 
 SOURCE = "int a;\n\tif (x = 1)   y[2] = 3; // \x1b[31mred\nint c;\n"
 LOG = """x.cu(2): warning #187-D: use of "=" where "==" may have been intended

@@ -14,16 +14,16 @@ from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import Launch, Plan, SpeedTier
-from pytest_gpulab.grading.checked_runs import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
-from pytest_gpulab.grading.contender import REPLICAS, STEP_BYTES, Contender
-from pytest_gpulab.grading.race import (
+from pytest_gpulab.grading.speed.benchmark import (
     HELD_DOWN_ROUNDS,
     MIN_MS,
     ROUNDS_PER_LOOK,
     ROUNDS_PER_PLACE,
     WARM_UP_ROUNDS,
 )
-from pytest_gpulab.grading.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, MAX_ROUNDS, SETTLED_OVER
+from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, MAX_ROUNDS, SETTLED_OVER
+from pytest_gpulab.grading.speed.targets import REPLICAS, STEP_BYTES, Contender
+from pytest_gpulab.grading.speed.validation import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
 
 
 def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
@@ -57,7 +57,7 @@ def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait
         allocated.append(bool(clocked.device.held_at_start))
         return empty(shape, dtype)
 
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**24)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.targets.ROOM_BYTES", 2**24)
     clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
     tier(clocked, right(costs_ms))
     moved = [place for place in places if place]
@@ -115,8 +115,8 @@ def test_a_disturbed_second_sitting_takes_nothing_that_the_first_one_gave(clocke
 
 def test_between_two_sittings_others_have_their_turn(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     events, names = clocked.watch.events, iter(["a", "b"])
-    monkeypatch.setattr("pytest_gpulab.grading.race.PAUSE_S", 1.5)
-    monkeypatch.setattr("pytest_gpulab.grading.race.time.sleep", lambda s: events.append(f"sleeps {s}"))
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.PAUSE_S", 1.5)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.time.sleep", lambda s: events.append(f"sleeps {s}"))
     clocked.watch.others = lambda: (next(names),)  # type: ignore[method-assign]
     measured = tier(clocked, right(2.8)).measurement
     assert events[events.index("given back") + 1] == "sleeps 1.5" and events[-1] == "given back"
@@ -124,14 +124,14 @@ def test_between_two_sittings_others_have_their_turn(clocked: ClockedBench, monk
 
 
 def test_a_sitting_that_took_long_needs_no_other(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.LONG_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.LONG_S", 0.0)
     assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
 
 
 def test_there_is_no_other_sitting_without_rounds_to_take(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     assert (tier(clocked, right(2.8)).verdict, sittings(clocked)) == ("failed", 1)
 
 
@@ -144,7 +144,7 @@ def test_both_sittings_time_in_the_same_way(clocked: ClockedBench) -> None:
 
 
 def test_each_sitting_looks_at_the_gpu_anew(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.MAX_WARM_UP_S", 0.0)  # so warming up takes no look
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.MAX_WARM_UP_S", 0.0)  # so warming up takes no look
     tier(clocked, right(2.8))
     assert (sittings(clocked), clocked.watch.looks) == (2, 2 * (1 + FIRST_ROUNDS // ROUNDS_PER_LOOK))
 
@@ -163,7 +163,7 @@ def test_too_close_to_tell_takes_all_rounds_and_gives_the_points(clocked: Clocke
 
 
 def test_rounds_end_when_the_time_is_up(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.BUDGET_S", 0.0)
     result = tier(clocked, right(2.0))
     assert (result.verdict, result.measurement.rounds) == ("inconclusive", FEWEST_ROUNDS)
 
@@ -172,7 +172,7 @@ def test_a_kernel_that_takes_seconds_is_judged_by_few_rounds(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All others wait for as long as it is timed."""
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.BUDGET_S", 0.0)
     result = tier(clocked, right(9000.0))
     assert (result.verdict, result.findings[0].code) == ("failed", "too-slow")
     assert result.measurement.rounds == FEWEST_ROUNDS
@@ -224,7 +224,7 @@ def test_rounds_are_added_while_a_slowdown_leaves_too_few(clocked: ClockedBench)
 def test_a_gpu_that_is_always_slowed_down_is_timed_for_longer_and_it_is_said(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, conditions: Conditions, words: str
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.MAX_WARM_UP_S", 0.0)  # the clock never comes up
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.MAX_WARM_UP_S", 0.0)  # the clock never comes up
     clocked.watch.conditions = lambda: conditions  # type: ignore[method-assign]
     result = tier(clocked, right(1.0))
     measured = result.measurement
@@ -361,7 +361,7 @@ def test_short_kernels_that_touch_more_than_the_cache_holds_are_timed_cold(clock
 def test_few_outputs_are_read_however_many_rounds(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, small_bytes: int, checked: int
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.checked_runs.SMALL_BYTES", small_bytes)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", small_bytes)
     read: list[Any] = []
     held = type(clocked.device.array(np.zeros(1)))
     get = held.get

@@ -14,9 +14,9 @@ from doubling import right
 
 from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading.disturbances import SLOWED_BY_OTHERS
-from pytest_gpulab.grading.race import ROUNDS_PER_LOOK
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS, LOST_PER_SEEN
+from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK
+from pytest_gpulab.grading.speed.interference import SLOWED_BY_OTHERS
+from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS, LOST_PER_SEEN
 
 
 def interrupted(ms: float) -> Conditions:
@@ -36,7 +36,7 @@ def test_beside_others_that_always_work_a_verdict_allows_for_what_they_took(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
 ) -> None:
     """Of 3 ms of the baseline, two interruptions may be others' work; what takes 1 ms is not interrupted."""
-    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
     result = tier(clocked, right(1.0), threshold)
     assert (result.verdict, result.measurement.dropped) == (verdict, 0)
@@ -73,7 +73,7 @@ def test_a_verdict_on_batches_allows_for_what_others_took_of_a_batch(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, threshold: float, verdict: str
 ) -> None:
     """Ten runs of the baseline take 1.2 ms, long enough to be interrupted once; ten of its rival do not."""
-    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     clocked.programs["naive"] = right(0.12)
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
@@ -88,7 +88,7 @@ BETWEEN = 3.0 * (1 + 1 / SLOW) / 2  # a threshold that the slow clock's ratio re
 
 def test_what_others_slow_down_decides_nothing(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their power holds the clock down, which changes the ratio."""
-    monkeypatch.setattr("pytest_gpulab.grading.statistics.MAX_ROUNDS", FIRST_ROUNDS)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.statistics.MAX_ROUNDS", FIRST_ROUNDS)
     slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3))
     result = tier(clocked, right(0.3), BETWEEN)
     assert (result.verdict, result.measurement.dropped) == ("inconclusive", 0)
@@ -113,8 +113,8 @@ def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, seen_at: int
 ) -> None:
     """They rest at times. The first look is before the first round."""
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 0.0)
     slowed(clocked, QUIET, [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth == seen_at)) for nth in range(3)])
     result = tier(clocked, right(0.3), BETWEEN)
     assert result.verdict == "failed"
@@ -123,7 +123,7 @@ def test_one_look_that_sees_others_makes_all_slow_rounds_suspect(
 
 
 def test_what_is_clear_at_any_clock_is_not_tried_again(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     slowed(clocked, replace(QUIET, speed=SLOW, interruption_ms=0.3, slowdowns=("power cap",)))
     result = tier(clocked, right(0.3), 2.0)
     assert (result.verdict, sittings(clocked)) == ("passed", 1)
@@ -146,9 +146,11 @@ def test_a_gpu_that_was_never_faster_is_not_distrusted_because_others_were_seen_
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, fastest: float, every: int, look_s: float, verdict: str
 ) -> None:
     """Such as a laptop's, whose desktop draws; every so many looks see others, and each takes some time."""
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.3)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 0.3)
     moments = itertools.count(1000.0, look_s)
-    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(
+        "pytest_gpulab.grading.speed.interference.time", SimpleNamespace(monotonic=lambda: next(moments))
+    )
     slow = [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % every == 0)) for nth in range(10_000)]
     slowed(clocked, slow[1], [replace(slow[0], speed=fastest), *slow[1:]])
     result = tier(clocked, right(0.3), BETWEEN)
@@ -160,7 +162,9 @@ def test_a_clock_that_could_never_be_measured_is_not_known(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = itertools.count(1000.0, 100.0)
-    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(
+        "pytest_gpulab.grading.speed.interference.time", SimpleNamespace(monotonic=lambda: next(moments))
+    )
     looks = [replace(QUIET, speed=0.0, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
     clocked.programs["naive"] = right(0.9)
     unknown = iter(looks)
@@ -171,9 +175,11 @@ def test_a_clock_that_could_never_be_measured_is_not_known(
 def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     moments = itertools.count(1000.0)
-    monkeypatch.setattr("pytest_gpulab.grading.disturbances.time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(
+        "pytest_gpulab.grading.speed.interference.time", SimpleNamespace(monotonic=lambda: next(moments))
+    )
     slow = [replace(QUIET, speed=SLOW, interruption_ms=0.3 * (nth % LOOKS_A_SITTING == 0)) for nth in range(10_000)]
     slowed(clocked, slow[1], slow)
     tiers = tuple(SpeedTier(BETWEEN + size / 1e6, 20, size, required=True) for size in (SIZE, 2 * SIZE))
@@ -187,9 +193,9 @@ def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
 ) -> None:
     """Such as a kernel that hangs, of another submission, until it is stopped."""
     events = clocked.watch.events
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 1.25)
-    monkeypatch.setattr("pytest_gpulab.grading.race.time.sleep", lambda s: events.append(f"sleeps {s}"))
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 1.25)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.time.sleep", lambda s: events.append(f"sleeps {s}"))
     looks = iter([interrupted(2.4)] * 2 * LOOKS_A_SITTING)
     clocked.watch.conditions = lambda: next(looks, QUIET)  # type: ignore[method-assign]
     result = tier(clocked, right(1.9))
@@ -203,7 +209,7 @@ def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
 def test_what_is_clear_though_others_work_is_not_tried_again(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 60.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 60.0)
     clocked.watch.conditions = lambda: interrupted(0.3)  # type: ignore[method-assign]
     assert (tier(clocked, right(1.0)).verdict, sittings(clocked)) == ("passed", 1)
 
@@ -211,8 +217,8 @@ def test_what_is_clear_though_others_work_is_not_tried_again(
 def test_others_that_never_end_are_not_waited_for_for_ever(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.2)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 0.2)
     clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
     assert tier(clocked, right(1.9)).verdict == "inconclusive"
     assert 2 <= sittings(clocked) <= 4
@@ -221,8 +227,8 @@ def test_others_that_never_end_are_not_waited_for_for_ever(
 def test_the_races_of_a_submission_share_the_time_to_wait_for_others(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_WAIT_S", 0.5)
-    monkeypatch.setattr("pytest_gpulab.grading.race.INTERRUPTED_PAUSE_S", 0.6)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 0.5)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_PAUSE_S", 0.6)
     clocked.watch.conditions = lambda: interrupted(2.4)  # type: ignore[method-assign]
     tiers = tuple(SpeedTier(least, 20, size, required=True) for least, size in ((1.5, SIZE), (1.51, 2 * SIZE)))
     results = clocked.results(right(1.9), speed=tiers)

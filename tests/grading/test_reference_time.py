@@ -12,7 +12,7 @@ from clocked_device import TIERS, ClockedBench
 from doubling import reference, right
 
 from pytest_gpulab.exercise import Array, Expected, Problem, SpeedTier, Variant
-from pytest_gpulab.grading import reference_time
+from pytest_gpulab.grading.speed import reference_time
 
 SIZE = TIERS[0].size
 
@@ -40,7 +40,7 @@ def refused(thread: threading.Thread) -> None:
 @pytest.fixture
 def clocked(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     """Verdicts take no reference of all elements here."""
-    monkeypatch.setattr("pytest_gpulab.grading.sampling.SAMPLED_ABOVE", SIZE - 1)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.sampled_comparison.SAMPLED_ABOVE", SIZE - 1)
     return clocked
 
 
@@ -94,7 +94,7 @@ def test_tiers_of_one_race_ask_once(clocked: ClockedBench, monkeypatch: pytest.M
         asked.append(None if not asked else 1.5)
         return asked[-1]
 
-    monkeypatch.setattr("pytest_gpulab.grading.timed.reference_ms", counting)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.measured.reference_ms", counting)
     tiers = tuple(SpeedTier(factor, 10, SIZE) for factor in (1.2, 1.3, 1.4, 1.5))
     results = clocked.results(right(1.0), speed=tiers)
     known = [result.measurement.reference_ms for result in results.values() if result.measurement is not None]

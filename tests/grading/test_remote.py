@@ -16,12 +16,12 @@ from hostile_device import LOG_VARIABLE
 from remote_class import EXPECTED, KERNEL, WAIT_S, Class, graded, is_alive, verdicts, wait_for_end
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.cuda import turns
+from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.grading import process
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.process import WorkerError
+from pytest_gpulab.grading.isolation import worker_process as process
+from pytest_gpulab.grading.isolation.worker_process import WorkerError
 from pytest_gpulab.grading.thresholds import Thresholds
 
 
@@ -103,7 +103,7 @@ def test_a_crash_that_does_not_come_again_costs_nothing(hostile: Class) -> None:
 @pytest.fixture
 def waits_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time limits allow for the wait for others that time."""
-    monkeypatch.setattr(turns, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(gpu_lock, "PATIENCE_S", 1.0)
 
 
 @pytest.mark.usefixtures("waits_a_second")
@@ -311,7 +311,7 @@ def test_closing_is_possible_where_no_further_thread_is_allowed(
 PARENT = """
 import sys
 from pathlib import Path
-from pytest_gpulab.grading import process
+from pytest_gpulab.grading.isolation import worker_process as process
 from remote_class import HOSTILE, Class, KERNEL
 
 process.COMMAND = (sys.executable, "-I", "-c", HOSTILE)

@@ -11,7 +11,7 @@ from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, 
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.execution.wave import Wave
 from pytest_gpulab.exercise import Array, Buffer, Launch, Plan
-from pytest_gpulab.grading.replay import (
+from pytest_gpulab.grading.plans.replay import (
     AGAIN,
     FIRST,
     FIRST_WARP_FIRST,

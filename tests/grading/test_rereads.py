@@ -11,8 +11,8 @@ from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded
 
 from pytest_gpulab.devices.protocol import Device, KernelFault
 from pytest_gpulab.exercise import Case, Problem
-from pytest_gpulab.grading.replay import FIRST, replay
-from pytest_gpulab.grading.rereads import Rereads
+from pytest_gpulab.grading.diagnosis.whole_array_reads import Rereads
+from pytest_gpulab.grading.plans.replay import FIRST, replay
 
 
 @pytest.fixture(scope="module")

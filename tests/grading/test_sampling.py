@@ -14,9 +14,9 @@ from doubling import kernel, program, reference
 
 from pytest_gpulab.exercise import Array, Exercise, Expected, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.prepare import make_inputs, make_plan
-from pytest_gpulab.grading.sampling import PLACES, PLACES_IN_A_STRETCH, drawn_places
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan
+from pytest_gpulab.grading.speed.mixing import Mix
+from pytest_gpulab.grading.speed.sampled_comparison import PLACES, PLACES_IN_A_STRETCH, drawn_places
 
 SIZE = 2**12
 PLAIN = Mix(0)
@@ -26,8 +26,8 @@ TUNABLES = {"BLOCK_SIZE": 32, "ITEMS_PER_THREAD": 1, "TILE_X": 16, "TILE_Y": 8, 
 
 @pytest.fixture
 def clocked(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
-    monkeypatch.setattr("pytest_gpulab.grading.sampling.SAMPLED_ABOVE", SIZE - 1)
-    monkeypatch.setattr("pytest_gpulab.grading.sampling.PLACES", SIZE // 8)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.sampled_comparison.SAMPLED_ABOVE", SIZE - 1)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.sampled_comparison.PLACES", SIZE // 8)
     return clocked
 
 
@@ -67,7 +67,7 @@ def test_without_the_hook_or_at_small_sizes_every_element_is_checked(
 ) -> None:
     one = wrong_at(1234)
     assert tier(clocked, one, reference_at=None).findings[0].code == "wrong-result"
-    monkeypatch.setattr("pytest_gpulab.grading.sampling.SAMPLED_ABOVE", SIZE)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.sampled_comparison.SAMPLED_ABOVE", SIZE)
     assert tier(clocked, one).findings[0].code == "wrong-result"
 
 

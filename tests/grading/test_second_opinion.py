@@ -14,21 +14,23 @@ from lucky_device import ALONE_VARIABLE, CANNOT_COUNT_VARIABLE
 from remote_class import KERNEL, WAIT_S, Class
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading import process, second_opinion
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.expected import Expectations
 from pytest_gpulab.grading.grade import CheckResult, Finding
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation import cross_check, worker_process
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 ROOT = Path(__file__).resolve().parents[2]
-LUCKY = process.PROGRAM.replace("from pytest_gpulab.grading.worker import main", "from lucky_device import main")
+LUCKY = worker_process.PROGRAM.replace(
+    "from pytest_gpulab.grading.isolation.worker import main", "from lucky_device import main"
+)
 INFO = DeviceInfo("cuda", "lucky GPU", "none", "sm_90", True)
 
 
 @pytest.fixture(autouse=True)
 def lucky(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LUCKY))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -120,9 +122,9 @@ def test_a_right_result_that_is_luck_fails_with_line_and_thread(bench: Class) ->
     (finding,) = found["correct[n=31]"].findings
     assert (finding.code, finding.where) == ("out-of-bounds", "twice.cu:3")
     assert finding.evidence[0].startswith("first by block 0")
-    assert finding.evidence[-1] == second_opinion.LUCK
+    assert finding.evidence[-1] == cross_check.LUCK
     (seen,) = found["safe[memory]"].findings
-    assert (seen.code, seen.where, seen.evidence[-1]) == ("out-of-bounds", "twice.cu:3", second_opinion.SEEN)
+    assert (seen.code, seen.where, seen.evidence[-1]) == ("out-of-bounds", "twice.cu:3", cross_check.SEEN)
 
 
 def test_what_is_luck_is_not_fast_even_if_only_its_speed_is_asked_for(bench: Class) -> None:
@@ -229,11 +231,11 @@ def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeyp
 
 
 def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused(process.Worker):
+    class Refused(worker_process.Worker):
         def _start(self, under: Sequence[str]) -> None:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(second_opinion, "Worker", Refused)
+    monkeypatch.setattr(cross_check, "Worker", Refused)
     (note,) = notes(results(bench, READS_BEYOND))
     what = "there is no room for its process: the folder for temporary files (TMPDIR) is full: No space left on device"
     assert note == f"Seen by the GPU alone: there is no simulated GPU: {what}"
@@ -267,16 +269,16 @@ def test_after_an_exception_in_one_check_the_next_has_its_second_opinion(
 
 
 def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Slow(process.Worker):
+    class Slow(worker_process.Worker):
         def answer(self, limit_s: float) -> dict[str, Any]:
-            assert 0 <= limit_s <= second_opinion.LIMIT_S
+            assert 0 <= limit_s <= cross_check.LIMIT_S
             time.sleep(0.01)
-            if limit_s <= second_opinion.LIMIT_S - 0.02:
-                raise process.Hung
+            if limit_s <= cross_check.LIMIT_S - 0.02:
+                raise worker_process.Hung
             return super().answer(limit_s)
 
-    monkeypatch.setattr(second_opinion, "Worker", Slow)
-    monkeypatch.setattr(second_opinion, "LIMIT_S", 0.05)
+    monkeypatch.setattr(cross_check, "Worker", Slow)
+    monkeypatch.setattr(cross_check, "LIMIT_S", 0.05)
     lucky_at_the_third_case = READS_BEYOND.replace("in[i + 1]", "n == 100 ? in[i + 1] : 0")
     (note,) = notes(results(bench, lucky_at_the_third_case))
     assert note == "Seen by the GPU alone: the simulated GPU would have taken more than 0.05 s"
@@ -284,7 +286,7 @@ def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monke
 
 def test_a_bug_of_the_simulated_gpu_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = LUCKY.replace("main(int", "import lucky_device; lucky_device.SimulatedDevice = None; main(int")
-    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", broken))
+    monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", broken))
     (note,) = notes(results(bench, READS_BEYOND))
     assert note.startswith("Seen by the GPU alone: the simulated GPU has a bug: TypeError: ")
 
@@ -300,12 +302,12 @@ def test_the_simulated_gpu_works_ahead_while_the_real_one_is_busy(
 ) -> None:
     asked: list[dict[str, Any]] = []
 
-    class Recorded(process.Worker):
+    class Recorded(worker_process.Worker):
         def send(self, request: dict[str, Any]) -> None:
             asked.append(request)
             super().send(request)
 
-    monkeypatch.setattr(second_opinion, "Worker", Recorded)
+    monkeypatch.setattr(cross_check, "Worker", Recorded)
     with closing(bench.grader()) as grader:
         assert grader.run(bench.checks["compile"]).verdict == "passed"
         task, *requests = asked

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.grading.calibration import DeviceThresholds
-from pytest_gpulab.grading.calibration_file import read
+from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+from pytest_gpulab.grading.calibration.file import read
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 

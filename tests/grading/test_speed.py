@@ -10,13 +10,14 @@ import pytest
 from doubling import EXERCISE, Bench, codes, faulting, kernel, plan, program, right
 from fake_device import Program
 
-from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, TooMuchWork
 from pytest_gpulab.exercise import Case, Plan, Problem, SpeedTier, Variant
-from pytest_gpulab.grading import costed, speed
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.correctness import checked_launches
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.speed import size_text
+from pytest_gpulab.grading.speed import estimate
+from pytest_gpulab.grading.speed.estimate import size_text
 
 
 def test_reaching_the_threshold_passes_and_says_what_was_measured(bench: Bench) -> None:
@@ -97,8 +98,8 @@ def test_all_blocks_run_where_they_can_and_some_are_counted(bench: Bench) -> Non
     options = [options for _, options in bench.device.launches]
     screened, baseline, checked, again = options[-4:]
     assert again.sample_blocks is None, "it has variables that may keep something for a second run"
-    assert {launch.sample_blocks for launch in (screened, baseline, checked)} == {costed.SAMPLE_BLOCKS}
-    assert checked.complete_within == costed.COMPLETE_WORK
+    assert {launch.sample_blocks for launch in (screened, baseline, checked)} == {checked_launches.SAMPLE_BLOCKS}
+    assert checked.complete_within == checked_launches.COMPLETE_WORK
     assert screened.complete_within is None and baseline.complete_within is None
     assert not any(launch.check for launch in (screened, baseline, checked))
 
@@ -346,10 +347,10 @@ def test_the_baseline_sees_the_same_data_and_is_costed_once_for_all_submissions(
 def test_costs_of_baselines_are_forgotten_with_their_device(tmp_path: Any) -> None:
     bench = Bench(tmp_path)
     bench.result("speedup[1.5x]", right())
-    n_devices = len(speed._baselines)
+    n_devices = len(estimate._baselines)
     del bench
     gc.collect()
-    assert len(speed._baselines) < n_devices
+    assert len(estimate._baselines) < n_devices
 
 
 def test_another_baseline_is_taken_from_the_exercises_folder(bench: Bench) -> None:
@@ -410,8 +411,8 @@ def test_the_simulated_threshold_is_for_devices_that_estimate(bench: Bench) -> N
 def test_the_simulated_size_is_for_devices_that_estimate(tmp_path: Any) -> None:
     real = Bench(tmp_path, estimates=False).device
     tier = EXERCISE.speed[0]
-    assert (speed.timed_size(tier, real), speed.timed_size(tier, Bench(tmp_path).device)) == (2**20, 2**10)
-    assert speed.timed_size(replace(tier, simulated_size=None), Bench(tmp_path).device) == 2**20
+    assert (estimate.timed_size(tier, real), estimate.timed_size(tier, Bench(tmp_path).device)) == (2**20, 2**10)
+    assert estimate.timed_size(replace(tier, simulated_size=None), Bench(tmp_path).device) == 2**20
 
 
 def test_an_instructors_mistake_in_the_minimal_bytes(bench: Bench) -> None:

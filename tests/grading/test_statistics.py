@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpulab.grading.race import ROUNDS_PER_PLACE
-from pytest_gpulab.grading.statistics import (
+from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_PLACE
+from pytest_gpulab.grading.speed.statistics import (
     FIRST_ROUNDS,
     LOST_PER_SEEN,
     MAX_ROUNDS,

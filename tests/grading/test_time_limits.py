@@ -14,8 +14,8 @@ from fake_device import FakeDevice
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
 from pytest_gpulab.grading import grader, time_limits
-from pytest_gpulab.grading.cases import BESIDE_A_GPU, Limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
 

@@ -11,14 +11,14 @@ from clocked_device import SIZE, TIERS, ClockedBench, tier
 from doubling import EXERCISE, kernel, plan, program, right
 from fake_device import Program
 
-from pytest_gpulab.devices.occupancy import BlockNeeds, occupancy_by_rules
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, occupancy_by_rules
 from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.exercise import Buffer, Case, Launch, Plan, Problem, Variant
-from pytest_gpulab.grading import contents
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.contender import Contender
-from pytest_gpulab.grading.contents import Inputs
-from pytest_gpulab.grading.statistics import FIRST_ROUNDS
+from pytest_gpulab.grading.speed import contents
+from pytest_gpulab.grading.speed.contents import Inputs
+from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
+from pytest_gpulab.grading.speed.targets import Contender
 
 
 def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
@@ -107,7 +107,7 @@ def test_processes_make_the_sets_of_contents_in_another_order_and_use_them_alike
         made_ready(side, *told)
 
     made_ready = Contender.__init__
-    monkeypatch.setattr("pytest_gpulab.grading.timed.timed_inputs", noting_made)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.measured.timed_inputs", noting_made)
     monkeypatch.setattr(Contender, "__init__", noting_used)
     for number in (4, 5):
         monkeypatch.setattr("os.getpid", lambda number=number: number)
@@ -167,7 +167,7 @@ def test_outputs_of_timed_runs_are_checked(clocked: ClockedBench) -> None:
 def test_an_output_is_checked_though_the_time_was_up_after_few_rounds(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.race.BUDGET_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.BUDGET_S", 0.0)
     results = clocked.grader(cheating_after(2), seed, speed=TIERS).grade().checks
     found = [result.findings[0].code for result in results if result.kind == "speedup" and result.points == 0]
     assert found[0] == "not-written"

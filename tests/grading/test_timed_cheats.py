@@ -13,11 +13,11 @@ from doubling import kernel, plan, program
 from fake_device import Program
 
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
-from pytest_gpulab.grading.checked_runs import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.contender import Pool
-from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.race import Race
+from pytest_gpulab.grading.speed.benchmark import Race
+from pytest_gpulab.grading.speed.mixing import Mix
+from pytest_gpulab.grading.speed.targets import Pool
+from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
 
 def replaying(costs_ms: float) -> Program:
@@ -131,7 +131,7 @@ def test_work_left_out_at_random_gains_nothing(
 ) -> None:
     """With all of its work done it would reach 1/1.2 of the threshold, without half of it twice as much."""
     threshold = 1.2 * 3 / costs_ms
-    monkeypatch.setattr("pytest_gpulab.grading.checked_runs.SMALL_BYTES", small_bytes)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", small_bytes)
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     verdicts = []
     for seed in range(12):
@@ -170,7 +170,7 @@ def test_work_that_one_set_of_contents_is_spared_is_seen_whichever_it_is(
     is_mixable: bool,
 ) -> None:
     """What all runs on a set have in common can be recognised; half of a submission's runs are on each."""
-    monkeypatch.setattr("pytest_gpulab.grading.checked_runs.SMALL_BYTES", small_bytes)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", small_bytes)
     clocked.watch.l2_bytes = 4 * 10 * 8 * SIZE
     tiers = (SpeedTier(1.2 * 3 / costs_ms, 40, SIZE, required=True),)
     found = []
@@ -213,7 +213,7 @@ def test_an_input_may_be_overwritten_where_the_plan_says_so(clocked: ClockedBenc
 def test_of_large_runs_the_fastest_on_each_set_are_checked(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpulab.grading.checked_runs.SMALL_BYTES", 0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.validation.SMALL_BYTES", 0)
     costs_ms = iter(np.random.default_rng(1).permutation(np.linspace(1.0, 1.01, 100)))
     added: dict[int, list[float]] = {}
     add = CheckedRuns.add

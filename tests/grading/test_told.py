@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.devices.protocol import Device
-from pytest_gpulab.grading import omissions, places, values
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.diagnosis import error_location, missing_terms, value_patterns
 from pytest_gpulab.grading.findings import HINTS, NO_VALUE, hint_of
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult
 from pytest_gpulab.grading.grader import Grader
@@ -97,21 +97,21 @@ TOLD = [
         "correct[n=33]",
         "",
         "it is what comes out of `in` without the elements with an odd index",
-        places.STRIDED,
+        error_location.STRIDED,
     ),
     (
         "reduction/adds_in_double",
         "correct[n=1025]",
         "",
         "sums on the way leave the range of int32, and must wrap around",
-        omissions.WRAPS,
+        missing_terms.WRAPS,
     ),
     (
         "reduction/adds_in_double",
         "correct[n=1025]",
         "",
         "correct with other inputs of this size: random, equal, alternating, needle",
-        omissions.WRAPS,
+        missing_terms.WRAPS,
     ),
     ("reduction/adds_in_double", "correct[int32-product]", "", "it is 0", HINTS["wrong-result"]),
     (
@@ -154,21 +154,21 @@ TOLD = [
         "correct[97x61]",
         "all but the diagonal.",
         "rows and columns are swapped: the value at (y, x) is that of (x, y)",
-        values.TRANSPOSED,
+        value_patterns.TRANSPOSED,
     ),
     (
         "constant_memory/distances_of_swapped_axes",
         "correct[37x1]",
         "all but the first column.",
         "out[(0, 1)] is",
-        places.IN_X,
+        error_location.IN_X,
     ),
     (
         "constant_memory/rows_from_columns",
         "correct[97x61]",
         "never written: all but the diagonal of every block (8 x 8 elements).",
         "at index (0, 1)",
-        places.SAME_INDEX,
+        error_location.SAME_INDEX,
     ),
     (
         "divergence/paths_swapped",
@@ -248,7 +248,7 @@ def test_the_compilers_warning_stands_beside_the_finding(
 
 
 FIRST = [
-    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", places.STRIDED),
+    ("reduction/stops_at_two", "correct[n=2]", "without the elements with an odd index", error_location.STRIDED),
     (
         "divergence/assigns_in_a_condition",
         "correct[two-way n=1]",

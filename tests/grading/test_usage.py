@@ -11,9 +11,9 @@ from block_sums import EXERCISE, INTS, TREE, changed, graded, line_of
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
 from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
-from pytest_gpulab.grading import usage as usage_module
-from pytest_gpulab.grading.build import Blocked
-from pytest_gpulab.grading.usage import _figure
+from pytest_gpulab.grading.compilation.builds import Blocked
+from pytest_gpulab.grading.usage import checks as usage_module
+from pytest_gpulab.grading.usage.checks import _figure
 
 
 @pytest.fixture(scope="module")

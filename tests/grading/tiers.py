@@ -8,9 +8,9 @@ from typing import Any
 from doubling import EXERCISE
 
 from pytest_gpulab.exercise import Exercise, SpeedTier
+from pytest_gpulab.grading.calibration.fit import Step
 from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
-from pytest_gpulab.grading.ladder import Step
 
 SOURCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "7", "0.1.0", "0" * 64, {"driver": "580.1"})
 

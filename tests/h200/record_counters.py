@@ -21,7 +21,7 @@ import counter_launches
 import numpy as np
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.cuda.nvcc import Nvcc
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 
 ATOMIC = "atomic" in sys.argv
 SOURCE = Path(__file__).parent / ("atomic_kernels.cu" if ATOMIC else "counter_kernels.cu")

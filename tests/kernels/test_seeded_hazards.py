@@ -13,11 +13,11 @@ import pytest
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.expected import Expectations
-from pytest_gpulab.grading.prepare import make_plan, prepare, rng_for
-from pytest_gpulab.grading.replay import FIRST, Run, replay
+from pytest_gpulab.grading.plans.prepare import make_plan, prepare, rng_for
+from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ import pytest
 from doc_pages import blocks, commands, first_difference
 from graded_folders import EXERCISES, ROOT, SOLUTIONS, Graded, assert_points, expectation_of, grade, named, problems
 
+from pytest_gpulab.grading.calibration.fit import reached_tiers
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.grading.ladder import reached_tiers
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_gpulab.exercise import Array, Case, Exercise, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
-from pytest_gpulab.grading.compare import mismatches
+from pytest_gpulab.grading.diagnosis.compare import mismatches
 
 EXERCISES = Catalogue(Path(__file__).resolve().parents[2] / "exercises")
 F4 = np.float32

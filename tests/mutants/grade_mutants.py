@@ -32,13 +32,13 @@ from typing import Any
 import tomllib
 from mutator import Mutant, mutants
 
-from pytest_gpulab.devices.nvrtc import compile_ptx
+from pytest_gpulab.devices.compiler.nvrtc import compile_ptx
 from pytest_gpulab.devices.protocol import DeviceError
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading.build import variants_of
-from pytest_gpulab.grading.cases import Limits
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.compilation.builds import variants_of
+from pytest_gpulab.grading.correctness.cases import Limits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import TimeLimits
 

@@ -18,14 +18,14 @@ def _warm_imports(tmp_path_factory: pytest.TempPathFactory) -> None:
     import pebble  # noqa: F401
     import tabulate  # noqa: F401
 
-    import pytest_gpulab.class_hooks
-    import pytest_gpulab.course.executor
-    import pytest_gpulab.course.roster
+    import pytest_gpulab.course.executors.processes
+    import pytest_gpulab.course.intake.roster
+    import pytest_gpulab.course.intake.submissions
     import pytest_gpulab.course.schedule
-    import pytest_gpulab.course.submissions
-    import pytest_gpulab.job_hooks
-    import pytest_gpulab.reports.calibration
-    import pytest_gpulab.reports.jsonfile  # noqa: F401
+    import pytest_gpulab.plugin.class_run
+    import pytest_gpulab.plugin.parallel_run
+    import pytest_gpulab.reports.files.calibration
+    import pytest_gpulab.reports.files.json_report  # noqa: F401
     from pytest_gpulab.devices import open_device
     from pytest_gpulab.grading.catalogue import Catalogue
     from pytest_gpulab.grading.grader import Grader

@@ -12,7 +12,7 @@ import pytest
 from course import BROKEN, NAIVE, RIGHT, Course
 
 from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
-from pytest_gpulab.reports.annotated import WIDTH, compact, fitted, visible
+from pytest_gpulab.reports.terminal.annotated import WIDTH, compact, fitted, visible
 
 RACE = """
 __global__ void twice(const int *in, int *out, int n) {

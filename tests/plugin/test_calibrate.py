@@ -41,9 +41,9 @@ def ladder(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
     for name, elapsed_ms in LADDER.items():
         course.write(f"solutions/twice/{name}.cu", takes(elapsed_ms))
     monkeypatch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: ClockedGpu())
-    monkeypatch.setattr("pytest_gpulab.grading.race.CALIBRATING_ROUNDS", 16)
-    monkeypatch.setattr("pytest_gpulab.grading.race.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.contender.ROOM_BYTES", 2**12)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.CALIBRATING_ROUNDS", 16)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.WARM_UP_S", 0.0)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.targets.ROOM_BYTES", 2**12)
     return course
 
 
@@ -52,7 +52,7 @@ def grade(course: Course, *args: str) -> pytest.RunResult:
 
 
 def calibrated(course: Course) -> dict[str, Any]:
-    from pytest_gpulab.grading.calibration_file import read
+    from pytest_gpulab.grading.calibration.file import read
 
     return read(course.folder / FILE).exercises["twice"]["tiers"]
 

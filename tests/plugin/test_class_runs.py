@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from course import BROKEN, EXERCISE, RIGHT, Course
 
-from pytest_gpulab.course import executor
+from pytest_gpulab.course.executors import processes
 from pytest_gpulab.course.store import Store, StoreError
 from pytest_gpulab.grading.grade import Grade
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch:
     def read(handed_in: object) -> bytes:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("pytest_gpulab.course.submissions.HandedIn.read", read)
+    monkeypatch.setattr("pytest_gpulab.course.intake.submissions.HandedIn.read", read)
     result = school.grade(*CLASS, "ann", "--gpulab-report=json:grades.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
     assert result.parseoutcomes()["skipped"] == 7 and "failed" not in result.parseoutcomes()
@@ -293,7 +293,7 @@ def test_what_cannot_be_read_any_more_costs_nothing(school: Course, monkeypatch:
 
 def test_processes_that_do_not_start_cost_nobody_a_point(school: Course, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(executor.worker, "prepare", operator.truediv)
+        patched.setattr(processes.worker, "prepare", operator.truediv)
         result = school.grade(*CLASS, "--gpulab-report=json:grades.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED, "nothing was graded"
     result.stdout.fnmatch_lines(["gpulab: 0/3 graded, 3 not gradable"])

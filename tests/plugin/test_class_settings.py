@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from course import BROKEN, EXERCISE, NAIVE, RIGHT, WRONG, Course
 
-from pytest_gpulab.course import cores
+from pytest_gpulab.course.executors import cores
 
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-workers=2")
 

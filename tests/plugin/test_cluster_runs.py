@@ -12,7 +12,7 @@ import pytest
 from course import BROKEN, RIGHT, WRONG, Course
 from dask_cluster import DaskCluster
 
-from pytest_gpulab.course import cluster as cluster_module
+from pytest_gpulab.course.executors import dask_cluster as cluster_module
 
 CLASS = ("--gpulab-submissions=handed_in", "--gpulab-seed=7")
 

@@ -43,7 +43,7 @@ def test_a_gpu_that_is_there_is_taken(course: Course) -> None:
 
 
 SAYS_WHICH = """
-from pytest_gpulab.grading.remote import RemoteGrader
+from pytest_gpulab.grading.isolation.remote import RemoteGrader
 
 def run(grader, check):
     print("graded on", grader._task["device"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pytest_gpulab.devices.occupancy import BlockNeeds, KernelOccupancy, occupancy_by_rules
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, KernelOccupancy, occupancy_by_rules
 from pytest_gpulab.grading.counters import Counter, KernelCounters
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
-from pytest_gpulab.grading.ncu import NO_PERMISSION
+from pytest_gpulab.grading.tools.ncu import NO_PERMISSION
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
-from pytest_gpulab.reports.hardware import device_tables
-from pytest_gpulab.reports.table import WIDTH
-from pytest_gpulab.reports.terminal import footnotes, sections
+from pytest_gpulab.reports.terminal.hardware import device_tables
+from pytest_gpulab.reports.terminal.sections import footnotes, sections
+from pytest_gpulab.reports.terminal.table import WIDTH
 
 DETAILS = {"UUID": "GPU-1", "SMs": "132", "ECC": "n/a", "memory": "1 of 140 GiB in use"}
 PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13.0", 7, "1", "0.1.0", "0" * 64, DETAILS)

@@ -14,8 +14,8 @@ from course import CHECKS, NAIVE, RIGHT, WRONG, Course
 from test_terminal_report import PROVENANCE, book, speed
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports import jsonfile
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.files import json_report
 from pytest_gpulab.reports.gradebook import Likeness
 
 
@@ -72,13 +72,13 @@ def test_json_has_no_infinity(tmp_path: Path) -> None:
     check = speed(0.2)
     assert check.measurement is not None
     endless = replace(check, measurement=replace(check.measurement, speedup=math.inf, bandwidth_gb_s=math.nan))
-    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [endless])), Context())
+    json_report.write(tmp_path / "grades.json", book(("a.cu", [endless])), Context())
     measurement = load(tmp_path / "grades.json")["grades"][0]["checks"][0]["measurement"]
     assert measurement["speedup"] is None and measurement["bandwidth_gb_s"] is None
 
 
 def test_provenance_survives(tmp_path: Path) -> None:
-    jsonfile.write(tmp_path / "grades.json", book(("a.cu", [speed(0.2)])), Context(interrupted=True))
+    json_report.write(tmp_path / "grades.json", book(("a.cu", [speed(0.2)])), Context(interrupted=True))
     document = load(tmp_path / "grades.json")
     assert document["interrupted"] is True
     assert Grade.from_dict(document["grades"][0]).provenance == PROVENANCE
@@ -90,7 +90,7 @@ def test_the_class_is_told(tmp_path: Path) -> None:
     made.absent = made.roster[1:]
     made.problems, made.changes = ("18/x.txt: no .cu file",), ("a.cu: 10 points, not 20",)
     made.duplicates = (Likeness("sum", ("a.cu", "b.cu"), 0.9, (((12, 40),), ((3, 31),))),)
-    jsonfile.write(tmp_path / "grades.json", made, Context())
+    json_report.write(tmp_path / "grades.json", made, Context())
     document = load(tmp_path / "grades.json")
     assert document["roster"] == [{"id": "17", "name": "Ann Bell"}, {"id": "18", "name": ""}]
     assert document["absent"] == [{"id": "18", "name": ""}]

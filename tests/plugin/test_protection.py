@@ -7,8 +7,8 @@ import json
 import pytest
 from course import RIGHT, Course
 
-from pytest_gpulab.devices import sandbox
-from pytest_gpulab.devices.sandbox import refusal
+from pytest_gpulab.devices.compiler import sandbox
+from pytest_gpulab.devices.compiler.sandbox import refusal
 
 TIGHT = "bubblewrap and limits"
 

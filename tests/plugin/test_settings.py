@@ -9,7 +9,7 @@ import pytest
 from course import EXERCISE, NAIVE, RIGHT, SLOW_TO_COMPILE, Course
 
 from pytest_gpulab.devices.protocol import DeviceInfo
-from pytest_gpulab.settings import WITH_A_VALUE
+from pytest_gpulab.plugin.settings import WITH_A_VALUE
 
 
 def seed_of(result: pytest.RunResult) -> int:

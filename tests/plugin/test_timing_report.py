@@ -8,7 +8,7 @@ import pytest
 
 from pytest_gpulab.grading.grade import CheckResult, Grade, Measurement, Provenance
 from pytest_gpulab.reports.gradebook import Gradebook, result_properties
-from pytest_gpulab.reports.terminal import footnotes, sections
+from pytest_gpulab.reports.terminal.sections import footnotes, sections
 
 PROVENANCE = Provenance("NVIDIA H200", "cuda", "sm_90", "nvcc 13", 7, "1", "0.1.0", "0" * 64)
 

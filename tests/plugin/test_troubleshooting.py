@@ -16,21 +16,23 @@ from doc_pages import ROOT
 from machine import Machine, unavailable
 from test_timing_report import book
 
-from pytest_gpulab.devices import compiler_process, nvml, nvrtc
+from pytest_gpulab.devices.compiler import compiler_process, nvrtc
+from pytest_gpulab.devices.compiler.limits import Limits
+from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
-from pytest_gpulab.devices.cuda.limits import limited
-from pytest_gpulab.devices.cuda.nvcc import Nvcc, compiles_nothing, explained
-from pytest_gpulab.devices.cuda.timing import own_kernels_run
-from pytest_gpulab.devices.cuda.turns import Turns
-from pytest_gpulab.devices.limits import Limits
+from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc, compiles_nothing, explained
+from pytest_gpulab.devices.cuda.nvcc.limits import limited
+from pytest_gpulab.devices.cuda.timing.sampler import own_kernels_run
 from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
-from pytest_gpulab.grading import ncu, process, remote
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Measurement
-from pytest_gpulab.grading.speed import inconclusive
-from pytest_gpulab.grading.timed import others_work
-from pytest_gpulab.reports.terminal import footnotes
+from pytest_gpulab.grading.isolation import remote, worker_process
+from pytest_gpulab.grading.speed.estimate import inconclusive
+from pytest_gpulab.grading.speed.measured import others_work
+from pytest_gpulab.grading.tools import ncu
+from pytest_gpulab.reports.terminal.sections import footnotes
 
 PAGE = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("## Troubleshooting")[1].split("While PyCUDA is built")[0]
@@ -226,11 +228,11 @@ def lock_held(machine: Machine) -> str:
 
 
 def worker_does(machine: Machine, deed: str) -> None:
-    machine.patch.setattr(process, "COMMAND", (sys.executable, "-I", "-c", deed))
+    machine.patch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", deed))
 
 
 def slow_start(machine: Machine) -> str:
-    machine.patch.setattr(process, "START_LIMIT_S", 0.2)
+    machine.patch.setattr(worker_process, "START_LIMIT_S", 0.2)
     worker_does(machine, "import time; time.sleep(60)")
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
 
@@ -243,7 +245,7 @@ def starved_compiler(machine: Machine) -> str:
     machine.patch.setattr(remote, "JUDGED_FROM_S", 0.5)
     machine.patch.setattr(remote, "STARVED", 10.0)  # of a limit that is shorter than any in earnest
     sleeps = "import time; from pytest_gpulab.grading.grader import Grader; Grader.run = lambda *_: time.sleep(60); "
-    worker_does(machine, process.PROGRAM.replace("main(int", f"{sleeps}main(int"))
+    worker_does(machine, worker_process.PROGRAM.replace("main(int", f"{sleeps}main(int"))
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=0.5", "-k", "compile")
 
 
@@ -254,13 +256,13 @@ def slow_kernel(machine: Machine) -> str:
 def crash(machine: Machine) -> str:
     dies = "import os; from pytest_gpulab.grading.grader import Grader; "
     dies += "Grader.run = lambda *_: os.kill(os.getpid(), 9); "
-    worker_does(machine, process.PROGRAM.replace("main(int", f"{dies}main(int"))
+    worker_does(machine, worker_process.PROGRAM.replace("main(int", f"{dies}main(int"))
     return machine.graded("--gpulab-device=sim", "--gpulab-timeout=60", "-k", "compile")
 
 
 def killed_for_memory(machine: Machine) -> str:
     kills = iter(range(1000))
-    machine.patch.setattr(process, "memory_kills", lambda: next(kills))
+    machine.patch.setattr(worker_process, "memory_kills", lambda: next(kills))
     return crash(machine)
 
 

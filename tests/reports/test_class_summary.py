@@ -7,10 +7,10 @@ from dataclasses import replace
 from generated_class import Made, add
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
-from pytest_gpulab.reports.table import WIDTH
-from pytest_gpulab.reports.terminal import footnotes, sections
+from pytest_gpulab.reports.terminal.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
+from pytest_gpulab.reports.terminal.sections import footnotes, sections
+from pytest_gpulab.reports.terminal.table import WIDTH
 
 
 def summary(book: Gradebook) -> dict[str, list[str]]:

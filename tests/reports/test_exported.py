@@ -15,10 +15,10 @@ from examples import ENVIRONMENT
 from hypothesis import given, settings
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports import classroom50, ctrf, gradescope, jsonfile, prairielearn
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.files import classroom50, ctrf, gradescope, json_report, prairielearn
+from pytest_gpulab.reports.files.json_report import json_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.jsonfile import json_text
 from pytest_gpulab.reports.students import SMALL_SHARE, Row, graded_points, the_only_row
 
 CONTEXT = Context(environment=ENVIRONMENT)
@@ -102,7 +102,7 @@ def test_any_class_makes_a_valid_report_for_dashboards(book: Gradebook) -> None:
 @settings(max_examples=60, deadline=None)
 @given(class_books())
 def test_any_class_makes_a_report_for_programs_that_know_strict_json_alone(book: Gradebook) -> None:
-    document = reloaded(jsonfile.document(book, CONTEXT))
+    document = reloaded(json_report.document(book, CONTEXT))
     assert len(document["grades"]) == len(book.grades) and len(document["roster"]) == len(book.roster)
 
 

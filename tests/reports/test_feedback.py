@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from test_instructor_page import HOSTILE, Page, hostile_book
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
-from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.feedback import page
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
-from pytest_gpulab.reports.instructor.standings import standings
+from pytest_gpulab.reports.pages import environment
+from pytest_gpulab.reports.pages.feedback import page
+from pytest_gpulab.reports.standings import standings
 from pytest_gpulab.reports.students import points_text
 
 CONTEXT = Context(finished=datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc))
@@ -146,6 +147,6 @@ def test_a_file_in_the_folders_place_is_refused_before_anything_is_graded(tmp_pa
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    monkeypatch.setattr(environment, "find_spec", lambda name: None)
     with pytest.raises(ReportError, match="feedback needs jinja2"):
         formats.check("feedback", tmp_path, CONTEXT)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from examples import ENVIRONMENT, check, only
 
+from pytest_gpulab.plugin.settings import REPORT_FORMATS
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.settings import REPORT_FORMATS
 
 FILES = [name for name in REPORT_FORMATS if name not in ("html", "annotated", "feedback")]
 CONTEXT = Context(environment=ENVIRONMENT)

@@ -12,14 +12,14 @@ from matplotlib.text import Text
 
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Student, Verdict
+from pytest_gpulab.reports.class_statistics import TOTAL, Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.flags import BORDERLINE, IMPOSSIBLE, LIKENESS, SHARED, UNGRADABLE, flags
 from pytest_gpulab.reports.instructor.ladders import ladders
 from pytest_gpulab.reports.instructor.people import Cell, people
 from pytest_gpulab.reports.instructor.plots import roofline_plot, score_plot, speed_plot
 from pytest_gpulab.reports.instructor.speeds import Series, Threshold, all_series
-from pytest_gpulab.reports.instructor.standings import exercises_of, standings
-from pytest_gpulab.reports.instructor.summary import TOTAL, Scores, check_rates, commonest, hardest, scores
+from pytest_gpulab.reports.standings import exercises_of, standings
 
 PROVENANCE = Provenance("a GPU", "cuda", "sm_90", "nvcc", 7, "1", "0.1", "0" * 64)
 WRONG = Finding("wrong-result", "out[3] is 4, expected 5.", hint="Work it out by hand.")

@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, given, settings
 
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Student
 from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, Listing
-from pytest_gpulab.reports import formats, pages
+from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness, result_properties
 from pytest_gpulab.reports.instructor.page import page, provenances
+from pytest_gpulab.reports.pages import environment
 
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
 FEW = Made(6, exercises=("scan",))
@@ -287,8 +288,8 @@ def test_any_grades_give_a_page(book: Gradebook) -> None:
 
 
 def test_a_missing_library_is_named_before_anything_is_graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = pages.find_spec
-    monkeypatch.setattr(pages, "find_spec", lambda name: None if name == "matplotlib" else there(name))
+    there = environment.find_spec
+    monkeypatch.setattr(environment, "find_spec", lambda name: None if name == "matplotlib" else there(name))
     with pytest.raises(ReportError, match=r"the report html needs matplotlib: .* 'pytest-gpulab\[class\]'"):
         formats.check("html", tmp_path / "report.html", Context())
     assert not (tmp_path / "report.html").exists()

@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pytest_gpulab.reports import jsonfile
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.files import json_report
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
 from pytest_gpulab.reports.instructor.flags import flags
 
@@ -30,7 +30,7 @@ def test_a_flag_has_a_line_for_each_pair_closest_first() -> None:
 
 def test_programs_get_the_ranges(tmp_path: Path) -> None:
     path = tmp_path / "grades.json"
-    jsonfile.write(path, Gradebook(duplicates=(Likeness("scan", ("a", "b"), 0.94, LINES),)), Context())
+    json_report.write(path, Gradebook(duplicates=(Likeness("scan", ("a", "b"), 0.94, LINES),)), Context())
     document = json.loads(path.read_text())
     (found,) = document["duplicates"]
     assert found["lines"] == [[[12, 40]], [[3, 31], [35, 35]]]

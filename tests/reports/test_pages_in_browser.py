@@ -13,11 +13,11 @@ from selenium.webdriver.common.keys import Keys
 from test_instructor_page import EVENING, hostile_book
 
 from pytest_gpulab.grading.grade import CheckResult, Grade
-from pytest_gpulab.reports import feedback
-from pytest_gpulab.reports.annotated_html import LISTING_STYLE
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.instructor.page import page
+from pytest_gpulab.reports.pages import feedback
+from pytest_gpulab.reports.pages.annotated_html import LISTING_STYLE
 
 CONTROLS = "a[href], button, input, summary, [tabindex='0'], svg[role=img]"
 NAMES = "return [...document.querySelectorAll('#students tbody.unit:not([hidden]) > tr:first-child > th')]"

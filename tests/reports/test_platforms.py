@@ -12,10 +12,11 @@ from any_grades import VERDICTS, book
 from examples import ENVIRONMENT, LOST, WRONG, check, grade, hidden, only
 
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.reports import ctrf, formats, prairielearn
+from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.files import ctrf, prairielearn
+from pytest_gpulab.reports.files.json_report import json_text
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.jsonfile import json_text
 from pytest_gpulab.reports.students import the_only_row
 
 CONTEXT = Context(environment=ENVIRONMENT)

@@ -12,10 +12,10 @@ from examples import check, grade, hidden, only
 from hypothesis import given, settings
 
 from pytest_gpulab.grading.grade import Finding, Student
-from pytest_gpulab.reports import spreadsheet
 from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.files import spreadsheet
+from pytest_gpulab.reports.files.spreadsheet import check_lines, details_path, harmless, student_lines
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.spreadsheet import check_lines, details_path, harmless, student_lines
 from pytest_gpulab.reports.students import points_text, rows
 
 

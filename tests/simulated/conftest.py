@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from places import Run
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
 

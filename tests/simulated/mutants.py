@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_gpulab.devices import nvrtc
+from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DeviceError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.arrays import SimulatedMemory

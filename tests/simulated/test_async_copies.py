@@ -7,7 +7,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchOptions
-from pytest_gpulab.devices.simulated.execution import copying
+from pytest_gpulab.devices.simulated.memory import async_copies
 
 CHECKED = LaunchOptions(check=True)
 N = 64
@@ -69,7 +69,7 @@ def test_late_wait_reads_what_was_there_before(run: Run) -> None:
 
 
 def test_too_many_copies_without_a_wait_arrive_early(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "MAX_COPIES", 1)
+    monkeypatch.setattr(async_copies, "MAX_COPIES", 1)
     numbers, sums = np.arange(1, 5 * N + 1, dtype=np.int32), np.zeros(N, np.int32)
     run(pipeline(latest=2), numbers, sums, np.int32(5), block=(N,))
     stages = numbers.reshape(5, N)[:, ::-1]

@@ -78,7 +78,7 @@ def test_more_first_reads_than_can_be_remembered_all_count(
     args = (*arrays, np.int32(1 << 17))
     exact = module.launch("f", (16,), (256,), args, options=ESTIMATED)
     for name, value in (("_MOST", 1 << 12), ("_COMPACTED", 1 << 10)):
-        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.footprint.{name}", value)
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.counting.footprint.{name}", value)
     cut = module.launch("f", (16,), (256,), args, options=ESTIMATED)
     assert exact.estimated_ms is not None and cut.estimated_ms is not None
     assert 0.9 * exact.estimated_ms <= cut.estimated_ms <= 2 * exact.estimated_ms

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import Run
 
-from pytest_gpulab.devices.simulated.execution.atomics import FLUSHED_ADD, apply
+from pytest_gpulab.devices.simulated.memory.atomics import FLUSHED_ADD, apply
 
 WHOLE = ("add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas")
 OPERATIONS = [(operation, np.dtype(f"u{size}")) for operation in WHOLE for size in (4, 8)]

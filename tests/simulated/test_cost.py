@@ -14,7 +14,8 @@ import pytest
 from tabulate import tabulate
 
 from pytest_gpulab.devices.protocol import LaunchOptions
-from pytest_gpulab.devices.simulated import SimulatedDevice, cost
+from pytest_gpulab.devices.simulated import SimulatedDevice
+from pytest_gpulab.devices.simulated.cost import model
 
 FOLDER = Path(__file__).parents[1] / "h200"
 MEASURED_MS = {
@@ -29,8 +30,8 @@ FAMILIES = {"reduce": "reduction", "scan": "scan", "branch": "divergence", "fiel
 
 def test_the_module_and_its_page_state_the_exponents() -> None:
     page = (FOLDER.parents[1] / "docs" / "cost-model.md").read_text(encoding="utf-8")
-    busy, whole = f"{cost.BUSY_OVERLAP:g}", f"{cost.OVERLAP:g}"
-    assert f"t^{busy})^(1/{busy})" in str(cost.__doc__) and f"t^{whole})^(1/{whole})" in str(cost.__doc__)
+    busy, whole = f"{model.BUSY_OVERLAP:g}", f"{model.OVERLAP:g}"
+    assert f"t^{busy})^(1/{busy})" in str(model.__doc__) and f"t^{whole})^(1/{whole})" in str(model.__doc__)
     assert f"^(1/{busy})" in page and f"^(1/{whole})" in page
     assert f"The exponents {busy} and {whole}" in page
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from tabulate import tabulate
 
-from pytest_gpulab.devices import metrics
+from pytest_gpulab.devices.hardware import metrics
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, LineCounters, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated import device as simulated_device
-from pytest_gpulab.devices.simulated.machine import flow
+from pytest_gpulab.devices.simulated.sass import flow
 from pytest_gpulab.exercise import DEFAULT_VARIANT
 from pytest_gpulab.grading.annotate import listing_of
 from pytest_gpulab.grading.catalogue import Catalogue

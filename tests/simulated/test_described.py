@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.architectures import LIMITS
+from pytest_gpulab.devices.hardware.architectures import LIMITS
 from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchOptions, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.described import launch_bounds
+from pytest_gpulab.devices.simulated.report import launch_bounds
 
 SOURCE = """
 __global__ void plain(float *x) { x[threadIdx.x] *= 2; }

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.architectures import LIMITS
+from pytest_gpulab.devices.hardware.architectures import LIMITS
 from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.gpus import described_gpu, known_gpus, sources

@@ -7,7 +7,7 @@ import pytest
 from places import Run, marked
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchOptions
-from pytest_gpulab.devices.simulated.execution import heap
+from pytest_gpulab.devices.simulated.memory import heap
 
 CHECKED = LaunchOptions(check=True)
 THREADS = 64

@@ -20,7 +20,7 @@ from pytest_gpulab.devices.protocol import (
     SourceLine,
 )
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.execution.memory import Allocation
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 SOURCE = """
 #include <gpulab.cuh>

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pytest_gpulab.devices.metrics import LEVELS
+from pytest_gpulab.devices.hardware.metrics import LEVELS
 from pytest_gpulab.devices.protocol import LaunchOptions, LineCounters, SourceLine
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.line_shares import ISSUED, TIME_SHARE, with_shares
+from pytest_gpulab.devices.simulated.cost.line_shares import ISSUED, TIME_SHARE, with_shares
 
 LOADS = "l1tex__t_{}_pipe_lsu_mem_global_op_ld.sum"
 WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"

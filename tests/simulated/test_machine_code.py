@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices import nvrtc
-from pytest_gpulab.devices.elf import Elf
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.compiler.elf import Elf
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.machine import sass
-from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
-from pytest_gpulab.devices.simulated.machine.flow import FlowModel
-from pytest_gpulab.devices.simulated.machine.linear import minimise
 from pytest_gpulab.devices.simulated.ptx.reader import parse
+from pytest_gpulab.devices.simulated.sass import instructions
+from pytest_gpulab.devices.simulated.sass.code import MachineCode, kernel_blocks, machine_code
+from pytest_gpulab.devices.simulated.sass.flow import FlowModel
+from pytest_gpulab.devices.simulated.sass.linear import minimise
 
 KERNELS = Path(__file__).parents[1] / "h200" / "counter_kernels.cu"
 ARCHITECTURES = ("sm_75", "sm_86", "sm_90")
@@ -49,7 +49,7 @@ def test_guards_and_jumps_are_those_that_nvdisasm_shows(binary: tuple[str, bytes
     compared = 0
     for section in listing.split("\n\t.section\t.text.")[1:]:
         labels, shown = read_listing(section)
-        code = sass.decode(Elf(cubin).contents(".text." + section.split(",")[0]))
+        code = instructions.decode(Elf(cubin).contents(".text." + section.split(",")[0]))
         for instruction in code:
             guard, name, operands = shown[instruction.address]
             assert instruction.guarded == bool(guard)
@@ -81,7 +81,14 @@ def test_every_instruction_knows_its_ptx_statement(binary: tuple[str, bytes]) ->
     architecture, cubin = binary
     code = MachineCode(cubin, architecture)
     named = {s.number: s.op for f in code.ptx.functions.values() for s in f.body if hasattr(s, "op")}
-    expected = {sass.STG: "st", sass.STS: "st", sass.LDS: "ld", sass.LDG: "ld", sass.BAR: "bar", sass.SHFL: "shfl"}
+    expected = {
+        instructions.STG: "st",
+        instructions.STS: "st",
+        instructions.LDS: "ld",
+        instructions.LDG: "ld",
+        instructions.BAR: "bar",
+        instructions.SHFL: "shfl",
+    }
     seen = set()
     for kernel in code.ptx.functions:
         for block in code.blocks(kernel):

@@ -11,7 +11,7 @@ import pytest
 from places import Run
 
 from pytest_gpulab.devices.protocol import LaunchOptions
-from pytest_gpulab.devices.simulated.execution.printing import MAX_CHARACTERS, MAX_WIDTH, hexadecimal
+from pytest_gpulab.devices.simulated.memory.printf import MAX_CHARACTERS, MAX_WIDTH, hexadecimal
 
 CASES: dict[str, tuple[Any, ...]] = {
     "%d %i %u [%5d] [%-5d] [%05d] [%+d] [% d] [%.3d]": (1, -2, 3, 42, 42, -42, 42, 42, 7),

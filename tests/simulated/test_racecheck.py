@@ -349,7 +349,7 @@ def test_too_many_words_to_remember_are_said(run: Run, monkeypatch: pytest.Monke
 
 
 def test_too_many_fences_to_remember_are_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpulab.devices.simulated.execution.fences.MAX_RECORDS", 3)
+    monkeypatch.setattr("pytest_gpulab.devices.simulated.hazards.fences.MAX_RECORDS", 3)
     profile = check(run, LAST_BLOCK.format(write=ALL_OF_A_BLOCK, fence="__threadfence();"), grid=40)
     assert not profile.hazards
     assert profile.unchecked == ("which accesses its fences put in order",)

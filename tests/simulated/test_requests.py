@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_gpulab.devices.simulated.execution.banks import word_passes
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Shape, Value
-from pytest_gpulab.devices.simulated.execution.requests import AT_ONCE, Requests, Traffic, Waiting
+from pytest_gpulab.devices.simulated.counting.banks import word_passes
+from pytest_gpulab.devices.simulated.counting.requests import AT_ONCE, Requests, Traffic, Waiting
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
 
 SECTOR_BITS = np.int64(5)
 

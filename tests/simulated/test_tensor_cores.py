@@ -9,7 +9,7 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import CannotSimulate, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.pipes import pipes
+from pytest_gpulab.devices.simulated.cost.pipes import pipes
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction
 
 CHECKED = LaunchOptions(check=True)

@@ -10,10 +10,11 @@ from types import ModuleType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from ..protocol import DeviceUnavailable, KernelFault
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
+
 from .driver import driver_words, no_room_for, primary_context
 from .faults import DriverRefusal, kernel_fault, late_fault, overtime_fault
-from .turns import COURTESY_S, Turns
+from .gpu_lock import COURTESY_S, Turns
 
 _Cause = TypeVar("_Cause", bound=BaseException)
 

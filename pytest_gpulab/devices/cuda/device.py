@@ -11,19 +11,20 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import DeviceInfo, DeviceUnavailable, Memory
-from ..sandbox import PROTECTION
-from ..stopwatch import Copies
-from ..textures import DEFAULT_SAMPLING, Sampling, TexelArray
-from .comparison import Comparison
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
+from pytest_gpulab.devices.cuda.timing.comparison import Comparison
+from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
+from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, Memory
+from pytest_gpulab.devices.stopwatch import Copies
+from pytest_gpulab.devices.textures import DEFAULT_SAMPLING, Sampling, TexelArray
+
 from .driver import load_driver
 from .gpu import OpenGpu
 from .memory import CudaMemory, CudaPart, copy_within
 from .module import CudaModule
-from .nvcc import Nvcc
 from .report import describe
 from .textures import CudaTexelArray, CudaTextures
-from .timing import CudaStopwatch
 
 _Answer = TypeVar("_Answer")
 

@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 from types import ModuleType
 from typing import Any, TypeVar
 
-from ..packages import why_not_imported
-from ..protocol import DeviceAbsent, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable
+from pytest_gpulab.devices.system.packages import why_not_imported
 
 OPEN_LIMIT_S = 30.0  # takes a tenth of a second, and seconds while dozens of processes do the same
 # PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 100, 34).

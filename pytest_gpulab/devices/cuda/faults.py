@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol import DeviceUnavailable, KernelFault
+from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
 
 class DriverRefusal(Exception):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ..nvml import NvmlUnavailable, read_facts
 from .driver import load_driver
+from .nvml import NvmlUnavailable, read_facts
 
 MOST_GRADERS = 28
 """On a GPU: as many as were tried on one (H200). They take their times one after the other."""

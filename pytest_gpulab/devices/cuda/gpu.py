@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import nvml
-from ..protocol import DeviceAbsent, DeviceUnavailable
+from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable
+
+from . import nvml
 from .context import PrimaryContext
 from .driver import load_driver
+from .gpu_lock import Turns
 from .memory import Blocks
-from .turns import Turns
 
 LEAST_CAPABILITY = (7, 5)  # what the stopwatch's own kernels are written for, and CUDA 13 compiles for
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol import Array, Location
-from ..stopwatch import Copies, Copy
+from pytest_gpulab.devices.protocol import Array, Location
+from pytest_gpulab.devices.stopwatch import Copies, Copy
+
 from .context import PrimaryContext
 from .driver import room_for
 

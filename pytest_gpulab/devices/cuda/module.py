@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..names import signature
-from ..occupancy import BlockNeeds, KernelOccupancy, occupancy_of
-from ..protocol import (
+from pytest_gpulab.devices.cuda.nvcc.cubin import read_names
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, KernelOccupancy, occupancy_of
+from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
     KernelResources,
@@ -20,9 +20,10 @@ from ..protocol import (
     LaunchProfile,
     Memory,
 )
-from ..stopwatch import Call
+from pytest_gpulab.devices.source.names import signature
+from pytest_gpulab.devices.stopwatch import Call
+
 from .context import PrimaryContext
-from .cubin import read_names
 from .driver import driver_words, no_room_for
 from .faults import DriverRefusal, not_loaded
 from .memory import CudaMemory

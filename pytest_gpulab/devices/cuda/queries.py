@@ -12,7 +12,8 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from ..architectures import Limits, generation
+from pytest_gpulab.devices.hardware.architectures import Limits, generation
+
 from .faults import DriverRefusal
 
 

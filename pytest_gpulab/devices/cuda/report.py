@@ -6,8 +6,9 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-from .. import nvml
-from ..architectures import generation
+from pytest_gpulab.devices.hardware.architectures import generation
+
+from . import nvml
 
 _OF_A_PART = ("memory", "peak bandwidth")  # of which NVML knows the whole GPU's only
 

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from cuda.bindings import driver
 
-from ..protocol import Array, Memory
-from ..textures import Sampling, TexelArray, Texels, texels_in_memory, texels_of_array
+from pytest_gpulab.devices.protocol import Array, Memory
+from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels, texels_in_memory, texels_of_array
+
 from .context import PrimaryContext
 from .memory import CudaMemory
 from .queries import done, value_of

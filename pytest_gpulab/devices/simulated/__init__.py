@@ -5,6 +5,6 @@ In the order of the work: `ptx` reads the text, `translation` writes each basic 
 `cost` estimates a time from it; `device` speaks the device protocol.
 """
 
-from pytest_gpulab.devices.simulated.device import SimulatedDevice
+from .device import SimulatedDevice
 
 __all__ = ["SimulatedDevice"]

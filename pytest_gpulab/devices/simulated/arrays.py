@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Array, LaunchError
-from pytest_gpulab.devices.simulated.execution.memory import Allocation, Arena
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 
 
 class SimulatedMemory:

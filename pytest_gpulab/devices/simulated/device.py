@@ -13,10 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices import nvrtc, nvrtc_program
-from pytest_gpulab.devices.compiler_process import CompilerProcess
-from pytest_gpulab.devices.names import signature, unique_names, unmangle
-from pytest_gpulab.devices.occupancy import MAX_BLOCK_THREADS, BlockNeeds, KernelOccupancy, occupancy_by_rules
+from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
+from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+from pytest_gpulab.devices.hardware.occupancy import (
+    MAX_BLOCK_THREADS,
+    BlockNeeds,
+    KernelOccupancy,
+    occupancy_by_rules,
+)
 from pytest_gpulab.devices.protocol import (
     DEFAULT_OPTIONS,
     Array,
@@ -30,42 +35,44 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
-from pytest_gpulab.devices.sandbox import PROTECTION
-from pytest_gpulab.devices.simulated.accounts import Accounts, launch_figures
-from pytest_gpulab.devices.simulated.bottleneck import bottleneck
-from pytest_gpulab.devices.simulated.cost import OVERLAP, estimate
-from pytest_gpulab.devices.simulated.demands import Demands, demands
-from pytest_gpulab.devices.simulated.described import describe, known_architecture, launch_bounds
-from pytest_gpulab.devices.simulated.device_memory import DeviceMemory
-from pytest_gpulab.devices.simulated.execution import absent
+from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
+from pytest_gpulab.devices.simulated.cost.demands import Demands, demands
+from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
+from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
+from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
+from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
+from pytest_gpulab.devices.simulated.counting.workload import Workload
 from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
-from pytest_gpulab.devices.simulated.execution.counters import Counters, Joined
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
-from pytest_gpulab.devices.simulated.execution.group import unwritten
-from pytest_gpulab.devices.simulated.execution.heap import heap_of
-from pytest_gpulab.devices.simulated.execution.launching import Extents, check_extents, pack, run_blocks, three_extents
-from pytest_gpulab.devices.simulated.execution.memory import Allocation
-from pytest_gpulab.devices.simulated.execution.printing import Printer
+from pytest_gpulab.devices.simulated.execution.launching import (
+    Extents,
+    check_extents,
+    pack,
+    run_blocks,
+    three_extents,
+)
 from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
 from pytest_gpulab.devices.simulated.execution.wave import Launch
-from pytest_gpulab.devices.simulated.execution.workload import Workload
-from pytest_gpulab.devices.simulated.gpus import Gpu, described_gpu
-from pytest_gpulab.devices.simulated.line_shares import with_shares
-from pytest_gpulab.devices.simulated.machine.code import MachineCode, kernel_blocks, machine_code
-from pytest_gpulab.devices.simulated.machine.executions import MachineKernel
-from pytest_gpulab.devices.simulated.machine.joins import PtxAccess
-from pytest_gpulab.devices.simulated.oversized import (
-    check_registers,
-    may_exceed_registers,
-    oversized,
-    static_shared_bytes,
-)
+from pytest_gpulab.devices.simulated.groups.group import unwritten
+from pytest_gpulab.devices.simulated.memory.heap import heap_of
+from pytest_gpulab.devices.simulated.memory.printf import Printer
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
-from pytest_gpulab.devices.simulated.translation.inline import function_address, undefined
+from pytest_gpulab.devices.simulated.sass.code import MachineCode, kernel_blocks, machine_code
+from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
+from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
+from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, undefined
 from pytest_gpulab.devices.simulated.translation.program import Program, translate
 from pytest_gpulab.devices.simulated.translation.weights import is_corrected
-from pytest_gpulab.devices.simulated.vocabulary import VOCABULARY
+from pytest_gpulab.devices.source.names import signature, unique_names, unmangle
+
+from .device_memory import DeviceMemory
+from .execution import absent_lanes
+from .gpus import Gpu, described_gpu
+from .report import describe, known_architecture, launch_bounds
+from .resource_limits import check_registers, may_exceed_registers, oversized, static_shared_bytes
+from .runtime_builtins import VOCABULARY
 
 MAX_VARIABLE_BYTES = 128 << 20  # of a module's variables: an exercise may have a dozen variants
 _WORD = re.compile(r"[\w$]+")
@@ -278,9 +285,9 @@ class SimulatedModule:
         )  # fmt: skip
         try:
             with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):
-                before = absent.snapshot(launch)
+                before = absent_lanes.snapshot(launch)
                 ran = run_blocks(launch, self._device.gpu.sms)
-                absent.judge(launch, before, self._device.gpu.sms)
+                absent_lanes.judge(launch, before, self._device.gpu.sms)
         except KernelFault as fault:
             fault.read_per_thread = launch.read_per_thread(args)
             raise

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Array, Memory
-from pytest_gpulab.devices.simulated.arrays import SimulatedMemory
-from pytest_gpulab.devices.simulated.execution.memory import Arena
-from pytest_gpulab.devices.simulated.execution.textures import Image, Textures
+from pytest_gpulab.devices.simulated.memory.spaces import Arena
+from pytest_gpulab.devices.simulated.memory.textures import Image, Textures
 from pytest_gpulab.devices.textures import (
     DEFAULT_SAMPLING,
     Sampling,
@@ -19,6 +18,8 @@ from pytest_gpulab.devices.textures import (
     texels_in_memory,
     texels_of_array,
 )
+
+from .arrays import SimulatedMemory
 
 
 class SimulatedTexelArray:

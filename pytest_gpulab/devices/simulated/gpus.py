@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pytest_gpulab.devices.architectures import LIMITS, Limits
+from pytest_gpulab.devices.hardware.architectures import LIMITS, Limits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 if sys.version_info >= (3, 11):

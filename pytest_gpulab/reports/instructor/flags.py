@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.reports.gradebook import Gradebook, Likeness
-from pytest_gpulab.reports.instructor.speeds import interval_of, is_usable
+
+from .speeds import interval_of, is_usable
 
 IMPOSSIBLE, LIKENESS, BORDERLINE, UNGRADABLE, SHARED = (
     "impossible time",

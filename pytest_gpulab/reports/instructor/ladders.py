@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from pytest_gpulab.grading.grade import Grade, Measurement
-from pytest_gpulab.reports.instructor.speeds import usable_timings
-from pytest_gpulab.reports.table import of_baseline, overall_verdict, short_names
+from pytest_gpulab.reports.terminal.table import of_baseline, overall_verdict, short_names
+
+from .speeds import usable_timings
 
 
 @dataclass(frozen=True)

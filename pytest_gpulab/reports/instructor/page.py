@@ -13,21 +13,23 @@ from statistics import median
 from typing import Any
 
 from pytest_gpulab.grading.grade import Grade, Provenance
-from pytest_gpulab.reports import formats, pages
-from pytest_gpulab.reports.annotated import listings
+from pytest_gpulab.reports import formats
+from pytest_gpulab.reports.class_statistics import Scores, check_rates, commonest, hardest, scores
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.gradebook import Gradebook
-from pytest_gpulab.reports.instructor import plots
-from pytest_gpulab.reports.instructor.flags import MEANING, Flag, flags
-from pytest_gpulab.reports.instructor.ladders import ladders
-from pytest_gpulab.reports.instructor.people import people
-from pytest_gpulab.reports.instructor.speeds import all_series
-from pytest_gpulab.reports.instructor.standings import Standing, exercises_of, standings
-from pytest_gpulab.reports.instructor.summary import Scores, check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.instructor.svg import Drawing, Sheet, inline
+from pytest_gpulab.reports.pages import environment
+from pytest_gpulab.reports.pages.views import GradeView
+from pytest_gpulab.reports.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.students import NOT_GRADED, NOT_HANDED_IN, counting_grades
-from pytest_gpulab.reports.table import timings
-from pytest_gpulab.reports.views import GradeView
+from pytest_gpulab.reports.terminal.annotated import listings
+from pytest_gpulab.reports.terminal.table import timings
+
+from . import plots
+from .flags import MEANING, Flag, flags
+from .ladders import ladders
+from .people import people
+from .speeds import all_series
+from .svg import Drawing, Sheet, inline
 
 MOST_HARD = 12
 MOST_FINDINGS = 15
@@ -35,7 +37,7 @@ MOST_FLAGS = 12
 """Of a kind, that are shown at once; more wait behind a line to open."""
 MOST_PAIRS = 3
 """Of sources that are alike, that are named with their lines."""
-LEGEND = ", ".join(f"{pages.SIGNS[verdict]} {verdict}" for verdict in pages.SIGNS if verdict != "missed")
+LEGEND = ", ".join(f"{environment.SIGNS[verdict]} {verdict}" for verdict in environment.SIGNS if verdict != "missed")
 
 Values = dict[str, Any]
 
@@ -47,7 +49,7 @@ def check(path: Path, context: Context) -> None:
         ReportError: a library is missing.
         OSError: the file cannot be written.
     """
-    pages.require("the report html", "jinja2", "matplotlib")
+    environment.require("the report html", "jinja2", "matplotlib")
     formats.check_file(path, context)
 
 
@@ -79,9 +81,9 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
         | _people(gradebook, grades, everyone, found, interrupted)
     )
     values |= {"figures": _key_figures(gradebook, everyone, values["distributions"], found), "parts": _parts(values)}
-    values |= {"created": pages.moment(created), "interrupted": interrupted}
+    values |= {"created": environment.moment(created), "interrupted": interrupted}
     values |= {"has_parts": any(each.row.is_part for each in everyone)}
-    return pages.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
+    return environment.rendered("report.html.jinja", script="table.js", more_style=sheet.text, **values)
 
 
 def _about(gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing]) -> Values:
@@ -156,7 +158,7 @@ def _people(
         "has_listings": any(listings(grade) for grade in grades),
         "columns": 4 + has_names + len(exercises),
         "legend": LEGEND,
-        "signs_of_gaps": {NOT_GRADED: "…", NOT_HANDED_IN: pages.UNKNOWN},
+        "signs_of_gaps": {NOT_GRADED: "…", NOT_HANDED_IN: environment.UNKNOWN},
         "gaps": [gap for gap in (NOT_GRADED, NOT_HANDED_IN) if gap in gaps],
     }
 
@@ -167,7 +169,7 @@ def _key_figures(
     shares = [each.share for each in everyone if each.share is not None]
     figures = {
         "submissions graded": str(sum(len(each.row.grades) for each in everyone)),
-        "median score": f"{100 * median(shares):.0f} %" if shares else pages.UNKNOWN,
+        "median score": f"{100 * median(shares):.0f} %" if shares else environment.UNKNOWN,
         "with all points": str(sum(share >= 1 for share in shares)),
         "to review": str(len(found)),
         "absent": str(len(gradebook.absent)),

@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.reports.instructor.flags import Flag
-from pytest_gpulab.reports.instructor.standings import Standing
+from pytest_gpulab.reports.pages.views import GradeView
+from pytest_gpulab.reports.standings import Standing
 from pytest_gpulab.reports.students import Row
-from pytest_gpulab.reports.table import overall_verdict, short_names
-from pytest_gpulab.reports.views import GradeView
+from pytest_gpulab.reports.terminal.table import overall_verdict, short_names
+
+from .flags import Flag
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_gpulab.reports.annotated import visible
-from pytest_gpulab.reports.bandwidth import COPY_SHARE
-from pytest_gpulab.reports.instructor.speeds import Point, Series, roof_gb_s
-from pytest_gpulab.reports.instructor.summary import BINS, Scores
-from pytest_gpulab.reports.instructor.svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style
-from pytest_gpulab.reports.table import short_names, three_digits
+from pytest_gpulab.reports.class_statistics import BINS, Scores
+from pytest_gpulab.reports.terminal.annotated import visible
+from pytest_gpulab.reports.terminal.bandwidth import COPY_SHARE
+from pytest_gpulab.reports.terminal.table import short_names, three_digits
+
+from .speeds import Point, Series, roof_gb_s
+from .svg import FAINT, INK, PAPER, SERIES, Drawing, in_page_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

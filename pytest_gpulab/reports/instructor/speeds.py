@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_gpulab.grading.grade import Grade, Measurement
-from pytest_gpulab.reports.table import timings
+from pytest_gpulab.reports.terminal.table import timings
 
 
 @dataclass(frozen=True)

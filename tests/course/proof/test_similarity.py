@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from disguise import disguised, edited, ends_of_statements
 
-from pytest_gpulab.course.similarity import ALIKE, MAX_TOKENS, Group, alike, given_with
+from pytest_gpulab.course.intake.similarity import ALIKE, MAX_TOKENS, Group, alike, given_with
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of

@@ -21,13 +21,13 @@ from statistics import mean, median
 import numpy as np
 from figures import Proof, arguments
 
-from pytest_gpulab.devices.cuda import timing
 from pytest_gpulab.devices.cuda.device import CudaDevice
+from pytest_gpulab.devices.cuda.timing import sampler
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
-from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
-from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.race import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.speed.mixing import Mix
+from pytest_gpulab.grading.speed.targets import REPLICAS, Contender, Pool
 
 TOLERANCE = 0.05
 WARM_FROM_US, COLD_FROM_US = 3.0, 20.0
@@ -130,7 +130,7 @@ def times(mode: str, rounds: int) -> list[Timed]:
     return found
 
 
-def _timed(device: CudaDevice, module: Module, watch: timing.CudaStopwatch, row: Row, mode: str, rounds: int) -> Timed:
+def _timed(device: CudaDevice, module: Module, watch: sampler.CudaStopwatch, row: Row, mode: str, rounds: int) -> Timed:
     rng, plan = np.random.default_rng(1), row.plan()
     contents = tuple({"in": rng.random(row.elements, np.float32)} for _ in range(2))
     with closing(Pool(device)) as pool:
@@ -195,7 +195,7 @@ def main() -> int:
     parser.add_argument("--launch", choices=ROWS, help="make the launches and no more: what runs under ncu")
     options = parser.parse_args()
     if options.launch:
-        timing.MAX_ATTEMPTS = 1  # under ncu the GPU always waits for the host
+        sampler.MAX_ATTEMPTS = 1  # under ncu the GPU always waits for the host
         times(options.launch, NCU_ROUNDS)
         return 0
     proof = Proof("Times against Nsight Compute's gpu__time_duration")

@@ -18,13 +18,13 @@ import numpy as np
 from figures import ROOT, Proof, arguments
 
 from pytest_gpulab.devices.cuda.device import CudaDevice
-from pytest_gpulab.devices.cuda.timing import CudaStopwatch
+from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.exercise import Problem
-from pytest_gpulab.grading.build import Builds
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
-from pytest_gpulab.grading.contender import REPLICAS, Contender, Pool
-from pytest_gpulab.grading.mixing import Mix
-from pytest_gpulab.grading.prepare import make_inputs, make_plan
+from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan
+from pytest_gpulab.grading.speed.mixing import Mix
+from pytest_gpulab.grading.speed.targets import REPLICAS, Contender, Pool
 
 ELEMENTS = 2**26
 COPY_BYTES = SCAN_BYTES = 8 * ELEMENTS

@@ -18,9 +18,9 @@ from figures import Proof, arguments
 from neighbours import CLASS, Neighbour, beside
 
 from pytest_gpulab.devices.cuda.device import CudaDevice
-from pytest_gpulab.devices.cuda.timing import CudaStopwatch
-from pytest_gpulab.grading.contender import Contender, Pool
-from pytest_gpulab.grading.mixing import Mix
+from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
+from pytest_gpulab.grading.speed.mixing import Mix
+from pytest_gpulab.grading.speed.targets import Contender, Pool
 
 ROW, RUNS = Row("scale", 2**18, 96), 4
 PLACES, SAMPLES = 60, 9

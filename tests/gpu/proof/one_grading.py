@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_gpulab.devices import open_device
-from pytest_gpulab.devices.nvml import ConditionsReader
+from pytest_gpulab.devices.cuda.nvml import ConditionsReader
 from pytest_gpulab.devices.stopwatch import Conditions
 from pytest_gpulab.exercise import SpeedTier
-from pytest_gpulab.grading import race
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.speed import benchmark
 
 ROOT = Path(__file__).parents[3]
 
@@ -45,7 +45,7 @@ class Task:
     size: int
     threshold: float | None
     seed: int
-    seconds: float = race.BUDGET_S
+    seconds: float = benchmark.BUDGET_S
     variant: str = ""
 
 
@@ -61,8 +61,8 @@ def cut_down(loaded: LoadedExercise, task: Task) -> LoadedExercise:
 
 def grade(task: Task) -> dict[str, Any]:
     if task.threshold is None:
-        race.decide = lambda ratio, threshold: "undecided"  # type: ignore[assignment]
-    race.BUDGET_S = task.seconds
+        benchmark.decide = lambda ratio, threshold: "undecided"  # type: ignore[assignment]
+    benchmark.BUDGET_S = task.seconds
     samples, clocks_mhz = _spied_samples(), _spied_clocks()
     device, _ = open_device("cuda")
     loaded = cut_down(Catalogue(ROOT / "exercises").load(task.exercise), task)
@@ -89,13 +89,13 @@ def grade(task: Task) -> dict[str, Any]:
 def _spied_samples() -> list[tuple[Any, Any]]:
     """Return a list to which the samples of both sides are added whenever a race looks at them."""
     seen: list[tuple[Any, Any]] = []
-    judged = race.ratio_of_medians
+    judged = benchmark.ratio_of_medians
 
     def spying(baseline_ms: Any, own_ms: Any, seed: int = 0) -> Any:
         seen.append((baseline_ms, own_ms))
         return judged(baseline_ms, own_ms, seed)
 
-    race.ratio_of_medians = spying
+    benchmark.ratio_of_medians = spying
     return seen
 
 

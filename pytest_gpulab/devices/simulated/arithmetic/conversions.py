@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.arithmetic.floats import canonical
-from pytest_gpulab.devices.simulated.arithmetic.integers import F8, U4, Value, select
+from .floats import canonical
+from .integers import F8, U4, Value, select
 
 
 def compare(how: str, a: Value, b: Value) -> Value:

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.simulated.arithmetic.integers import Value, select
+from .integers import Value, select
 
 _NAN = np.uint16(0x7FFF)  # of float16
 _NAN8 = np.uint8(0x7F)

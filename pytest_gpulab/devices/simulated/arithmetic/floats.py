@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.arithmetic.integers import F8, Value, select
-from pytest_gpulab.devices.simulated.arithmetic.rounding import F4, flushed, narrow
+from .integers import F8, Value, select
+from .rounding import F4, flushed, narrow
 
 _TURN = float(np.uint32(0x3E22F983).view(np.float32))  # 1 / (2 pi) in float32, as hardware has it
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)

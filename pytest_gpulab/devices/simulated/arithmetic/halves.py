@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.arithmetic.conversions import compare
-from pytest_gpulab.devices.simulated.arithmetic.floats import saturate
-from pytest_gpulab.devices.simulated.arithmetic.integers import F8, U4, Value, select
-from pytest_gpulab.devices.simulated.arithmetic.rounding import F4, narrow, odd, sum_error
+from .conversions import compare
+from .floats import saturate
+from .integers import F8, U4, Value, select
+from .rounding import F4, narrow, odd, sum_error
 
 U2, F2 = np.dtype(np.uint16), np.dtype(np.float16)
 _NAN = U2.type(0x7FFF)

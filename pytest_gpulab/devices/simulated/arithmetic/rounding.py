@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.arithmetic.integers import F8, I8, Value, select
+from .integers import F8, I8, Value, select
 
 F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32

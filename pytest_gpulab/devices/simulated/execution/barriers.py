@@ -15,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
-from pytest_gpulab.devices.simulated.execution import named_barriers
-from pytest_gpulab.devices.simulated.execution.group import Group, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Value, from_warps, to_warps
-from pytest_gpulab.devices.simulated.execution.memory import lane_at
-from pytest_gpulab.devices.simulated.execution.union import Union
-from pytest_gpulab.devices.simulated.execution.watch import Watch
-from pytest_gpulab.devices.simulated.execution.wave import Wave
+from pytest_gpulab.devices.simulated.groups.group import Group, meet
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.groups.union import Union
+from pytest_gpulab.devices.simulated.hazards.checker import Watch
+from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import Step
+
+from . import named_barriers
+from .wave import Wave
 
 _ALL_LANES = 0xFFFFFFFF
 _NONE = np.uint32(0)

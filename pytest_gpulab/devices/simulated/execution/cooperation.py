@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pytest_gpulab.devices.protocol import LaunchError
-from pytest_gpulab.devices.simulated.execution.wave import Launch
+
+from .wave import Launch
 
 WORKSPACE_BYTES = 1024  # zeroed; cooperative groups of CUDA 13 use the first few words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from pytest_gpulab.devices.limits import SHARE, charged_s
+from pytest_gpulab.devices.compiler.limits import SHARE, charged_s
 
 MOST = 4.0  # times the limit, by the clock, for a process that gets less
 

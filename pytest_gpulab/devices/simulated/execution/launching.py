@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from pytest_gpulab.devices.compiler.static_limits import LOCAL_BYTES
 from pytest_gpulab.devices.protocol import CannotSimulate, Hazard, KernelFault, LaunchError, TooMuchWork
-from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
-from pytest_gpulab.devices.simulated.execution.locating import located
-from pytest_gpulab.devices.simulated.execution.sampling import Batch, batches
-from pytest_gpulab.devices.simulated.execution.scheduler import Scheduler
-from pytest_gpulab.devices.simulated.execution.wave import Launch
-from pytest_gpulab.devices.static_limits import LOCAL_BYTES
+from pytest_gpulab.devices.simulated.memory.locating import located
+
+from .block_sampling import Batch, batches
+from .deadline import TimeIsUp
+from .scheduler import Scheduler
+from .wave import Launch
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
 WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
-from pytest_gpulab.devices.simulated.execution.accesses import PHASES, in_phase
-from pytest_gpulab.devices.simulated.execution.lanes import IndexArray, Lanes, Value
-from pytest_gpulab.devices.simulated.execution.memory import first_lane
-from pytest_gpulab.devices.simulated.execution.union import Union
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.groups.union import Union
+from pytest_gpulab.devices.simulated.hazards.accesses import PHASES, in_phase
+from pytest_gpulab.devices.simulated.memory.spaces import first_lane
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.execution.wave import Wave
+    from .wave import Wave
 
 Counts = npt.NDArray[np.int64]
 _BITS, _PHASE_BITS = 20, PHASES.bit_length() - 1

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value, to_warps
-from pytest_gpulab.devices.simulated.execution.memory import first_lane
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, to_warps
+from pytest_gpulab.devices.simulated.memory.spaces import first_lane
 
 BARRIERS = 16
 Counts = npt.NDArray[np.int64]

@@ -19,15 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.execution.barriers import Barriers
-from pytest_gpulab.devices.simulated.execution.deadline import MOST, TimeIsUp
-from pytest_gpulab.devices.simulated.execution.group import Group, bits, meet
-from pytest_gpulab.devices.simulated.execution.lanes import WARP, Lanes, Subset, Value
-from pytest_gpulab.devices.simulated.execution.memory import lane_at
-from pytest_gpulab.devices.simulated.execution.repetition import Repetition, Rest, Threads, hashed
-from pytest_gpulab.devices.simulated.execution.warp import activemask
-from pytest_gpulab.devices.simulated.execution.wave import Launch, Wave
+from pytest_gpulab.devices.simulated.groups.group import Group, bits, meet
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value
+from pytest_gpulab.devices.simulated.groups.repetition import Repetition, Rest, Threads, hashed
+from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.warps.collectives import activemask
+
+from .barriers import Barriers
+from .deadline import MOST, TimeIsUp
+from .wave import Launch, Wave
 
 MAX_WARPS = 32  # of a block
 SPIN_LIMIT = 64  # rounds of a waiting loop before other lanes get a turn

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.execution.wave import Wave
+    from .wave import Wave
 
 
 class Surroundings:

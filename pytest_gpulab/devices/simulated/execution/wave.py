@@ -16,25 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
-from pytest_gpulab.devices.simulated.execution import atomics
-from pytest_gpulab.devices.simulated.execution.bulk_copies import BulkCopies
-from pytest_gpulab.devices.simulated.execution.copying import AsyncCopies
-from pytest_gpulab.devices.simulated.execution.counters import Counters, Tally
-from pytest_gpulab.devices.simulated.execution.deadline import Deadline
-from pytest_gpulab.devices.simulated.execution.disturbing import disturb
-from pytest_gpulab.devices.simulated.execution.heap import Heap
-from pytest_gpulab.devices.simulated.execution.lanes import Lanes, Shape, Subset, Value
-from pytest_gpulab.devices.simulated.execution.locating import locate, shared_bounds
-from pytest_gpulab.devices.simulated.execution.mbarriers import Mbarriers
-from pytest_gpulab.devices.simulated.execution.memory import Arena, Banked, Range, first_lane, lane_at
-from pytest_gpulab.devices.simulated.execution.printing import Printer, places, string_at
-from pytest_gpulab.devices.simulated.execution.stack import Stack
-from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
-from pytest_gpulab.devices.simulated.execution.textures import Textures
-from pytest_gpulab.devices.simulated.execution.union import Union
-from pytest_gpulab.devices.simulated.execution.watch import LaunchWatch, Watch, may_change
+from pytest_gpulab.devices.simulated.counting.counters import Counters, Tally
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.groups.union import Union
+from pytest_gpulab.devices.simulated.hazards.checker import LaunchWatch, Watch, may_change
+from pytest_gpulab.devices.simulated.memory import atomics
+from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
+from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
+from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb
+from pytest_gpulab.devices.simulated.memory.heap import Heap
+from pytest_gpulab.devices.simulated.memory.locating import locate, shared_bounds
+from pytest_gpulab.devices.simulated.memory.printf import Printer, places, string_at
+from pytest_gpulab.devices.simulated.memory.spaces import Arena, Banked, Range, first_lane, lane_at
+from pytest_gpulab.devices.simulated.memory.textures import Textures
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
+
+from .deadline import Deadline
+from .mbarriers import Mbarriers
+from .stack import Stack
+from .surroundings import Surroundings
 
 Dtype = np.dtype[Any]
 _ABSENT = np.uint32(0)  # what an H100 gives

@@ -6,7 +6,8 @@ import re
 import struct
 
 from pytest_gpulab.devices.protocol import CannotSimulate
-from pytest_gpulab.devices.simulated.ptx.syntax import TYPE_BYTES, Imm, Variable
+
+from .syntax import TYPE_BYTES, Imm, Variable
 
 VARIABLE = re.compile(
     r"(?P<link>(?:\.(?:extern|visible|weak|common)\s+)*)\.(?P<space>global|const|shared|local|param)"

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_gpulab.devices.protocol import SourceLine
-from pytest_gpulab.devices.simulated.ptx.syntax import Address, Instruction, Not, Operand, Pair, Reg, Statement, Vector
+
+from .syntax import Address, Instruction, Not, Operand, Pair, Reg, Statement, Vector
 
 _LOADS = ("ld", "ldu", "atom")
 _STORES = ("st", "red", "atom")

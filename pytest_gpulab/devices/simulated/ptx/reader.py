@@ -11,25 +11,12 @@ from dataclasses import dataclass, field, replace
 from string import digits
 
 from pytest_gpulab.devices.protocol import CannotSimulate, SourceLine
-from pytest_gpulab.devices.simulated.ptx.collector import without_collector
-from pytest_gpulab.devices.simulated.ptx.declarations import VARIABLE, immediate, variable_of
-from pytest_gpulab.devices.simulated.ptx.lexer import pieces, split, without_comments
-from pytest_gpulab.devices.simulated.ptx.placing import Unplaced
-from pytest_gpulab.devices.simulated.ptx.syntax import (
-    Address,
-    Call,
-    Function,
-    Imm,
-    Instruction,
-    Label,
-    Not,
-    Operand,
-    Pair,
-    PtxModule,
-    Reg,
-    Sym,
-    Vector,
-)
+
+from .collector import without_collector
+from .declarations import VARIABLE, immediate, variable_of
+from .lexer import pieces, split, without_comments
+from .placing import Unplaced
+from .syntax import Address, Call, Function, Imm, Instruction, Label, Not, Operand, Pair, PtxModule, Reg, Sym, Vector
 
 _LABEL = re.compile(r"\s*([\w$%.]+)\s*:(?!:)\s*")
 _GUARD = re.compile(r"@(!?)\s*([\w$%]+)\s+")

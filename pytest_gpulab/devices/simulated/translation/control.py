@@ -26,8 +26,9 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.components import components
-from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
+
+from .components import components
+from .refusals import MALFORMED, refusal
 
 
 @dataclass

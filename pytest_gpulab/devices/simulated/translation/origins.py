@@ -16,7 +16,8 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.sites import Site
+
+from .sites import Site
 
 _MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "wmma", "ldmatrix", "stmatrix")
 POINTER_BYTES = 8

@@ -19,35 +19,28 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Variable,
 )
-from pytest_gpulab.devices.simulated.translation import (
-    emit_compare,
-    emit_float,
-    emit_integer,
-    emit_move,
-    emit_stack,
-    emit_tensor,
-    emit_texture,
-    emit_warp,
-)
-from pytest_gpulab.devices.simulated.translation.control import TENSOR_CORES, Block, Graph, build, is_arrival, members
-from pytest_gpulab.devices.simulated.translation.emit import BlockWriter, Names
-from pytest_gpulab.devices.simulated.translation.emit_memory import emit_built_in
-from pytest_gpulab.devices.simulated.translation.inline import function_address, inline
-from pytest_gpulab.devices.simulated.translation.loads import Carried, awaited, carried, copied, guesses
-from pytest_gpulab.devices.simulated.translation.origins import Origins, lines_reading
-from pytest_gpulab.devices.simulated.translation.phase_waits import phase_waits
-from pytest_gpulab.devices.simulated.translation.places import Places
-from pytest_gpulab.devices.simulated.translation.recursion import STACK_AREA
-from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal, with_feature
-from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
-from pytest_gpulab.devices.simulated.translation.targets import Targets, targets
-from pytest_gpulab.devices.simulated.translation.waits import without_end
+from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, inline
+from pytest_gpulab.devices.simulated.translation.calls.recursion import STACK_AREA
+from pytest_gpulab.devices.simulated.translation.emission.block import BlockWriter, Names
+from pytest_gpulab.devices.simulated.translation.emission.memory import emit_built_in
+
+from .control import TENSOR_CORES, Block, Graph, build, is_arrival, members
+from .emission import compare, floats, integers, moves, tensor_cores, textures, warps
+from .emission import stack as emit_stack
+from .line_numbers import Places
+from .loads import Carried, awaited, carried, copied, guesses
+from .origins import Origins, lines_reading
+from .phase_waits import phase_waits
+from .refusals import MALFORMED, refusal, with_feature
+from .sites import LOCAL_WINDOW, SHARED_WINDOW, Site
+from .targets import Targets, targets
+from .waits import without_end
 
 RESERVED = "%reserved_smem_offset_1"  # memory of cooperative groups, for tiles of several warps
 RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative groups use 288
 STATEMENTS_A_LOOK = 256  # of a long basic block, until it asks whether the launch has time left
 # imported for the opcodes they register
-_ = emit_compare, emit_float, emit_integer, emit_move, emit_stack, emit_tensor, emit_texture, emit_warp
+_ = compare, floats, integers, moves, emit_stack, tensor_cores, textures, warps
 
 
 @dataclass

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
-from pytest_gpulab.devices.simulated.translation.control import defined_and_used
-from pytest_gpulab.devices.simulated.translation.program import Step
+
+from .control import defined_and_used
+from .program import Step
 
 MAX_PREDICATED = 12  # statements of a body that is predicated
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.translation.program import Program, Step
+    from .program import Program, Step
 
 FENCES = {"membar", "fence"}
 _STRONG = {"volatile", "relaxed", "acquire"}

@@ -1,0 +1,331 @@
+"""Grading jobs on a Dask cluster: the executor for more than one machine.
+
+Nothing is shared with the workers but the network: a job travels with its source and with the files of its exercise,
+which a worker keeps for the jobs that follow. There it is graded by processes that may hang, crash or be killed, as on
+a single machine. The job of a worker that is lost goes to another one.
+"""
+
+from __future__ import annotations
+
+import gc
+import pkgutil
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest_gpulab
+from pytest_gpulab.course.jobs import Job, NotGraded, device_model
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.grading.grade import Grade
+
+from .dask_worker import forget, graded_there, looked_at, packed
+from .processes import ExecutorUnavailable
+
+RESOURCE = "GPU"
+CONNECT_LIMIT_S = 10.0
+WORKERS_LIMIT_S = 60.0
+"""How long to wait for the first worker."""
+DESERTED_LIMIT_S = 600.0
+"""How long to go on when there is no worker any more."""
+ANSWER_LIMIT_S = 30.0
+"""How long to fetch a grade that a worker has."""
+LOOK_S = 1.0
+"""How often to look for workers that came or went."""
+ATTEMPTS = 3
+"""How often a job is sent when its worker or the connection is lost, before it is taken to be the reason."""
+
+HOW_TO_START = f'start one for each GPU with: dask worker ADDRESS --nthreads 1 --resources "{RESOURCE}=1"'
+
+
+@dataclass
+class _Sent:
+    """A job and the future that waits for its grade.
+
+    Attributes:
+        attempts: how often it was sent.
+        worker: the one that it was sent to last.
+        answer: Dask's future of it.
+    """
+
+    job: Job
+    future: Future[Grade]
+    attempts: int = 0
+    worker: str = ""
+    answer: Any = None
+
+
+class ClusterExecutor:
+    """The workers of a Dask cluster: as many jobs at a time as they have GPUs, or threads for simulated ones.
+
+    Args:
+        address: of the scheduler, such as `tcp://login1:8786`.
+        device, architecture, gpu: as `open_device` takes them, on each worker.
+
+    Attributes:
+        info: what the workers' devices say about themselves.
+        reason: why it is those.
+
+    Raises:
+        ExecutorUnavailable: Dask is not installed, there is no scheduler at that address or no worker with a GPU, or
+            the workers have other versions of this package or different devices.
+    """
+
+    def __init__(
+        self, address: str, device: str = "auto", architecture: str | None = None, gpu: str | None = None
+    ) -> None:
+        self.address = address
+        self._client = _connected(address)
+        self._needs_gpu = device != "sim"
+        try:
+            workers = self._first_workers()
+            _check_versions(self._client, workers)
+            self.info, self.reason = _common_device(self._client, workers, (device, architecture, gpu))
+        except BaseException:
+            self._client.close()
+            raise
+        self._needs_gpu = self.info.kind == "cuda"
+        self._model, self._run = device_model(self.info), uuid4().hex
+        self._lock, self._is_due, self._is_open = threading.RLock(), threading.Event(), True
+        self._last_seen_s = time.monotonic()
+        self._waiting: deque[_Sent] = deque()
+        self._running: dict[str, _Sent] = {}
+        self._sender = threading.Thread(target=self._send_what_waits, name="gpulab-cluster", daemon=True)
+        self._sender.start()
+
+    @property
+    def room(self) -> int:
+        """How many jobs the workers can be at together, at present."""
+        return sum(self._rooms().values())
+
+    def all_say(self, question: Callable[[], bool]) -> bool:
+        """Say whether a function returns True on every worker."""
+        answers = self._client.run(question, workers=list(self._rooms()), on_error="return")
+        return all(answer is True for answer in answers.values())
+
+    def submit(self, job: Job) -> Future[Grade]:
+        """Have a job graded as soon as a worker has room for it."""
+        sent = _Sent(job, Future())
+        self._queue(sent)
+        return sent.future
+
+    def cancel(self) -> None:
+        """Forget the jobs that wait and stop those that run."""
+        self._end_all(CancelledError())
+        with suppress(Exception):  # without a connection nobody can be told
+            if self._client.status == "running":
+                self._client.run(forget, self._run, on_error="ignore")
+
+    def close(self) -> None:
+        """Leave the cluster as it is, without the jobs; more than once does no harm."""
+        if not self._is_open:
+            return
+        self.cancel()
+        self._is_open = False
+        self._is_due.set()
+        self._sender.join()
+        self._client.close()
+
+    def _queue(self, sent: _Sent) -> None:
+        with self._lock:  # or it might go to the queue that `_end_all` is just emptying
+            self._waiting.append(sent)
+        self._is_due.set()
+
+    def _send_what_waits(self) -> None:
+        """Send jobs to where there is room, in a thread of its own, until the executor is closed."""
+        while self._is_open:
+            self._is_due.wait(LOOK_S)
+            self._is_due.clear()
+            try:
+                self._look_after_jobs(self._rooms())
+            except Exception as error:  # whoever waits for this thread would do so for ever
+                self._end_all(NotGraded(f"the cluster at {self.address} failed: {error!r}"))
+
+    def _look_after_jobs(self, rooms: Mapping[str, int]) -> None:
+        if rooms:
+            self._last_seen_s = time.monotonic()
+            self._take_back(rooms)
+            self._fill(rooms)
+        elif self._client.status == "closed":
+            self._end_all(NotGraded(f"the scheduler at {self.address} was lost"))
+        elif time.monotonic() - self._last_seen_s > DESERTED_LIMIT_S:
+            self._end_all(NotGraded(f"the cluster at {self.address} has had no worker for {DESERTED_LIMIT_S:g} s"))
+
+    def _take_back(self, rooms: Mapping[str, int]) -> None:
+        """Have the jobs of workers that are gone done by others."""
+        with self._lock:
+            lost = {key: sent for key, sent in self._running.items() if sent.worker not in rooms}
+            for key in lost:
+                del self._running[key]
+        for sent in lost.values():
+            _let_go(sent)
+            self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
+
+    def _fill(self, rooms: Mapping[str, int]) -> None:
+        """Dask is told where to, for it would let a job wait behind another one while a worker has nothing to do."""
+        with self._lock:
+            taken = Counter(sent.worker for sent in self._running.values())
+            free = [worker for worker, room in rooms.items() for _ in range(room - taken[worker])]
+            while self._waiting and free:
+                sent = self._waiting.popleft()
+                if sent.attempts or sent.future.set_running_or_notify_cancel():
+                    self._send(sent, free.pop())
+
+    def _send(self, sent: _Sent, worker: str) -> None:
+        key, resources = f"gpulab-{uuid4().hex}", {RESOURCE: 1} if self._needs_gpu else None
+        sent.attempts, sent.worker = sent.attempts + 1, worker
+        self._running[key] = sent
+        try:
+            work = packed(sent.job, self._run, self._model)
+        except OSError as error:
+            del self._running[key]
+            sent.future.set_exception(NotGraded(f"the exercise {sent.job.exercise} cannot be sent: {error}"))
+            return
+        sent.answer = self._client.submit(graded_there, work, key=key, workers=[worker], resources=resources)
+        sent.answer.add_done_callback(self._ended)
+
+    def _ended(self, answer: Any) -> None:
+        """Hand on a grade, or have another worker try if no worker gave an answer.
+
+        Dask calls this in a thread that all answers of this process share, and would let it wait for ever.
+        """
+        from distributed import KilledWorker
+
+        if answer.key not in self._running:
+            return  # nobody waits for this answer any more
+        try:
+            grade, error = answer.result(timeout=ANSWER_LIMIT_S), None
+        except (Exception, CancelledError) as raised:
+            grade, error = None, raised
+        with self._lock:
+            sent = self._running.pop(answer.key, None)
+        self._is_due.set()
+        if sent is None:
+            return
+        if error is None:
+            sent.future.set_result(grade)
+        elif answer.status == "cancelled":  # as Dask cancels all of a connection that broke
+            self._send_again(sent, f"the connection to the scheduler at {self.address} broke")
+        elif answer.status != "error":
+            self._send_again(sent, f"its grade could not be fetched from the scheduler at {self.address}: {error!r}")
+        elif isinstance(error, KilledWorker):
+            self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
+        elif isinstance(error, NotGraded):
+            sent.future.set_exception(error)
+        else:
+            sent.future.set_exception(NotGraded(f"the worker {sent.worker} failed: {error!r}"))
+
+    def _send_again(self, sent: _Sent, why: str) -> None:
+        if sent.attempts < ATTEMPTS:
+            self._queue(sent)
+        else:
+            sent.future.set_exception(NotGraded(f"{why}; it was sent {ATTEMPTS} times"))
+
+    def _end_all(self, error: BaseException) -> None:
+        """End all jobs that are not done with that error; those that wait are cancelled if it says so."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+            running, self._running = self._running, {}
+        for sent in waiting:
+            if isinstance(error, CancelledError) and sent.future.cancel():
+                continue
+            if sent.attempts or sent.future.set_running_or_notify_cancel():
+                sent.future.set_exception(error)
+        for sent in running.values():
+            sent.future.set_exception(error)
+            _let_go(sent)
+
+    def _first_workers(self) -> list[str]:
+        """Wait for a worker with room.
+
+        Raises:
+            ExecutorUnavailable: there is none in time.
+        """
+        end_s = time.monotonic() + WORKERS_LIMIT_S
+        while not (rooms := self._rooms()) and time.monotonic() < end_s:
+            time.sleep(min(LOOK_S, WORKERS_LIMIT_S))
+        if not rooms:
+            found = "no worker has a GPU" if _workers(self._client) else "there is no worker"
+            otherwise = ", or grade on the simulated GPU with --gpulab-device=sim" if self._needs_gpu else ""
+            raise ExecutorUnavailable(f"the cluster at {self.address}: {found}; {HOW_TO_START}{otherwise}")
+        return list(rooms)
+
+    def _rooms(self) -> dict[str, int]:
+        """Return how many jobs each worker can be at, of those that can be at any."""
+        rooms = {}
+        for address, worker in _workers(self._client).items():
+            rooms[address] = int(worker["resources"].get(RESOURCE, 0)) if self._needs_gpu else worker["nthreads"]
+        return {address: room for address, room in rooms.items() if room}
+
+
+def _let_go(sent: _Sent) -> None:
+    """Have Dask forget a job, unless the connection is gone and all answers with it."""
+    with suppress(Exception):
+        sent.answer.cancel()
+
+
+def _connected(address: str) -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise ExecutorUnavailable(
+            "grading on a cluster needs Dask; get it with: python -m pip install 'pytest-gpulab[cluster]'"
+        ) from None
+    client: Any = distributed.Client  # Dask is typed in parts only
+    # A client that nobody closed would take a lock that Dask holds while another one starts, and wait for it for ever,
+    # if its memory were found to be free just then.
+    gc.collect()
+    try:
+        return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)
+    except AssertionError:  # the thread of Dask's loop has not started in ten seconds
+        raise ExecutorUnavailable("Dask does not start here; try again when this machine has less to do") from None
+    except (OSError, ValueError) as error:
+        reason = str(error).rstrip(".") or "no answer"
+        text = f"there is no Dask scheduler at {address} ({reason}); start one with: dask scheduler"
+        raise ExecutorUnavailable(text) from None
+
+
+def _workers(client: Any) -> Mapping[str, Any]:
+    """Return what the scheduler knows of its workers, by their addresses; nothing while it cannot be reached."""
+    if client.status != "running":  # Dask would say what it knew before
+        return {}
+    try:
+        return dict(client.scheduler_info(n_workers=-1).get("workers", {}))
+    except (OSError, RuntimeError):
+        return {}
+
+
+def _check_versions(client: Any, workers: list[str]) -> None:
+    own = pytest_gpulab.__version__
+    # Not by a function of this package: that is what may be missing. Nor by what pip knows of: PYTHONPATH will do.
+    versions = client.run(pkgutil.resolve_name, "pytest_gpulab:__version__", workers=workers, on_error="return")
+    for address, version in sorted(versions.items()):
+        if version != own:
+            there = "no pytest-gpulab" if isinstance(version, Exception) else f"pytest-gpulab {version}"
+            here = f"this machine has {own}: install the same version there"
+            raise ExecutorUnavailable(f"the worker {address} has {there}, and {here}")
+
+
+def _common_device(
+    client: Any, workers: list[str], device: tuple[str, str | None, str | None]
+) -> tuple[DeviceInfo, str]:
+    """Return what all workers' devices say about themselves.
+
+    Raises:
+        ExecutorUnavailable: a worker has none, or another one than the others.
+    """
+    found = client.run(looked_at, *device, workers=workers, on_error="return")
+    for address, answer in sorted(found.items()):
+        if isinstance(answer, Exception):
+            raise ExecutorUnavailable(f"the worker {address} cannot grade: {answer}")
+    models = {device_model(info): address for address, (info, _) in found.items()}
+    if len(models) > 1:
+        each = ", ".join(sorted(f"{address} has {model}" for model, address in models.items()))
+        raise ExecutorUnavailable(f"the workers have different devices, and grades would not compare: {each}")
+    info, reason = next(iter(found.values()))
+    return info, reason

@@ -1,0 +1,271 @@
+"""The list of a class: who is in it, under which id, and whose folder is whose.
+
+A table with a header, as spreadsheets and learning platforms export it: in UTF-8, with commas, semicolons or tabs
+between the cells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpulab.grading.grade import Student
+
+from .entries import fault_of_name, printable
+
+SEPARATORS = ",;\t"
+MAX_MISTAKES = 20
+
+# What a column is called, the best name first: Moodle, Canvas, Gradescope, PrairieLearn and GitHub have their own.
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "id": (
+        *("id", "student id", "student_id", "sid", "id number", "sis user id", "identifier", "uin", "uid"),
+        *("username", "email", "email address"),
+    ),
+    "name": ("name", "full name", "student name", "student"),
+    "first": ("first name", "given name"),
+    "last": ("last name", "surname", "family name"),
+    "folder": ("folder", "directory", "github_username"),
+}
+_NO_STUDENT = ("points possible", "manual posting")  # what Canvas writes below its header
+# The first such words count: what follows them may be of the student's choice.
+_OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
+_OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # as `submissions` calls the students of its exports
+_OF_BRIGHTSPACE = re.compile(r"(?P<id>\d+)-\d+ ?- (?P<name>.+) ?- \w+ \d{1,2}, \d{4} \d{3,4} ?[AP]M")
+
+
+class RosterError(Exception):
+    """The roster cannot be used: a line for each mistake, with its line in the file."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A student with the folder's name, where one is given, the line of the file, and what else may be an id."""
+
+    student: Student
+    folder: str
+    line: int
+    aliases: tuple[str, ...] = ()
+
+
+class Roster:
+    """The students of a class and whose folders are whose.
+
+    A folder is a student's by its name in the column `folder`, else by the id, else by another column that may hold
+    ids, else by the name, if one student only has it; upper and lower case are the same. Folders as Moodle, Canvas,
+    Brightspace and `gh classroom` name them are understood.
+
+    Attributes:
+        students: all of them, in the order of the file.
+    """
+
+    def __init__(self, rows: Iterable[_Row]) -> None:
+        found = tuple(rows)
+        self.students = tuple(row.student for row in found)
+        self._owners = _only_owners((row.student.name, row.student) for row in found)
+        self._owners |= _only_owners((alias, row.student) for row in found for alias in row.aliases)
+        self._owners |= {_key(student.id): student for student in self.students}
+        self._owners |= {_key(row.folder): row.student for row in found if row.folder}
+
+    @classmethod
+    def read(cls, path: Path) -> Roster:
+        """Read a roster.
+
+        Raises:
+            RosterError: it is no such table, or a line of it is wrong.
+        """
+        try:
+            rows, mistakes = _rows(_text(path))
+        except _Mistake as mistake:
+            rows, mistakes = [], [str(mistake)]
+        if mistakes:
+            more = len(mistakes) - MAX_MISTAKES
+            told = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
+            raise RosterError("\n".join(f"{path}: {mistake}" for mistake in told))
+        return cls(rows)
+
+    def student(self, folder: str) -> Student | None:
+        """Return the student of a folder; None where it is not on the roster."""
+        keys = map(_key, _names(folder))
+        return next((self._owners[key] for key in keys if key in self._owners), None)
+
+    def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
+        """Return the students who have none of these folders."""
+        present = {self.student(folder) for folder in folders}
+        return tuple(student for student in self.students if student not in present)
+
+    def strangers(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Return those folders that are nobody's."""
+        return tuple(folder for folder in folders if self.student(folder) is None)
+
+    def shared(self, folders: Iterable[str]) -> dict[Student, tuple[str, ...]]:
+        """Return the students with more than one of these folders, and which."""
+        by_student: dict[Student, tuple[str, ...]] = defaultdict(tuple)
+        for folder in folders:
+            student = self.student(folder)
+            if student is not None:
+                by_student[student] += (folder,)
+        return {student: theirs for student, theirs in by_student.items() if len(theirs) > 1}
+
+
+def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
+    """Return the students by those names that only one of them has."""
+    owners: dict[str, set[Student]] = defaultdict(set)
+    for name, student in named:
+        owners[_key(name)].add(student)
+    return {name: next(iter(theirs)) for name, theirs in owners.items() if name and len(theirs) == 1}
+
+
+class _Mistake(Exception):
+    """What is wrong with the file, or with one line of it."""
+
+
+def _names(folder: str) -> Iterator[str]:
+    """Yield what may stand in the roster for a folder, the surest first."""
+    yield folder
+    if moodle := _OF_MOODLE.fullmatch(folder):
+        yield from (f"participant {moodle['number']}", moodle["name"])
+    if canvas := _OF_CANVAS.fullmatch(folder):
+        yield canvas["id"]
+    if brightspace := _OF_BRIGHTSPACE.fullmatch(folder):
+        yield from (brightspace["id"], brightspace["name"])
+    for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username: the longest username
+        yield folder[hyphen.end() :]
+
+
+def _key(name: str) -> str:
+    return unicodedata.normalize("NFC", " ".join(name.split())).casefold()
+
+
+def _text(path: Path) -> str:
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise _Mistake(f"cannot be read: {error.strerror}") from None
+    try:
+        return contents.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = contents.count(b"\n", 0, error.start) + 1
+        raise _Mistake(f"line {line}: this is not UTF-8; save the table as CSV in UTF-8") from None
+
+
+def _rows(text: str) -> tuple[list[_Row], list[str]]:
+    """Return the students, and what is wrong with lines that are not taken.
+
+    Raises:
+        _Mistake: the header is wrong, or the table ends in the middle of a cell.
+    """
+    (header_line, header), separator = _header(text)
+    records = [
+        (line, cells)
+        for line, cells in _records(text, separator)
+        if line != header_line and not any(_key(cell) in _NO_STUDENT for cell in cells)
+    ]
+    columns = _columns(header_line, header)
+    ids = _id_columns(header)
+    columns["id"] = _filled(ids, [cells for _, cells in records])
+    aliases = [at for at in ids if at != columns["id"]]
+    rows: list[_Row] = []
+    mistakes: list[str] = []
+    lines: dict[tuple[str, str], int] = {}
+    for line, cells in records:
+        try:
+            rows.append(_row(line, cells, columns, aliases, len(header)))
+            _note_line(rows[-1], lines)
+        except _Mistake as mistake:
+            mistakes.append(f"line {line}: {mistake}")
+    if not rows and not mistakes:
+        raise _Mistake("there is no student below the header")
+    return rows, mistakes
+
+
+def _header(text: str) -> tuple[tuple[int, list[str]], str]:
+    """Return the first record with its line, and the separator that makes most known columns of it."""
+    readings = []
+    for separator in SEPARATORS:
+        with contextlib.suppress(_Mistake):  # another separator may not fit the quotes
+            record = next(_records(text, separator), (1, [""]))
+            readings.append((sum(map(_is_known, record[1])), record, separator))
+    if not readings:
+        raise _Mistake("line 1: a quote in the header has no end")
+    _, record, separator = max(readings, key=lambda reading: reading[0])
+    return record, separator
+
+
+def _is_known(title: str) -> bool:
+    return any(_key(title) in titles for titles in COLUMNS.values())
+
+
+def _columns(line: int, header: list[str]) -> dict[str, int]:
+    """Return where each kind of column is."""
+    titles = [_key(cell) for cell in header]
+    found = {}
+    for kind, known in COLUMNS.items():
+        title = next((title for title in known if title in titles), None)
+        if title is not None and titles.count(title) > 1:
+            raise _Mistake(f"line {line}: two columns are called {title}")
+        if title is not None:
+            found[kind] = titles.index(title)
+    if "id" not in found:
+        there = ", ".join(map(printable, header))
+        raise _Mistake(f"line {line}: no column holds ids: one must be called id ({', '.join(COLUMNS['id'][1:])}); "
+                       f"there are: {there or 'none'}")  # fmt: skip
+    return found
+
+
+def _id_columns(header: list[str]) -> list[int]:
+    """Return where columns are that may hold ids, the best first."""
+    titles = [_key(cell) for cell in header]
+    return [titles.index(title) for title in COLUMNS["id"] if title in titles]
+
+
+def _filled(columns: Sequence[int], records: Sequence[Sequence[str]]) -> int:
+    """Return the first column that has a cell in each record, else the one with most: platforms leave some empty."""
+    counts = {at: sum(at < len(cells) and bool(cells[at]) for cells in records) for at in columns}
+    return max(columns, key=lambda at: counts[at])
+
+
+def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records that are not blank, each with the line it begins in.
+
+    Raises:
+        _Mistake: a quote has no end.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 1
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield line, [cell.strip() for cell in cells]
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise _Mistake(f"line {line}: {error}") from None
+
+
+def _row(line: int, cells: list[str], columns: Mapping[str, int], aliases: Sequence[int], width: int) -> _Row:
+    if any(cells[width:]):
+        raise _Mistake(f"{len(cells)} cells for {width} columns; put a cell with a separator in it in quotes")
+    told = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
+    name = told.get("name") or f"{told.get('first', '')} {told.get('last', '')}".strip()
+    student, folder = Student(told.get("id", ""), name), told.get("folder", "")
+    if not student.id:
+        raise _Mistake("there is no id")
+    for text in (student.id, student.name, folder):
+        if fault_of_name(text) or printable(text) != text:
+            raise _Mistake(f"{printable(text[:80])}: too long, or with signs that cannot be printed")
+    return _Row(student, folder, line, tuple(cells[at] for at in aliases if at < len(cells)))
+
+
+def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:
+    """Hold what no two students may have in common."""
+    for kind, text in (("id", row.student.id), ("folder", row.folder)):
+        first = lines.setdefault((kind, _key(text)), row.line)
+        if text and first != row.line:
+            raise _Mistake(f"the {kind} {text} is on line {first} already")

@@ -1,0 +1,307 @@
+"""NVRTC in a process of its own, in a sandbox where there is one, under limits in any case: `nvrtc_program`, asked.
+
+What a student's text does to the compiler (crash it, take its memory or its time, make it read files) happens to that
+process alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, OutOfMemory
+from pytest_gpulab.devices.system.memory_kills import REMEDY, memory_kills
+from pytest_gpulab.devices.system.packages import why_not_imported
+
+from . import nvrtc_program
+from .limits import NOT_ENDED, Limits
+from .nvrtc_program import Answer, Request
+from .sandbox import LIBRARIES, Sandbox, none, sandbox
+
+START_LIMIT_S = 60.0  # many may start at once
+BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
+WORTH_A_PROCESS_S = 0.5  # to start one takes 0.1 s, an exercise's kernel 0.04 s; CUB's headers take seconds
+ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
+_GONE = f"it was gone {ATTEMPTS} times in a row"
+_KILLED = (_GONE, nvrtc_program.ending(signal.SIGKILL))
+_NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
+_ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
+_PTXAS_ERROR = re.compile(r"\berror +:")
+_CHUNK_BYTES = 1 << 20
+_ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
+_Key = tuple[str, str, str]
+
+
+class CompilerProcess:
+    """A process that compiles what it is told; starts at once, and again after it had to be ended.
+
+    Args:
+        limits: what a translation may take.
+        within: where to start it; None: in bubblewrap if that works, and without if it does not.
+
+    Attributes:
+        version: NVRTC's, such as `13.5`.
+        protection: in words, with the reason where there is no sandbox.
+
+    Raises:
+        DeviceUnavailable: it does not start; says why.
+    """
+
+    def __init__(self, limits: Limits | None = None, within: Sandbox | None = None) -> None:
+        if not hasattr(os, "fork"):
+            raise DeviceUnavailable("to compile strangers' kernels under limits, Linux is needed")
+        self._limits = limits or Limits()
+        self._within = sandbox(_needed()) if within is None else within
+        self._hopeless: dict[str, str] = {}
+        self._ahead: dict[_Key, Answer | CompileError] = {}
+        self._longest_s = 0.0
+        self._process: _Process | None
+        try:
+            self._process, self.version = self._started()
+        except DeviceUnavailable as error:
+            if within is not None or not self._within.bubblewrap:
+                raise
+            # no student's text was near it yet: something of this Python is missing there
+            self._within = none(f"the compiler does not start in bubblewrap ({error})")
+            self._process, self.version = self._started()
+        self.protection = self._within.words
+
+    def compiled(self, request: Request) -> Answer:
+        """Return what `nvrtc_program.compiled` makes of a request.
+
+        Raises:
+            CompileError: the compiler met a limit or crashed.
+            DeviceUnavailable: it has to be started anew, or to start another process, and that fails.
+            OutOfMemory: the system killed it, as memory had run out: the limits allow more than there is.
+        """
+        known = self._ahead.pop(_key(request), None)
+        if isinstance(known, CompileError):
+            raise known
+        return known or self._compiled(request)
+
+    def ahead(self, requests: Sequence[Request]) -> None:
+        """Work on several requests at once, in further processes, too, if an earlier one took long.
+
+        `compiled` returns what comes of each, and works on the rest itself, also where no process starts.
+        """
+        if self._longest_s < WORTH_A_PROCESS_S:
+            return
+        processes = min(self._limits.at_once, len(requests))
+        own, *others = [requests[number::processes] for number in range(processes)]
+        with ThreadPoolExecutor(processes) as pool:
+            working = [pool.submit(self._work_on, own), *(pool.submit(self._have_worked_on, share) for share in others)]
+        for work in working:
+            with contextlib.suppress(DeviceUnavailable):
+                work.result()
+
+    def _have_worked_on(self, requests: Sequence[Request]) -> None:
+        with contextlib.closing(CompilerProcess(self._limits, self._within)) as another:
+            another._hopeless, another._ahead = self._hopeless, self._ahead
+            another._work_on(requests)
+
+    def _work_on(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            try:
+                self._ahead[_key(request)] = self._compiled(request)
+            except CompileError as error:
+                self._ahead[_key(request)] = error
+
+    def _compiled(self, request: Request) -> Answer:
+        if request.text in self._hopeless:  # other variants of it would take as long
+            raise CompileError(self._hopeless[request.text])
+        begin_s, kills = time.monotonic(), memory_kills()
+        answer = self._asked(request)
+        self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
+        if "unavailable" in answer:
+            raise DeviceUnavailable(answer["unavailable"])
+        if "ended" in answer:
+            if answer["ended"] in _KILLED and memory_kills() > kills:
+                raise OutOfMemory(f"the system killed the compiler: {REMEDY}")
+            self._hopeless[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
+            raise CompileError(self._hopeless[request.text])
+        output, log = answer["output"], answer["log"]
+        if output is None and _out_of_memory(log):
+            log += f"\n{NOT_ENDED}{self._may}"
+            self._hopeless[request.text] = log
+        return Answer(None if output is None else base64.b64decode(output), log)
+
+    @property
+    def _may(self) -> str:
+        return f"; it may take {self._limits.nvrtc_words}."
+
+    def _asked(self, request: Request) -> dict[str, Any]:
+        limits = self._limits
+        for _ in range(ATTEMPTS):
+            if self._process is None:
+                self._process, _ = self._started()
+            most_bytes = 2 * limits.output_bytes + _CHUNK_BYTES
+            answer = self._process.ask(request._asdict(), BUSY_FACTOR * limits.compile_s, most_bytes)
+            if answer is not None:
+                return answer
+            is_over = self._process.is_over
+            self.close()
+            if not is_over:
+                return {"ended": "it took too long"}
+        return {"ended": _GONE}
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def _started(self) -> tuple[_Process, str]:
+        process = _Process([*self._within.before(), *_command(self._limits)])
+        ready = process.answer(START_LIMIT_S, _CHUNK_BYTES)
+        if ready is None or "version" not in ready:
+            said = process.end()
+            raise DeviceUnavailable(ready["unavailable"] if ready else said or "it says nothing")
+        return process, ready["version"]
+
+
+def _key(request: Request) -> _Key:
+    """Return what tells apart requests of one device."""
+    return request.text, request.macros, request.output
+
+
+class _Process:
+    """The program with all that it starts, in one group; a line of JSON goes each way.
+
+    Attributes:
+        is_over: whether it has ended by itself, as far as was seen.
+
+    Raises:
+        DeviceUnavailable: it cannot be started.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self.is_over = False
+        try:
+            self._start(command)
+        except OSError as error:  # there are too many processes, or there is no room for one more
+            raise DeviceUnavailable(f"no process can be started: {error}") from None
+
+    def _start(self, command: list[str]) -> None:
+        with contextlib.ExitStack() as if_it_fails:
+            self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
+            folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: quoted includes are looked for there
+            if_it_fails.callback(os.rmdir, folder)
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                cwd=folder,
+                env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+                start_new_session=True,
+            )
+            if_it_fails.pop_all()
+        self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
+
+    def ask(self, request: dict[str, Any], limit_s: float, most_bytes: int) -> dict[str, Any] | None:
+        """Return the answer, or None if there is none in time that can be read."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # then there is no answer either
+            self._popen.stdin.write(json.dumps(request).encode() + b"\n")
+            self._popen.stdin.flush()
+        return self.answer(limit_s, most_bytes)
+
+    def answer(self, limit_s: float, most_bytes: int) -> dict[str, Any] | None:
+        """Return what the program says next, or None."""
+        assert self._popen.stdout is not None
+        stream, line, until_s = self._popen.stdout.fileno(), bytearray(), time.monotonic() + limit_s
+        while not line.endswith(b"\n"):
+            left_s = max(until_s - time.monotonic(), 0.0)
+            if len(line) > most_bytes or not select.select([stream], [], [], left_s)[0]:
+                return None
+            chunk = os.read(stream, _CHUNK_BYTES)
+            if not chunk:
+                self.is_over = True
+                return None
+            line += chunk
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError:
+            return None
+        return answer
+
+    def end(self) -> str:
+        """Kill the program; return the last line that it wrote to stderr until now, empty if it was killed before."""
+        if not self._end.alive:
+            return ""
+        said = os.pread(self._errors.fileno(), _CHUNK_BYTES, 0).decode("utf-8", "replace")
+        self._end()
+        return said.strip().rpartition("\n")[2]
+
+
+def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdin is not None and process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stdout.close()
+    errors.close()
+    with contextlib.suppress(OSError):  # whoever gave it room may have cleared that
+        Path(folder).rmdir()
+
+
+def _out_of_memory(log: str) -> bool:
+    return _NO_MEMORY.search(log) is not None or (_ABORTED in log and not _PTXAS_ERROR.search(log))
+
+
+def _command(limits: Limits) -> list[str]:
+    cuda, nvidia = _package_folders()
+    found = {"packages": [str(Path(folder).parent) for folder in cuda], "libraries": _nvrtc_libraries(nvidia)}
+    # without `site`: that starts whatever is installed for it, and takes longer than everything else together
+    return [_python(), "-I", "-S", "-X", "utf8", _program(), json.dumps(found | asdict(limits))]
+
+
+def _nvrtc_libraries(nvidia: Sequence[str]) -> list[str]:
+    """Return NVRTC's library and, before it, the one that it loads itself: up to 13.0 it looks on the system's path."""
+    found = [path for folder in nvidia for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))][:1]
+    builtins = [path for nvrtc in found for path in sorted(nvrtc.parent.glob("libnvrtc-builtins.so.*"))]
+    return [str(path) for path in (*builtins, *found)]
+
+
+def _needed() -> list[str]:
+    """Return where Python, NVRTC and its headers lie: all that is seen of this machine."""
+    prefix = Path(os.path.realpath(sys.base_prefix))
+    cuda, nvidia = _package_folders()
+    return [*LIBRARIES, str(prefix / "lib"), str(prefix / "lib64"), _python(), _program(), *cuda, *nvidia]
+
+
+def _python() -> str:
+    """Return the interpreter itself: that of a virtual environment is a link, or needs the environment's folder."""
+    return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+def _program() -> str:
+    return os.path.realpath(nvrtc_program.__file__)
+
+
+def _package_folders() -> tuple[list[str], list[str]]:
+    """Return the folders of NVIDIA's two packages; either may lie in several places."""
+    try:
+        import cuda
+        import nvidia
+
+        return [os.path.realpath(folder) for folder in cuda.__path__], [os.path.realpath(f) for f in nvidia.__path__]
+    except (ImportError, AttributeError) as error:  # a file of that name is no package, and has no path
+        raise DeviceUnavailable(why_not_imported(error)) from error

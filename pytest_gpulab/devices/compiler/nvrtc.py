@@ -1,0 +1,235 @@
+"""Compile CUDA C++ with NVRTC: to PTX, or to machine code. Needs no GPU, driver or toolkit.
+
+Here is what NVRTC is told. It is called in this process, or in one of its own (`compiler_process`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import CompileError, DeviceUnavailable, KernelResources
+from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assembly
+from pytest_gpulab.devices.source.host_code import device_text
+from pytest_gpulab.devices.source.host_constants import check_host_constants
+from pytest_gpulab.devices.system.packages import why_not_imported
+
+from .filenames import line_one, shown
+from .nvrtc_headers import before, header_files
+from .nvrtc_program import Answer, Output, Request, compiled
+from .static_limits import with_plain_words
+
+Run = Callable[[Request], Answer]
+# To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
+_NO_CACHE = "--no-cache"
+_LINES = "--generate-line-info"
+_TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
+_SAID_CHARS = 300
+_BUILT_IN_HEADERS = ("gpulab.cuh",)
+# Whatever is not marked is device code: host code has been taken out. nvcc knows 128-bit integers without being told.
+_AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """Return NVRTC's version, such as `13.5`.
+
+    Raises:
+        DeviceUnavailable: NVRTC or the package with its headers is not installed.
+    """
+    try:
+        from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+        include_folders()
+    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
+        raise DeviceUnavailable(why_not_imported(error)) from error
+    return f"{major}.{minor}"
+
+
+@lru_cache(maxsize=1)
+def include_folders() -> tuple[Path, ...]:
+    """Return the folders with the toolkit's headers, as the wheels install them."""
+    import nvidia
+
+    found = []
+    for root in (Path(folder).resolve() for folder in nvidia.__path__):
+        for header in ("cuda_runtime.h", "crt/host_defines.h", "cuda/std/version", "nv/target"):
+            for path in (*root.glob(f"*/include/{header}"), *root.glob(f"*/include/cccl/{header}")):
+                folder = path.parents[header.count("/")]
+                if folder not in found:
+                    found.append(folder)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _shipped_headers() -> dict[str, str]:
+    folder = resources.files("pytest_gpulab") / "include"
+    return {name: (folder / name).read_text() for name in _BUILT_IN_HEADERS}
+
+
+def compile_ptx(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    run: Run = compiled,
+) -> tuple[str, str]:
+    """Compile to PTX with line information.
+
+    Args:
+        source: the text.
+        filename: what diagnostics and the line table call it.
+        architecture: such as `compute_90`.
+        defines: macros.
+        headers: further files that may be included, name to text.
+        run: who calls NVRTC.
+
+    Returns:
+        The PTX and the log (warnings).
+
+    Raises:
+        CompileError: with the compiler's messages.
+    """
+    request = ptx_request(source, filename, architecture, defines, headers)
+    ptx, log = _compile(run, request)
+    if b"begin inline asm" in ptx and may_hold_assembly("\n".join((source, *(headers or {}).values()))):
+        without_lines, _ = _compile(run, request._replace(options=[o for o in request.options if o != _LINES]))
+        check_assembly(without_lines.decode(errors="replace"), shown(filename))
+    constants = device_text(source, headers or {}).host_constants
+    if constants:
+        options = ["--device-debug" if option == _LINES else option for option in request.options]
+        unoptimised, _ = _compile(run, request._replace(options=options))
+        check_host_constants(unoptimised.decode(errors="replace"), shown(filename), constants)
+    return ptx.decode(errors="replace").strip(), log
+
+
+def ptx_request(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """Return what `compile_ptx` asks of NVRTC."""
+    options = [f"--gpu-architecture={architecture}", _LINES]
+    return _request(source, filename, options, defines, headers, "ptx")
+
+
+@dataclass(frozen=True)
+class MachineBinary:
+    """Machine code of a module, a cubin with line information.
+
+    Attributes:
+        cubin: as the loader wants it.
+        resources: what each kernel needs, by symbol.
+        frame_bytes: the stack frame of each kernel and of each function that is called, by symbol.
+    """
+
+    cubin: bytes
+    resources: Mapping[str, KernelResources]
+    frame_bytes: Mapping[str, int]
+
+
+def compile_machine_code(
+    source: str,
+    filename: str,
+    architecture: str,
+    defines: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    run: Run = compiled,
+) -> MachineBinary:
+    """Compile to machine code for an architecture such as `sm_90`; see `compile_ptx` for the rest.
+
+    Raises:
+        CompileError: with the compiler's messages.
+    """
+    options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
+    cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
+    return MachineBinary(cubin, _parse_usage(log), _parse_frames(log))
+
+
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_STACK = re.compile(r"(\d+) bytes stack frame")
+_USED = re.compile(r"Used (\d+) registers")
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+_FRAME = re.compile(r"Function properties for ([\w$]+)\s+(?:ptxas)?[ .]*(\d+) bytes stack frame")
+
+
+def _parse_frames(log: str) -> dict[str, int]:
+    """Read the stack frame of each function from ptxas's report."""
+    return {name: int(nbytes) for name, nbytes in _FRAME.findall(log)}
+
+
+def _parse_usage(log: str) -> dict[str, KernelResources]:
+    """Read ptxas's report: an entry line, a stack line and a line with registers and shared bytes for each kernel."""
+    usage = {}
+    name, stack = "", 0
+    for line in log.splitlines():
+        if match := _ENTRY.search(line):
+            name, stack = match[1], 0
+        elif match := _STACK.search(line):
+            stack = int(match[1])
+        elif (match := _USED.search(line)) and name:
+            shared = _SHARED.search(line)
+            usage[name] = KernelResources(int(match[1]), int(shared[1]) if shared else 0, stack)
+    return usage
+
+
+def _request(
+    source: str,
+    filename: str,
+    options: list[str],
+    defines: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
+    output: Output,
+) -> Request:
+    macros = _macros(filename, defines or {})
+    given = _shipped_headers() | dict(headers or {})
+    text = device_text(source, given).text
+    read = "\n".join((text, *(headers or {}).values()))
+    options = [*options, "--std=c++17", _NO_CACHE, *_AS_NVCC]
+    options += [f"--pre-include={name}" for name in before(read)]
+    options += [f"--include-path={folder}" for folder in include_folders()]
+    files = header_files(read, include_folders()) | given
+    return Request(text, shown(filename), files, options, output, macros)
+
+
+def _compile(run: Run, request: Request) -> tuple[bytes, str]:
+    try:
+        output, log = run(request)
+    except CompileError:  # it met a limit or crashed
+        _try(run, request)
+        raise
+    if output is None:
+        _try(run, request)
+        raise CompileError(with_plain_words(log, request.filename))
+    return output, log
+
+
+def _try(run: Run, request: Request) -> None:
+    """Compile a kernel that nothing is wrong with: whether a text or the machine is to blame no message tells.
+
+    Raises:
+        DeviceUnavailable: it does not compile, for want of a part of NVRTC, say.
+    """
+    try:
+        output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))
+    except CompileError as error:
+        output, log = None, error.diagnostics
+    if output is None:
+        raise DeviceUnavailable(f"NVRTC compiles no kernel at all here: {' '.join(log.split())[:_SAID_CHARS]}")
+
+
+def _macros(filename: str, defines: Mapping[str, str]) -> str:
+    """Return what goes before a source; on the command line macros would reach NVRTC's own headers, too."""
+    if not defines:
+        return ""
+    return "".join(f"#define {name} {value}\n" for name, value in defines.items()) + line_one(filename)

@@ -1,0 +1,8 @@
+"""nvcc: compilation for a real GPU.
+
+- `compile`: compiles a submission.
+- `toolkit`: the toolkit's files.
+- `headers`: CUDA headers that a text does not need.
+- `limits`: limits for nvcc's processes.
+- `cubin`: kernels and variables in a cubin.
+"""

@@ -1,0 +1,24 @@
+"""Kernels of this package's own, in PTX, which the driver compiles for whatever GPU there is."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from pytest_gpulab.devices.cuda.driver import driver_words
+from pytest_gpulab.devices.cuda.faults import not_translated
+
+
+def load(driver: ModuleType, ptx: bytes) -> Any:
+    """Return PyCUDA's module; a context must be current.
+
+    Raises:
+        DeviceUnavailable: the driver does not compile it.
+        pycuda.driver.MemoryError: there is no room for it.
+    """
+    try:
+        return driver.module_from_buffer(ptx)
+    except driver.MemoryError:
+        raise
+    except driver.Error as error:
+        raise not_translated(driver_words(error)) from None

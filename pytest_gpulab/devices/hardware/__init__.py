@@ -1,0 +1,6 @@
+"""NVIDIA GPUs as data.
+
+- `architectures`: limits per compute capability.
+- `occupancy`: theoretical occupancy.
+- `metrics`: names of the figures in a profile.
+"""

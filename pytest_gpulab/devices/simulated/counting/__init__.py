@@ -1,0 +1,7 @@
+"""Hardware counters of a launch.
+
+- `counters`: executions per basic block, memory traffic per instruction.
+- `requests`, `banks`, `footprint`, `joining`, `contention`, `workload`: requests, bank conflicts, sectors, merged accesses.
+- `rules`: issued instructions where no machine code can be read.
+- `accounts`: figures by Nsight Compute's names.
+"""

@@ -1,0 +1,192 @@
+"""Named figures of a launch and of each source line, made of its raw counts; `devices.metrics` says what they mean.
+
+Everything is first charged to the source line of the instruction that did it; a launch's figures are the sums. What
+warps moved is counted as it is; what they issued comes from the machine code where it can be read, else from `rules`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from pytest_gpulab.devices.hardware.metrics import METRICS, with_ratios
+from pytest_gpulab.devices.protocol import InstructionSource, KernelResources, LineCounters
+from pytest_gpulab.devices.simulated.sass import instructions
+from pytest_gpulab.devices.simulated.sass.executions import Executed, Executions, Floats, MachineKernel
+
+from .counters import Counters
+from .requests import Traffic
+from .rules import by_rules, figures_of
+
+_FLOATS = {instructions.FADD: "fadd", instructions.FMUL: "fmul", instructions.FFMA: "ffma"}
+_BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum"))
+_COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
+_TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
+_BARRIERS = _COLUMN["gpulab__barriers.sum"]
+REMEMBERED = 64  # launches of a kernel
+
+
+class Accounts:
+    """A launch's figures: a table with a row for each of `Program.places` and a column for each sum.
+
+    Args:
+        counters: of the blocks that ran.
+        kernel: its machine code, or None where that cannot be read.
+        launched: threads of the blocks that ran.
+
+    Attributes:
+        source: what the figures of issued instructions are made from.
+    """
+
+    def __init__(self, counters: Counters, kernel: MachineKernel | None, launched: int) -> None:
+        counters.finish()
+        self._places, self._touched = counters.program.places, counters.touched
+        machine = _by_machine_code(counters, kernel, launched)
+        by: InstructionSource = "rules" if kernel is None else "rules for large code"
+        self.source: InstructionSource = by if machine is None else "machine code"
+        self._table = np.zeros((len(self._places.lines), len(_BY_LINE))) if machine is None else machine.copy()
+        self._table[:, _STATEMENTS] = self._places.statements @ np.array(counters.lanes)
+        self._charge_memory(counters)
+        if machine is None:
+            for where, figures in by_rules(counters):
+                for name, value in figures.items():
+                    self._table[self._places.row[where], _COLUMN[name]] += value
+
+    def _charge_memory(self, counters: Counters) -> None:
+        """Add what was counted exactly: memory traffic and barriers."""
+        program = counters.program
+        rows, columns = [row for _, row in program.barrier_rows], [_BARRIERS] * len(program.barrier_rows)
+        values = [counters.warps[block] for block, _ in program.barrier_rows]
+        for (index, space), traffic in counters.traffic.items():
+            touched = _traffic_columns(space, program.sites[index].op)
+            columns += touched
+            rows += [program.site_rows[index]] * len(touched)
+            values += _traffic_values(space, traffic)
+        cells = np.array(rows, np.intp) * len(_BY_LINE) + np.array(columns, np.intp)
+        np.add.at(self._table.reshape(-1), cells, np.array(values, np.float64))
+
+    def totals(self, scale: float) -> dict[str, float]:
+        """Return the launch's figures; `scale` is blocks of the grid over blocks that ran."""
+        sums = self._table.sum(axis=0)
+        sums[_TOUCHED] = self._touched
+        return with_ratios(dict(zip(_BY_LINE, (sums * scale).tolist(), strict=True)))
+
+    def lines(self, scale: float) -> tuple[LineCounters, ...]:
+        """Return the same by source line, in the order of files and lines."""
+        found = []
+        for where, row in zip(self._places.lines, (self._table * scale).tolist(), strict=True):
+            figures = {name: value for name, value in zip(_BY_LINE, row, strict=True) if value}
+            if where is not None and figures:
+                found.append(LineCounters(where, with_ratios(figures)))
+        return tuple(found)
+
+
+def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, float]:
+    """Name what the compiler says of a kernel, and the theoretical occupancy (0 to 1)."""
+    figures = {"sm__maximum_warps_per_active_cycle_pct": 100 * occupancy}
+    if resources.registers is not None:
+        figures["launch__registers_per_thread"] = resources.registers
+    if resources.local_bytes is not None:
+        figures["gpulab__local_bytes_per_thread"] = resources.local_bytes
+    return figures
+
+
+@cache
+def _traffic_columns(space: str, op: str) -> list[int]:
+    """The columns that an instruction's traffic in a memory space goes to."""
+    if space == "const":
+        names = ["gpulab__constant_requests.sum", "gpulab__constant_words.sum"]
+    elif space == "global":
+        which = f"pipe_lsu_mem_global_op_{op}.sum"
+        names = [f"l1tex__t_requests_{which}", f"l1tex__t_sectors_{which}", "gpulab__atomic_passes_global.sum"]
+    else:
+        which = f"op_{'atom' if op == 'red' else op}.sum"
+        names = [
+            f"gpulab__shared_requests_{which}", f"l1tex__data_pipe_lsu_wavefronts_mem_shared_{which}",
+            f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_{which}", "gpulab__atomic_passes_shared.sum",
+        ]  # fmt: skip
+    return [_COLUMN[name] for name in names]
+
+
+def _traffic_values(space: str, traffic: Traffic) -> list[int]:
+    """What goes there."""
+    if space == "const":
+        return [traffic.requests, traffic.units]
+    if space == "global":
+        return [traffic.requests, traffic.units, traffic.passes]
+    return [traffic.requests, traffic.units, traffic.units - traffic.ideal, traffic.passes]
+
+
+def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Floats | None:
+    """Figures of issued instructions from the machine code; None where there is none or it is too large.
+
+    Launches are often repeated, with other data or at another seed, so those of the last few are kept.
+    """
+    if kernel is None or kernel.is_too_large:
+        return None
+    ran, replays = (tuple(counters.lanes), tuple(counters.warps), tuple(counters.parted)), _replays(counters)
+    key = (ran, tuple(replays.items()), launched)
+    if key not in kernel.remembered:
+        if len(kernel.remembered) >= REMEMBERED:
+            kernel.remembered.clear()
+        kernel.remembered[key] = _issued_by_line(counters, kernel, launched, replays)
+    known: Floats = kernel.remembered[key]
+    return known
+
+
+def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, replays: Mapping[int, float]) -> Floats:
+    places = counters.program.places
+    found = kernel.executions(_executed(counters), launched)
+    rows = np.array([places.of_statement[number] for number in kernel.numbers])
+    table = np.zeros((len(places.lines), len(_BY_LINE)))
+    for name, values in _issued(kernel, found, replays).items():
+        table[:, _COLUMN[name]] = np.bincount(rows, weights=values, minlength=len(table))
+    return table
+
+
+def _executed(counters: Counters) -> Executed:
+    """Return how often each statement was executed."""
+    lanes: dict[int, int] = defaultdict(int)
+    warps: dict[int, int] = defaultdict(int)
+    parted: dict[int, int] = defaultdict(int)
+    for block, step in enumerate(counters.program.steps):
+        for statement in step.statements:
+            lanes[statement.number] += counters.lanes[block]
+            warps[statement.number] += counters.warps[block]
+        if counters.parted[block]:
+            parted[step.statements[-1].number] += counters.parted[block]
+    return Executed(lanes, warps, parted)
+
+
+def _replays(counters: Counters) -> dict[int, float]:
+    """Addresses that a warp's load of a constant asks for, on average, by statement."""
+    return {
+        counters.program.sites[index].number: traffic.addresses / traffic.requests
+        for (index, space), traffic in counters.traffic.items()
+        if space == "const" and traffic.requests
+    }
+
+
+def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, float]) -> dict[str, Floats]:
+    """Figures of each instruction, by name."""
+    operations, branches = kernel.operations, kernel.branches
+    constant = operations == instructions.LDC
+    asked = np.ones(len(operations))
+    if replays:
+        asked = np.array([replays.get(instruction.number, 1.0) for instruction in kernel.code])
+    figures = {
+        **figures_of(found.warps, found.threads, found.working),
+        "smsp__sass_branch_targets.sum": found.warps * branches,
+        "smsp__sass_branch_targets_threads_divergent.sum": found.parted,
+        "smsp__sass_branch_targets_threads_uniform.sum": found.warps * branches - found.parted,
+        "smsp__inst_executed_op_ldc.sum": found.warps * constant,
+        "idc__requests.sum": found.active * asked * constant,
+        "smsp__inst_executed_op_shared_ld.sum": found.warps * (operations == instructions.LDS),
+        "smsp__inst_executed_op_shared_st.sum": found.warps * (operations == instructions.STS),
+    }
+    for operation, name in _FLOATS.items():
+        figures[f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum"] = found.working * (operations == operation)
+    return figures

@@ -1,0 +1,67 @@
+"""Costs of lanes that contend within an SM: loops around compare-and-swap, misses of the constant cache."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+from .banks import fresh, wavefronts
+
+_MOSTLY = 0.6  # of a warp's lines, which it has read just before
+
+Rows = npt.NDArray[np.int64]
+
+
+class Contention:
+    """Costs of contention, gathered while a launch runs. gpus.toml has the constants.
+
+    Attributes:
+        loop_cycles: of the load/store unit, for atomics on shared memory that are loops in the machine code.
+        missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self.loop_cycles = self.missed_constants = 0.0
+        self._lines: dict[int, Rows] = {}  # of constant memory, that each site read last
+
+    def shared_loops(self, lanes: Lanes, site: Site, address: Value, rows: Rows, repeat: int) -> None:
+        """A group updated shared memory by loops around compare-and-swap; `rows` are its addresses by warp.
+
+        A warp goes around for each of its lanes at one address, and again when another warp of its block gets between.
+        Lanes at several addresses in one bank keep each other waiting, too.
+        """
+        column = np.broadcast_to(lanes.column.astype(np.int64), lanes.shape)
+        met = np.unique((column << 32) + address.astype(np.int64), return_counts=True)[1]
+        of_block = float((met * met).sum() / met.sum())  # lanes at a lane's address, on average
+        of_warp, banks = _longest_run(np.sort(rows, axis=1)), wavefronts(rows, site.nbytes)
+        gpu, wide = self._gpu, self._gpu.loop_wide_factor if site.nbytes == 8 else 1.0
+        cycles = wide * (gpu.loop_lane_cycles * of_warp + gpu.loop_block_lane_cycles * of_block)
+        cycles = cycles + gpu.loop_bank_cycles / wide * banks * banks
+        self.loop_cycles += float(cycles.sum()) * repeat
+
+    def scattered_constants(self, site: Site, rows: Rows, repeat: int) -> None:
+        """Warps read constant memory at addresses that differ within them; `rows` are the addresses by warp.
+
+        Lines that a warp has just read are mostly still in the cache: misses cluster, and others go on meanwhile.
+        """
+        line_bytes, sets = self._gpu.constant_line_bytes, self._gpu.constant_cache_sets
+        of_warps = np.unique((np.arange(len(rows)).reshape(-1, 1) << 32 | rows // line_bytes)[rows >= 0])
+        known = np.isin(of_warps, self._lines.get(site.index, ())).mean()
+        self._lines[site.index] = of_warps
+        of_set = np.bincount(np.unique(of_warps & 0xFFFF_FFFF) % sets, minlength=sets)
+        needed_bytes = sets * line_bytes * (of_set * of_set).sum() / of_set.sum()
+        missed = max(0.0, 1 - self._gpu.constant_cache_bytes / needed_bytes) ** (3 if known > _MOSTLY else 1)
+        further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(rows)  # a warp's first hides behind other warps
+        self.missed_constants += missed * further * repeat
+
+
+def _longest_run(rows: Rows) -> Rows:
+    """Return the most lanes of each row, sorted, that have one address."""
+    starts = np.where(np.pad(rows[:, 1:] != rows[:, :-1], ((0, 0), (1, 0)), constant_values=True), np.arange(WARP), 0)
+    runs = np.arange(WARP) - np.maximum.accumulate(starts, axis=1) + 1
+    return np.asarray(np.where(rows >= 0, runs, 0).max(axis=1))

@@ -1,0 +1,308 @@
+"""What a launch did, counted: warps and lanes by basic block, memory traffic by instruction.
+
+Memory counts follow how the hardware groups a warp's accesses: 32-byte sectors in global memory; 4-byte banks in
+shared memory, where 8-byte accesses go by half warps and 16-byte ones by quarters. Loads that L1 would answer are
+sectors, too: what is asked for is counted, not what is moved. `accounts` makes named figures of the counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, to_warps
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+from .banks import fresh, least_wavefronts, wavefronts, word_passes
+from .footprint import Seen
+from .joining import Joiner, SharedAccess
+from .requests import Requests, Traffic, Waiting
+from .workload import Asked, Workload
+
+_WORD, _SECTOR, _SECTORS_OF_LINE = np.int64(2), np.int64(5), np.int64(2)  # address bits within one
+_WIDE_AT_ONCE = 64  # accesses, and warps of one of them
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Accesses that the assembler may have joined.
+
+    Attributes:
+        widths: bytes of the widest machine access by `Site.index`, see `machine.joins.joined_widths`.
+        atomics: statements in which one lane acts for its warp, provided that all its lanes have one address.
+    """
+
+    widths: Mapping[int, int] = field(default_factory=dict)
+    atomics: frozenset[int] = frozenset()
+
+
+class Tally:
+    """What the blocks issued that are not counted: it tells whether those that are stand for them.
+
+    Attributes:
+        issued: instructions of warps.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.issued = 0
+        self._statements = [len(step.statements) for step in program.steps]
+
+    def step(self, block: int, lanes: Lanes) -> None:
+        """A group ran a basic block."""
+        self.issued += lanes.warp_count * self._statements[block]
+
+    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+        """No-op: divided groups are counted by their steps."""
+
+
+class Counters:
+    """Counts of the blocks that ran.
+
+    Attributes:
+        warps, lanes: executions of each basic block, by warps and by lanes.
+        parted: warps that the branch at the end of each basic block divided.
+        traffic: by memory instruction (`Site.index`) and the space that it reached.
+    """
+
+    def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
+        self.program, self.workload, self._joined_atomics = program, workload, joined.atomics
+        self._sectors = Seen()
+        self.warps = [0] * len(program.steps)
+        self.lanes = [0] * len(program.steps)
+        self.parted = [0] * len(program.steps)
+        self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
+        self.joiner = Joiner(joined.widths)
+        self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
+        self._waiting_constant = Waiting(_words_of)
+        self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
+
+    def step(self, block: int, lanes: Lanes) -> None:
+        """A group ran a basic block."""
+        self.warps[block] += lanes.warp_count
+        self.lanes[block] += lanes.n
+        if self.workload is not None:
+            self.workload.step(block, lanes)
+        if not self.joiner.is_empty:
+            self._joined()
+
+    def _joined(self) -> None:
+        """Count what was kept back in the hope of neighbours."""
+        for access in self.joiner.flush():
+            if access.nbytes <= 4:
+                self._words(access.lanes, access.site, access.address)
+            else:
+                self._passes(access)
+
+    def finish(self) -> None:
+        """Count all that was kept back."""
+        self._joined()
+        for waiting in (self._waiting_shared, self._waiting_global, self._waiting_constant):
+            waiting.count()
+        for nbytes in self._wide:
+            self._count_wide(nbytes)
+        for (index, space), traffic in self.traffic.items():
+            if space == "const" and self.program.sites[index].nbytes >= 4:
+                traffic.addresses = traffic.units
+
+    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+        """The branch at the end of a basic block divides a group."""
+        self.parted[block] += sum(way.warp_count for way in ways) - lanes.warp_count
+
+    def arena(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group accessed global or constant memory."""
+        if site.space == "const":
+            self._constant(lanes, site, address)
+            return
+        if self.workload is None and site.access != "atomic":
+            self._global(lanes, site, address)
+            return
+        rows, repeat = self._requests(lanes, site, address)
+        sectors = _in_order(rows >> _SECTOR)
+        new, traffic = fresh(sectors), self.traffic[site.index, "global"]
+        traffic.add(len(rows) * repeat, int(np.count_nonzero(new)) * repeat)
+        if site.access == "atomic":
+            again = _met_again(rows)
+            traffic.passes += (len(rows) + int(again.max(axis=1).sum())) * repeat
+            if again.any():
+                traffic.units += _further_sectors(rows, again) * repeat
+        if self.workload is not None:
+            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
+        else:
+            self._sectors.add(sectors[new].astype(np.uint64))
+
+    def texels(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group fetched from a texture or accessed a surface: no request of the pipe that is counted here."""
+        rows, repeat = _rows(lanes, address)
+        sectors = _in_order(rows >> _SECTOR)
+        if self.workload is not None:
+            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
+        else:
+            self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
+
+    def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
+        """Return `_rows` of an access; of an atomic that one lane carries out for its warp, that lane's address."""
+        rows, repeat = _rows(lanes, address)
+        if site.number not in self._joined_atomics:
+            return rows, repeat
+        alone = np.full_like(rows, -1)
+        alone[:, 0] = rows.max(axis=1)
+        return (alone if ((rows == alone[:, :1]) | (rows < 0)).all() else rows), repeat
+
+    def _constant(self, lanes: Lanes, site: Site, address: Value) -> None:
+        traffic = self.traffic[site.index, "const"]
+        if lanes.agree(address):
+            traffic.add(lanes.warp_count, lanes.warp_count)
+            traffic.addresses += lanes.warp_count
+            return
+        if self.workload is not None:
+            self.workload.contention.scattered_constants(site, *_rows(lanes, address))
+        if site.nbytes >= 4:
+            self._waiting_constant.add(traffic, lanes, address)
+            return
+        rows, repeat = _rows(lanes, address)
+        traffic.add(len(rows) * repeat, _distinct(rows >> _WORD) * repeat)
+        traffic.addresses += _distinct(rows) * repeat
+
+    def _global(self, lanes: Lanes, site: Site, address: Value) -> None:
+        traffic = self.traffic[site.index, "global"]
+        if lanes.agree(address):
+            self._sectors.add((address >> np.uint64(_SECTOR)).reshape(-1))
+            traffic.add(lanes.warp_count, lanes.warp_count)
+        else:
+            self._waiting_global.add(traffic, lanes, address)
+
+    def _sectors_of(self, requests: Requests) -> npt.NDArray[np.intp]:
+        """Return the sectors of each request, and remember them."""
+        sectors, count = requests.distinct(_SECTOR)
+        self._sectors.add(sectors.view(np.uint64))
+        return count
+
+    def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group accessed shared memory."""
+        if site.index in self.joiner.widths:
+            self.joiner.add(SharedAccess(lanes, site, address, site.nbytes))
+        elif site.access != "atomic" and site.nbytes <= 4:
+            self._words(lanes, site, address)
+        else:
+            self._passes(SharedAccess(lanes, site, address, site.nbytes))
+
+    def _passes(self, access: SharedAccess) -> None:
+        """Elements of more than a word, and atomics."""
+        site = access.site
+        rows, repeat = self._requests(access.lanes, site, access.address)
+        traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes]
+        wide.append((traffic, rows, repeat))
+        if max(len(wide), len(rows)) > _WIDE_AT_ONCE:
+            self._count_wide(access.nbytes)
+        if site.access == "atomic":
+            again = int(_met_again(rows).max(axis=1).sum())
+            traffic.passes += (len(rows) + again) * repeat
+            if site.loops and self.workload is not None:
+                self.workload.contention.shared_loops(access.lanes, site, access.address, rows, repeat)
+            elif site.takes_turns and not site.loops:
+                traffic.units += again * repeat
+
+    def _count_wide(self, nbytes: int) -> None:
+        """Count shared accesses of so many bytes a lane, and atomics."""
+        wide, self._wide[nbytes] = self._wide[nbytes], []
+        if not wide:
+            return
+        rows = np.concatenate([rows for _, rows, _ in wide]) if len(wide) > 1 else wide[0][1]
+        starts = np.cumsum([0, *(len(rows) for _, rows, _ in wide[:-1])])
+        passes, least = (np.add.reduceat(f(rows, nbytes), starts).tolist() for f in (wavefronts, least_wavefronts))
+        for (traffic, mine, repeat), units, ideal in zip(wide, passes, least, strict=True):
+            traffic.add(len(mine) * repeat, units * repeat)
+            traffic.ideal += ideal * repeat
+
+    def _words(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """Elements of at most a word: without bank conflicts, one pass does for a warp."""
+        traffic = self.traffic[site.index, "shared"]
+        traffic.ideal += lanes.warp_count
+        if lanes.agree(address):
+            traffic.add(lanes.warp_count, lanes.warp_count)
+        else:
+            self._waiting_shared.add(traffic, lanes, address)
+
+    @property
+    def touched(self) -> int:
+        """Distinct sectors of global memory."""
+        if self.workload is not None:
+            return self.workload.footprint.touched_sectors
+        return len(self._sectors.distinct())
+
+    def sampling_error(self, blocks: int) -> float | None:
+        """See `Workload.sampling_error`; launches without a workload run all their blocks."""
+        return 0.0 if self.workload is None else self.workload.sampling_error(blocks)
+
+
+def _words_of(requests: Requests) -> npt.NDArray[np.intp]:
+    """Return the distinct words of each request."""
+    return requests.distinct(_WORD)[1]
+
+
+def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
+    """Return the addresses of each warp with a lane here as (warps, 32), and how many blocks each row stands for.
+
+    Absent lanes have the address -1.
+    """
+    if address.ndim == 0 or (address.shape[0] == 1 and not lanes.flat):
+        address = np.broadcast_to(address, (lanes.shape[0], address.shape[1] if address.ndim else 1))
+    if lanes.whole_warps:
+        repeat = len(lanes.columns) if address.shape[1] == 1 else 1
+        return np.ascontiguousarray(address.T, np.int64).reshape(-1, WARP), repeat
+    grid = to_warps(lanes, address.astype(np.int64), -1)
+    repeat = len(lanes.columns) if grid.shape[2] == 1 and not lanes.flat else 1
+    rows = np.ascontiguousarray(grid.transpose(0, 2, 1)).reshape(-1, WARP)
+    if lanes.full:
+        return rows, repeat
+    return rows[rows.max(axis=1) >= 0], repeat
+
+
+def _asked(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Asked:
+    """Say what warps ask of global memory, from their addresses and, sorted, their sectors.
+
+    L1 looks up four lines at once; its banks are those of shared memory, so words of different lines conflict there.
+    """
+    lines = _changes(sectors >> _SECTORS_OF_LINE)
+    passes = -(-lines // 4)
+    scattered = lines > 1
+    if scattered.any():
+        passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
+    return Asked(rows, _changes(sectors), lines, passes, repeat)
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Sort each row, unless they all are sorted already, as most are."""
+    return rows if (rows[:, 1:] >= rows[:, :-1]).all() else np.sort(rows, axis=1)
+
+
+def _changes(rows: Rows) -> Rows:
+    """Distinct non-negative values of each sorted row."""
+    fresh = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
+    return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
+
+
+def _distinct(rows: Rows) -> int:
+    """Distinct non-negative values of each row, added up."""
+    return int(np.count_nonzero(fresh(np.sort(rows, axis=1))))
+
+
+def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
+    """For each lane of sorted-by-address rows, how many lanes before it have its address; 0 for absent lanes."""
+    rows = np.sort(rows, axis=1)
+    starts = np.where(fresh(rows), np.arange(WARP), 0)
+    before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
+    return np.where(rows >= 0, before, 0)
+
+
+def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:
+    """Sectors that requests touch again: lanes that meet at an address take turns, each turn with its own sectors."""
+    warp, lane = np.nonzero(again)
+    sector = np.sort(rows, axis=1)[warp, lane] >> _SECTOR
+    return len(np.unique(np.stack([warp, again[warp, lane], sector]), axis=1).T)

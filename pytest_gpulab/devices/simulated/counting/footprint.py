@@ -1,0 +1,253 @@
+"""What blocks touched of global memory: which sectors each read and wrote, and where atomics met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+SECTOR_BYTES = 32
+# a key has the block's number above the warp's in it, above the sector's
+_SECTOR_BITS, _WARP_BITS = 40, 5
+_SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)
+_WARPS = np.uint64(((1 << _WARP_BITS) - 1) << _SECTOR_BITS)
+_PIECE = 20  # bits of an address within a piece that only one array can lie in
+_COMPACTED = 1 << 18
+_MOST = 1 << 20  # first reads, some 150 bytes each while they are sorted
+_SPREAD = 16  # sectors a key, up to which it is faster to mark sectors than to sort keys
+
+Keys = npt.NDArray[np.uint64]
+Counts = npt.NDArray[np.int64]
+
+
+class Seen:
+    """A growing collection of keys of which the distinct ones matter."""
+
+    def __init__(self) -> None:
+        self._parts: list[Keys] = []
+        self._pending, self._kept = 0, 0
+
+    def add(self, keys: Keys) -> None:
+        """Add keys; some may be there already."""
+        self._parts.append(keys)
+        self._pending += len(keys)
+        if self._pending > max(_COMPACTED, self._kept):
+            self.distinct()
+
+    def distinct(self) -> Keys:
+        """Return the distinct keys in order."""
+        if len(self._parts) != 1 or self._pending:
+            self._parts = [_distinct(np.concatenate([np.zeros(0, np.uint64), *self._parts]))]
+        self._pending, self._kept = 0, len(self._parts[0])
+        return self._parts[0]
+
+
+def _distinct(keys: Keys) -> Keys:
+    """Return distinct keys in order; those that lie close together are marked, which is faster than sorting."""
+    low = keys.min(initial=_SECTORS)
+    if len(keys) and int(keys.max() - low) < max(_SPREAD * len(keys), _COMPACTED):
+        marked = np.zeros(int(keys.max() - low) + 1, np.bool_)
+        marked[(keys - low).astype(np.intp)] = True
+        return np.asarray(np.flatnonzero(marked).astype(np.uint64) + low)
+    ordered = np.sort(keys)  # np.unique hashes, which takes many times as long where most keys differ
+    fresh = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return ordered[fresh]
+
+
+class FirstReads:
+    """Which warps ask for a sector when their block does so for the first time: they all wait for it."""
+
+    def __init__(self) -> None:
+        self._keys: list[Keys] = []
+        self._times: list[Keys] = []
+        self._pending, self._kept = 0, 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more would take too much memory."""
+        return self._kept > _MOST
+
+    def add(self, keys: Keys, time: int) -> None:
+        """Add what warps ask for at one time, with block, warp and sector in the key; times never decrease."""
+        self._keys.append(keys)
+        self._times.append(np.full(len(keys), time, np.uint64))
+        self._pending += len(keys)
+        if self._pending > max(_COMPACTED, self._kept):
+            self.keys()
+
+    def keys(self) -> Keys:
+        """Return block, warp and sector, each once."""
+        if self._pending:
+            keys, times = np.concatenate(self._keys), np.concatenate(self._times)
+            _, first, where = np.unique(keys & ~_WARPS, return_index=True, return_inverse=True)
+            is_first = times == times[first][where]  # what came earlier stands in front
+            keys, index = np.unique(keys[is_first], return_index=True)
+            self._keys, self._times = [keys], [times[is_first][index]]
+            self._pending, self._kept = 0, len(keys)
+        return self._keys[0] if self._keys else np.zeros(0, np.uint64)
+
+    def waits(self) -> Iterator[tuple[int, int]]:
+        """Yield (block, warp) for each time that a warp asks for such sectors, however many at once."""
+        warps = self.keys() >> np.uint64(_SECTOR_BITS)
+        times = self._times[0] if self._times else np.zeros(0, np.uint64)
+        for key in _distinct(times << np.uint64(64 - _SECTOR_BITS) | warps).tolist():
+            yield _block_and_warp(key & ((1 << (64 - _SECTOR_BITS)) - 1))
+
+
+def _block_and_warp(key: int) -> tuple[int, int]:
+    return key >> _WARP_BITS, key & ((1 << _WARP_BITS) - 1)
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What the blocks that ran did in one array of global memory.
+
+    Attributes:
+        nbytes: the array's size.
+        read: distinct sectors that each block reads, added up.
+        fetched: distinct pairs of sectors of which any block reads one.
+        written: distinct sectors that any block writes.
+        written_pairs: distinct pairs of sectors of which any block writes one.
+        filled: bytes written, over those of the distinct sectors; at most 1.
+    """
+
+    nbytes: int
+    read: int
+    fetched: int
+    written: int
+    written_pairs: int
+    filled: float
+
+
+class Footprint:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self._reads, self._writes = FirstReads(), Seen()
+        self._written_bytes: dict[int, int] = {}  # by piece of the address space
+        self._further_reads: dict[int, int] = {}
+        self._further_waits: Counter[int] = Counter()
+        self._met_pending = 0
+        self._met: list[tuple[Keys, Counts, Counts]] = []
+
+    def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
+        """A group accessed global memory; what it does in one go has the same time."""
+        blocks = lanes.wave.block_ids[lanes.column].astype(np.uint64) << np.uint64(_SECTOR_BITS + _WARP_BITS)
+        warps = (lanes.threads.astype(np.uint64) // np.uint64(WARP) << np.uint64(_SECTOR_BITS)).reshape(-1, 1)
+        keys = np.broadcast_to((address.astype(np.uint64) >> np.uint64(5)) | blocks | warps, lanes.shape)
+        fresh = np.ones(lanes.shape, np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+        if not site.modifies:
+            self._read(keys[fresh], time, int(address.min()) >> _PIECE)
+        else:
+            self._writes.add(keys[fresh] & _SECTORS)
+            piece = int(address.min()) >> _PIECE
+            self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
+
+    def _read(self, keys: Keys, time: int, piece: int) -> None:
+        """Note reads; once there are too many to remember, each counts as the first of its sector by its block."""
+        if self._reads.is_full:
+            self._further_reads[piece] = self._further_reads.get(piece, 0) + len(keys)
+            self._further_waits.update(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist())
+        else:
+            self._reads.add(keys, time)
+
+    def atomics(self, rows: npt.NDArray[np.int64], repeat: int, floats: bool) -> None:
+        """Warps update memory atomically: each row is the addresses of one of them, and stands for `repeat` warps.
+
+        In each sector the lanes that meet at one address act one after the other, those at different ones together.
+        """
+        row, lane = np.nonzero(rows >= 0)
+        address = rows[row, lane]
+        order = np.lexsort((address, row))
+        row, address = row[order], address[order]
+        starts = np.flatnonzero(np.concatenate(([True], (row[1:] != row[:-1]) | (address[1:] != address[:-1]))))
+        met, sector = np.diff(np.append(starts, len(row))), (address >> 5)[starts]
+        of_sector = np.concatenate(([True], (row[starts][1:] != row[starts][:-1]) | (sector[1:] != sector[:-1])))
+        passes = np.maximum.reduceat(met, np.flatnonzero(of_sector))
+        counts = passes * repeat
+        self._met.append((sector[of_sector].astype(np.uint64), counts, counts if floats else np.zeros_like(counts)))
+        self._met_pending += len(counts)
+        if self._met_pending > _COMPACTED:
+            self._met, self._met_pending = [self.met()], 0
+
+    def met(self) -> tuple[Keys, Counts, Counts]:
+        """Return the sectors that atomics reached, in order, how many passes each took, and those on floats."""
+        if not self._met:
+            return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        keys, all_passes, float_passes = (np.concatenate(parts) for parts in zip(*self._met, strict=True))
+        sectors, where = np.unique(keys, return_inverse=True)
+        passes, of_floats = (np.bincount(where, counts).astype(np.int64) for counts in (all_passes, float_passes))
+        return sectors, passes, of_floats
+
+    def waits(self) -> Iterator[tuple[int, int, int]]:
+        """Yield block, warp and how often it waits for something that its block has not read before."""
+        for block, warp in self._reads.waits():
+            yield block, warp, 1
+        for key, count in self._further_waits.items():
+            yield *_block_and_warp(key), count
+
+    @property
+    def touched_sectors(self) -> int:
+        """Distinct sectors that any block reads or writes."""
+        return len(_distinct(np.concatenate((self._reads.keys(), self._writes.distinct())) & _SECTORS))
+
+    def touched(self, arena: Arena) -> list[Touched]:
+        """Return what was touched of each array."""
+        reads, writes = (_distinct(keys & ~_WARPS) for keys in (self._reads.keys(), self._writes.distinct()))
+        found = []
+        for allocation in _arrays(_distinct(np.concatenate((reads, writes)) & _SECTORS), arena):
+            read, written = _within(reads, allocation), _distinct(_within(writes, allocation))
+            further, pairs = _of_array(self._further_reads, allocation), -(-allocation.nbytes // (2 * SECTOR_BYTES))
+            filled = _of_array(self._written_bytes, allocation) / max(len(written) * SECTOR_BYTES, 1)
+            found.append(
+                Touched(
+                    allocation.nbytes,
+                    len(read) + further,
+                    min(_pairs(read) + -(-further // 2), max(_pairs(read), pairs)),
+                    len(written),
+                    _pairs(written),
+                    min(filled, 1.0),
+                )
+            )
+        return found
+
+
+def _of_array(counts: dict[int, int], allocation: Allocation) -> int:
+    """Add up what is counted by pieces of the address space that lie in an array."""
+    first, last = allocation.base >> _PIECE, (allocation.base + max(allocation.nbytes, 1) - 1) >> _PIECE
+    return sum(count for piece, count in counts.items() if first <= piece <= last)
+
+
+def _pairs(sectors: Keys) -> int:
+    return len(_distinct(sectors >> np.uint64(1)))
+
+
+def _arrays(sectors: Keys, arena: Arena) -> Iterator[Allocation]:
+    """Yield the arrays that sectors, in order, lie in."""
+    place = 0
+    while place < len(sectors):
+        allocation = arena.find(int(sectors[place]) << 5)
+        if allocation is None:  # of an array that was freed
+            place += 1
+            continue
+        yield allocation
+        end = (allocation.base + max(allocation.nbytes, 1) - 1) >> 5
+        place = int(np.searchsorted(sectors, np.uint64(end), side="right"))
+
+
+def _within(keys: Keys, allocation: Allocation) -> Keys:
+    """Return the sectors of keys that lie in an array, each as often as there are blocks that touch it."""
+    sectors = keys & _SECTORS
+    low = np.uint64(allocation.base >> 5)
+    high = np.uint64((allocation.base + max(allocation.nbytes, 1) - 1) >> 5)
+    within: Keys = sectors[(sectors >= low) & (sectors <= high)]
+    return within

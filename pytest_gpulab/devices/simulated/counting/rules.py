@@ -1,0 +1,117 @@
+"""Issued instructions by rules, where no machine code can be read: from the PTX, what the assembler would make of it.
+
+Three rules, documented in docs/counters.md:
+- an opcode counts for as many machine instructions as it usually becomes (`translation.weights`);
+- a branch over a short body without barrier, call or further branch becomes a guard: all lanes that come to the branch
+  issue the body, and only those that do not jump work in it;
+- every warp begins with two instructions that have no counterpart in PTX.
+
+Constant memory is asked for by that beginning, by pointers among the parameters, the block's extents, and by loads of
+`__constant__` variables whose lanes differ in their address; other constants are operands of other instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import SourceLine
+from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Sym
+from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
+
+from .counters import Counters
+
+SHORT_BODY = 7.0  # machine instructions that the assembler rather guards than jumps over
+_FLOATS = {("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma"}
+Figures = Mapping[str, float]
+Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
+
+
+def figures_of(warps: Amount, threads: Amount, working: Amount) -> dict[str, Amount]:
+    """Name the three figures that every issued instruction has."""
+    return {
+        "smsp__inst_executed.sum": warps,
+        "smsp__thread_inst_executed.sum": threads,
+        "smsp__thread_inst_executed_pred_on.sum": working,
+    }
+
+
+def by_rules(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
+    """Yield what each statement adds, with its source line."""
+    steps = counters.program.steps
+    guards = _guards(steps)
+    warps, lanes = counters.warps[0] * PROLOGUE, counters.lanes[0] * PROLOGUE
+    constants = {"idc__requests.sum": counters.warps[0], "smsp__inst_executed_op_ldc.sum": counters.warps[0]}
+    yield steps[0].where, {**figures_of(warps, lanes, lanes), **constants}
+    yield from _scattered_constants(counters)
+    for block, step in enumerate(steps):
+        issuing = guards.get(block, block)
+        for statement in step.statements:
+            issue = weight(statement)
+            jump = block in guards.values() and statement is step.statements[-1]
+            if issue and not jump:
+                warps, threads = counters.warps[issuing] * issue, counters.lanes[issuing] * issue
+                figures = dict(figures_of(warps, threads, counters.lanes[block] * issue))
+                yield statement.where, {**figures, **_special(statement, counters, block)}
+        if step.end == "branch" and step.statements and block not in guards.values():
+            yield step.statements[-1].where, _branch(counters.warps[block], counters.parted[block])
+
+
+def _guards(steps: list[Step]) -> dict[int, int]:
+    """Return the blocks that become guarded instructions, with the block that issues them."""
+    entries: dict[int, int] = {}
+    for step in steps:
+        for target in step.targets:
+            entries[target] = entries.get(target, 0) + 1
+    guards: dict[int, int] = {}
+    for block, step in enumerate(steps):
+        if step.end != "branch":
+            continue
+        for body, join in (step.targets, step.targets[::-1]):
+            inner = steps[body]
+            ahead = body > block and inner.end == "goto" and inner.targets == (join,) and entries[body] == 1
+            if ahead and _short(inner):
+                guards[body] = guards.get(block, block)
+    return guards
+
+
+def _short(step: Step) -> bool:
+    plain = all(isinstance(statement, Instruction) for statement in step.statements) and step.mask is None
+    return plain and sum(map(weight, step.statements)) <= SHORT_BODY
+
+
+def _special(statement: Instruction | Call, counters: Counters, block: int) -> Figures:
+    if not isinstance(statement, Instruction):
+        return {}
+    op, lanes, warps = statement.op, counters.lanes[block], counters.warps[block]
+    if op == ("ld", "param", "u64") or _reads_extent(statement):
+        return {"idc__requests.sum": warps, "smsp__inst_executed_op_ldc.sum": warps}
+    if op[0] in ("ld", "st") and "shared" in op[1:3]:
+        return {f"smsp__inst_executed_op_shared_{op[0]}.sum": warps}
+    if kind := _FLOATS.get((op[0], op[-1])):
+        return {f"smsp__sass_thread_inst_executed_op_{kind}_pred_on.sum": lanes}
+    return {}
+
+
+def _reads_extent(statement: Instruction) -> bool:
+    source = statement.operands[-1] if statement.op[0] == "mov" else None
+    return isinstance(source, Sym) and source.name.startswith("%ntid")
+
+
+def _scattered_constants(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
+    for (index, space), traffic in counters.traffic.items():
+        if space == "const" and traffic.addresses > traffic.requests:
+            figures = {"idc__requests.sum": traffic.addresses, "smsp__inst_executed_op_ldc.sum": traffic.requests}
+            yield counters.program.sites[index].where, figures
+
+
+def _branch(warps: int, parted: int) -> Figures:
+    return {
+        "smsp__sass_branch_targets.sum": warps,
+        "smsp__sass_branch_targets_threads_uniform.sum": warps - parted,
+        "smsp__sass_branch_targets_threads_divergent.sum": parted,
+    }

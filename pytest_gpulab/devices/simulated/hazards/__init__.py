@@ -1,0 +1,10 @@
+"""Hazard checks: races, uninitialised reads.
+
+- `checker`: the interface for execution.
+- `accesses`: the accesses and synchronisations of a run.
+- `races`: races within a block and between blocks.
+- `sweep`, `classes`: exact comparison of accesses in order, and accesses with the same order relations.
+- `fences`: the order that fences establish.
+- `initcheck`, `gaps`: reads of memory that was never written.
+- `reporting`: hazards with lines, merged.
+"""

@@ -1,0 +1,306 @@
+"""What looks for races and uninitialised reads while a launch runs: the one that waves, barriers and code speak to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.hazards.races.inter_block import Crossing
+from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+from . import initcheck
+from .accesses import Access, Arrival, Phase, WarpSync
+from .fences import Fences
+from .gaps import Gaps
+from .initcheck import Written, empty_global
+from .reporting import Locate, Reporter
+from .vector_clocks import Mask
+
+
+class LaunchWatch:
+    """What the waves of one launch have in common: the order of all they did, and what blocks do to each other.
+
+    Attributes:
+        time: ticks at everything that is remembered.
+        orders: counts what may put threads in order: barriers, fences, writes that are not weak.
+        changing: the arrays that the launch may change, None if it may be any.
+        read_bytes: of each array, by all threads together.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        hazards: dict[Any, Hazard],
+        locate: Locate,
+        changing: frozenset[Allocation] | None = None,
+    ) -> None:
+        self.time = self.orders = 0
+        self.program, self.changing = program, changing
+        self.read_bytes: dict[Allocation, int] = defaultdict(int)
+        self.fences = Fences() if program.communicates else None
+        self.reporter = Reporter(hazards, self.fences, locate)
+        self.crossing = Crossing(self.reporter)
+
+    def tick(self) -> int:
+        """Return the next moment."""
+        self.time += 1
+        return self.time
+
+    def order(self) -> int:
+        """Return the next moment, at which something may put threads in order."""
+        self.orders += 1
+        return self.tick()
+
+    def is_changing(self, memory: Allocation, site: Site) -> bool:
+        """Whether an array may be raced for; one that changes unexpectedly may be from now on."""
+        if self.changing is None or memory.is_heap or memory in self.changing:
+            return True
+        if site.modifies:
+            self.changing = None
+            self.reporter.cut_short("accesses to an array before a pointer to another one was used to change it")
+        return site.modifies
+
+    def end(self) -> None:
+        """The launch is over: judge what only the whole of it can tell."""
+        self.crossing.judge()
+        self.reporter.settle()
+
+
+class Watch:
+    """Watches one wave."""
+
+    def __init__(self, launch: LaunchWatch, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
+        self.launch, self.shape = launch, shape
+        self.races = Racecheck(shape, launch.reporter, launch.program.clean)
+        self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
+        self._orders_seen = 0
+        self._fenced = np.zeros((shape.threads, shape.columns if launch.program.fences else 0), np.bool_)
+        self.local = Written(local_bytes, shape.columns * shape.threads)
+        self.gaps = Gaps(shape)
+
+    # --- accesses -----------------------------------------------------------------------------------------
+
+    def access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """A group reads (no values), writes or atomically changes shared memory."""
+        announces = site.modifies and site.order != "weak" and self._have_fenced(lanes)
+        access = Access(site, lanes, address, values, None, self.launch.tick(), announces)
+        if site.order != "weak" or not self._is_reserved(address):
+            self.races.add(access)
+        self._strong(access)
+        if site.access != "write":
+            bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: self.shared.missing(lanes, lanes.column, _plus(address, k), 1))
+            bad = self._without_padding(
+                site, bad, partial(self.shared.empty, lanes, lanes.column, address, site.nbytes)
+            )
+            if bad is not None:
+                self.launch.reporter.uninitialised(site, "shared", lanes, address, bad)
+        if site.modifies:
+            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+            for k, mask in self._carried_gaps(site, lanes):
+                self.shared.erase(lanes.column, _plus(address, k), mask)
+
+    def _is_reserved(self, address: Value) -> bool:
+        """Whether shared addresses lie in memory of NVIDIA's libraries, which rely on more than CUDA promises."""
+        reserved = self.launch.program.reserved_shared
+        return bool(reserved) and int(address.max()) < reserved
+
+    def start_copy(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
+        """A group starts to copy into shared memory: the write may come from now on, its end is a write of its own."""
+        self.races.add(Access(site, lanes, address, values, None, self.launch.tick()))
+
+    def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A copy that has started before arrives in shared memory."""
+        alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
+        self.shared.write(lanes, lanes.column, address, site.nbytes, alike)
+
+    def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group initialises mbarriers, arrives at them, or finds a phase complete: see `phase` for the order."""
+        access = Access(site, lanes, address, [], None, self.launch.tick())
+        self.races.add(access)
+        if site.access == "write":
+            self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
+
+    def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
+        """A group reads or writes local memory."""
+        if site.access != "write":
+            bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1))
+            bad = self._without_padding(
+                site, bad, partial(self.local.empty, lanes, lanes.position, address, site.nbytes)
+            )
+            if bad is not None:
+                self.launch.reporter.uninitialised(site, "local", lanes, address, bad)
+        if site.modifies:
+            alike = lanes.full and address.ndim == 0
+            self.local.write(lanes, lanes.position, address, site.nbytes, alike)
+            for k, mask in self._carried_gaps(site, lanes):
+                self.local.erase(lanes.position, _plus(address, k), mask)
+
+    def access_global(
+        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
+    ) -> None:
+        """A group reads (no values), writes or atomically changes one allocation of global memory.
+
+        `address` is what the group's register holds, before the allocation was found.
+        """
+        launch = self.launch
+        if site.access == "read":
+            launch.read_bytes[memory] += lanes.n * site.nbytes
+        if launch.is_changing(memory, site):
+            access = Access(site, lanes, offset, values, memory, launch.tick())
+            if not self._remember(access) and not self.gaps:
+                return
+        if memory.written is not None:
+            self._look(lanes, site, memory, offset)
+        elif self.gaps and site.access == "read":
+            self._note_gaps(site, lanes, None, lambda k: None)
+        for k, mask in self._carried_gaps(site, lanes):
+            initcheck.erase_global(memory, _plus(offset, k), mask)
+
+    def _look(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
+        """Look for unwritten bytes of an array that is not all written, or note a write to it."""
+        launch = self.launch
+        if site.access != "write":
+            bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
+            self._note_gaps(site, lanes, bad, lambda k: initcheck.missing_global(lanes, memory, _plus(offset, k), 1))
+            bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
+            if bad is not None:
+                launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
+        if site.modifies:
+            initcheck.write_global(memory, offset, site.nbytes)
+
+    def _note_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
+        """Note which bytes a load has found unwritten whose value is only copied; see `Gaps.note`."""
+        if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
+            self.gaps.note(site.number, lanes, site.nbytes, missing if bad is not None else None)
+
+    def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
+        """Return the bytes of a store that are written as unwritten ones; see `Gaps.carried`."""
+        parts = self.launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
+        return self.gaps.carried(parts, lanes) if parts else ()
+
+    def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
+        """Return which lanes read more of what nobody has written than the padding of a struct that they copy.
+
+        Args:
+            site: a load or an atomic.
+            bad: the lanes that read any byte of that kind.
+            empty: makes a mask of the lanes that read bytes of which none was written.
+        """
+        unit = None if bad is None else self.launch.program.copied.get(site.number)
+        if bad is None or unit is None:
+            return bad
+        rest = bad & empty() if unit else None
+        return rest if rest is not None and rest.any() else None
+
+    def _remember(self, access: Access) -> bool:
+        """Remember an access to global memory, and return whether it is no mere repetition."""
+        launch = self.launch
+        if self._orders_seen != launch.orders:
+            self._orders_seen = launch.orders
+            self.races.repeats.clear()
+            if launch.fences is not None:
+                launch.crossing.repeats.clear()
+        is_new = self.races.add_global(access)
+        if is_new or access.site.modifies:
+            launch.crossing.add(access)
+        if is_new:
+            self._strong(access)
+        return is_new
+
+    def _strong(self, access: Access) -> None:
+        """Tell the fences of accesses by which threads learn from each other."""
+        fences, site = self.launch.fences, access.site
+        if site.order == "weak" or fences is None:
+            return
+        self.launch.orders += site.modifies
+        if site.releases:
+            fences.add(access.time, "fence", access.lanes)
+        what = site.access if site.access != "atomic" else "exchange" if site.returns else "update"
+        fences.add(access.time, what, access.lanes, access.address, access.memory)
+
+    # --- what orders ----------------------------------------------------------------------------------------
+
+    def warp_sync(self, lanes: Lanes, mask: Value) -> None:
+        """Lanes have waited for those of their warp that the mask names."""
+        time = self.launch.order()
+        self.races.add(WarpSync(lanes, mask, time))
+        if self.launch.fences is not None:
+            self.launch.fences.add(time, "warps", lanes, mask)
+
+    def _have_fenced(self, lanes: Lanes) -> bool:
+        """Whether all of these lanes have executed a fence since the last barrier of their block."""
+        return bool(self._fenced.size) and bool(self._fenced[lanes.threads.reshape(-1, 1), lanes.column].all())
+
+    def fence(self, lanes: Lanes, whole_device: bool) -> None:
+        """Lanes have made known what they did, to everybody or to their block."""
+        time = self.launch.order()
+        if self._fenced.size:
+            self._fenced[lanes.threads.reshape(-1, 1), lanes.column] = True
+        if self.launch.fences is not None:
+            self.launch.fences.add(time, "fence" if whole_device else "block fence", lanes)
+
+    def barrier(self, columns: npt.NDArray[np.bool_] | None) -> None:
+        """All threads of some blocks (None: of all) have met."""
+        time = self.launch.order()
+        self.races.barrier(columns)
+        self.shared.look()
+        if self._fenced.size:
+            self._fenced[:, slice(None) if columns is None else columns] = False
+        if self.launch.fences is not None:
+            which = np.arange(self.shape.columns) if columns is None else np.flatnonzero(columns)
+            one_each = Lanes(self.shape, np.zeros(1, np.intp), which, False)
+            self.launch.fences.add(time, "blocks", one_each)
+
+    def named_barrier(self, lanes: Lanes, number: int, leaving: bool) -> None:
+        """Some threads of blocks arrive at a barrier that is not for all, or leave it."""
+        time = self.launch.order()
+        self.races.add(Arrival(lanes, number, leaving, time))
+        if leaving and self.launch.fences is not None:
+            self.launch.fences.add(time, "meet", lanes)
+
+    def phase(self, lanes: Lanes, address: Value, what: str) -> None:
+        """Lanes arrive at mbarriers in shared memory, end a phase there, or go on after one; see `Phase.what`."""
+        time = self.launch.order()
+        self.races.phase(Phase(lanes, address, what, time))
+        if self.launch.fences is not None:
+            self.launch.fences.add(time, what, lanes, address)
+
+    def end(self) -> None:
+        """The wave has ended."""
+        self.races.barrier(None)
+
+
+def _plus(address: Value, nbytes: int) -> Value:
+    return address + address.dtype.type(nbytes)
+
+
+def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:
+    """Return the arrays that a launch may change, None if it may be any.
+
+    Args:
+        program: of the kernel.
+        parameters: its arguments as bytes.
+        arena: where the arrays are.
+    """
+    if program.targets.anywhere:
+        return None
+    addresses = set(program.targets.variables)
+    for number in program.targets.parameters:
+        offset, nbytes = program.parameters[number]
+        pointers = parameters[offset : offset + nbytes - nbytes % POINTER_BYTES]
+        addresses.update(np.frombuffer(pointers, np.uint64).tolist())
+    found = (arena.find(address) for address in addresses)
+    return frozenset(allocation for allocation in found if allocation is not None)

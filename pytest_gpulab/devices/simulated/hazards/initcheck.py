@@ -1,0 +1,161 @@
+"""Reads of memory that nobody has written: which bytes of shared, local and global memory hold something.
+
+Shared and local memory start empty with each block. An array of global memory starts empty where its owner says so
+(`Allocation.mark_unwritten`).
+
+Structs are copied with their padding. What is only copied may have unwritten bytes among written ones (`loads.copied`,
+`empty`, `empty_global`); the same bytes of the copy count as unwritten then (`gaps`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import IndexArray, Lanes, Value
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+
+from .vector_clocks import Mask
+
+_ALL_BYTES = np.uint8(0xF)
+
+
+class Written:
+    """The written bytes of shared or local memory, four bits a word: (words, columns), one column while all agree.
+
+    Args:
+        nbytes: of each column.
+        columns: blocks of the wave for shared memory, lanes for local memory.
+        reserved: first bytes that count as written, because NVIDIA's libraries look after them.
+    """
+
+    def __init__(self, nbytes: int, columns: int, reserved: int = 0) -> None:
+        self._columns = columns
+        self._bits = np.zeros((-(-nbytes // 4), 1), np.uint8)
+        self._bits[: reserved // 4] = _ALL_BYTES
+        self._complete = not nbytes
+
+    def write(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:
+        """Note a write; `alike` if all columns are written alike."""
+        if self._complete:
+            return
+        if alike and self._bits.shape[1] == 1:
+            column = np.zeros((1, 1), np.intp)
+        elif self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        flat = self._bits.reshape(-1)
+        if nbytes == 4 and len(flat) == len(self._bits):
+            flat[address >> address.dtype.type(2)] = _ALL_BYTES
+            return
+        word, bits = _words(address, nbytes)
+        for k in range(max(nbytes // 4, 1)):
+            index = (word + k) * self._bits.shape[1] + column
+            if nbytes >= 4:
+                flat[index] = _ALL_BYTES
+            else:
+                np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
+
+    def forget(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
+        """Note that memory belongs to something new, which nobody has written yet."""
+        if address.ndim == 0 and lanes.full and self._bits.shape[1] == 1:
+            column = np.zeros((1, 1), np.intp)
+        elif self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        flat, first = self._bits.reshape(-1), (address >> address.dtype.type(2)).astype(np.intp)
+        for k in range(-(-nbytes // 4)):
+            flat[(first + k) * self._bits.shape[1] + column] = 0
+
+    def erase(self, column: IndexArray, address: Value, mask: Mask) -> None:
+        """Count the byte at each address as unwritten again, in the lanes of a mask."""
+        if self._bits.shape[1] != self._columns:
+            self._bits = np.repeat(self._bits, self._columns, axis=1)
+        self._complete = False
+        index = np.broadcast_to((address >> address.dtype.type(2)) * self._columns + column, mask.shape)[mask]
+        inner = np.broadcast_to(address & address.dtype.type(3), mask.shape)[mask].astype(np.uint8)
+        gone = np.bitwise_not(np.left_shift(np.uint8(1), inner))
+        np.bitwise_and.at(self._bits.reshape(-1), index.astype(np.intp), gone)
+
+    def missing(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask | None:
+        """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
+        if self._complete:
+            return None
+        flat, bad = self._bits.reshape(-1), None
+        if self._bits.shape[1] == 1:
+            if nbytes == 4 and flat[address >> address.dtype.type(2)].min() == _ALL_BYTES:
+                return None
+            column = np.zeros((1, 1), np.intp)
+        word, bits = _words(address, nbytes)
+        for k in range(max(nbytes // 4, 1)):
+            here = flat[(word + k) * self._bits.shape[1] + column] & bits != bits
+            bad = here if bad is None else bad | here
+        assert bad is not None
+        return np.broadcast_to(bad, lanes.shape) if bad.any() else None
+
+    def empty(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask:
+        """Return which lanes read bytes of which none was ever written."""
+        flat, width = self._bits.reshape(-1), self._bits.shape[1]
+        word, bits = _words(address, nbytes)
+        place = column if width > 1 else np.zeros((1, 1), np.intp)
+        any_bit = [flat[(word + k) * width + place] & bits for k in range(max(nbytes // 4, 1))]
+        return np.broadcast_to(np.bitwise_or.reduce(any_bit) == 0, lanes.shape)
+
+    def look(self) -> None:
+        """Stop looking once everything is written."""
+        self._complete = self._complete or bool(self._bits.min() == _ALL_BYTES)
+
+
+def _words(address: Value, nbytes: int) -> tuple[IndexArray, npt.NDArray[np.uint8]]:
+    """Return the (first) word and the bits of the bytes in it that are accessed."""
+    word = np.atleast_2d((address >> address.dtype.type(2)).astype(np.intp))
+    if nbytes >= 4:
+        return word, np.atleast_2d(_ALL_BYTES)
+    inner = np.atleast_2d((address & address.dtype.type(3)).astype(np.uint8))
+    return word, np.left_shift(np.uint8((1 << nbytes) - 1), inner)
+
+
+def write_global(memory: Allocation, offset: Value, nbytes: int) -> None:
+    """Note a write to an array that is not all written."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, view = _index(offset, size), memory.written.view(f"u{size}")
+    for k in range(nbytes // size):
+        view[index + k] = _ones(size)
+
+
+def erase_global(memory: Allocation, offset: Value, mask: Mask) -> None:
+    """Count the byte at each offset as unwritten again, in the lanes of a mask."""
+    if memory.written is None:
+        memory.written = np.ones(len(memory.data), np.uint8)
+    memory.written[np.broadcast_to(offset, mask.shape)[mask].astype(np.intp)] = 0
+
+
+def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask | None:
+    """Return which lanes read a byte of an array that was never written, as a mask of their shape, or None."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, bad = _index(offset, size), None
+    view = memory.written.view(f"u{size}")
+    for k in range(nbytes // size):
+        here = view[index + k] != _ones(size)
+        bad = here if bad is None else bad | here
+    assert bad is not None
+    return np.broadcast_to(np.atleast_2d(bad), lanes.shape) if np.any(bad) else None
+
+
+def empty_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask:
+    """Return which lanes read bytes of an array of which none was ever written."""
+    assert memory.written is not None
+    size = min(nbytes, 8)
+    index, view = _index(offset, size), memory.written.view(f"u{size}")
+    empty = [view[index + k] == 0 for k in range(nbytes // size)]
+    return np.broadcast_to(np.atleast_2d(np.logical_and.reduce(empty)), lanes.shape)
+
+
+def _index(offset: Value, nbytes: int) -> IndexArray:
+    index: IndexArray = (offset >> np.uint64(nbytes.bit_length() - 1)).astype(np.intp)
+    return index
+
+
+def _ones(nbytes: int) -> int:
+    """The bytes of so many that are written: each is 1."""
+    return int.from_bytes(b"\1" * nbytes, "little")

@@ -1,0 +1,145 @@
+"""What each thread of a block knows to be over: how warp syncs, named barriers and mbarriers spread that knowledge."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, to_warps
+
+from .accesses import PHASES, Arrival, Event, Phase, WarpSync, split_phase
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Known:
+    """For each thread, the position up to which it knows the accesses of others to be over.
+
+    Args:
+        columns: blocks.
+        warps: in a block.
+        across_warps: whether threads may know of other warps; else only of their own.
+    """
+
+    def __init__(self, columns: int, warps: int, across_warps: bool) -> None:
+        self._warps, self._across = warps, across_warps
+        width = WARP * warps if across_warps else WARP
+        self._table = np.full((columns, warps, WARP, width), -1, np.int32)
+        self._arrived: dict[int, npt.NDArray[np.int32]] = {}
+        self._arriving: dict[int, npt.NDArray[np.int32]] = {}  # what threads brought to each mbarrier in its phase
+        self._complete: dict[tuple[int, int], npt.NDArray[np.int32]] = {}  # and until the end of a phase
+
+    def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
+        """Return what each thread knows of the 32 lanes of some warps (threads, n): (threads, n, 32)."""
+        rows = self._table[column, thread // WARP, thread % WARP]
+        if self._across:
+            return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows))[:, None], warps]
+        return np.where((warps == (thread // WARP)[:, None])[..., None], rows[:, None], np.int32(-1))
+
+    def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
+        """Lanes have waited for each other: `bits` (columns, warps, 32) says for whom, 0 where a lane did not."""
+        for value in np.unique(bits[bits != 0]):
+            members = bits == value
+            joined = np.where(members[..., None], self._table, -1).max(axis=2)
+            self._learn(members, joined, position)
+
+    def meet_all(self, position: int) -> None:
+        """All lanes of every warp have waited for each other."""
+        self._table[:] = position
+
+    def by_all_others(self, threads: int) -> npt.NDArray[np.int32]:
+        """Return what all other lanes of its warp know of each of so many threads: (columns, threads)."""
+        columns, warps = self._table.shape[:2]
+        lane = np.arange(warps * WARP).reshape(1, warps, WARP, 1)
+        ignored = (lane % WARP == np.arange(WARP)) | (lane >= threads)
+        least = np.where(ignored, np.iinfo(np.int32).max, self._table).min(axis=2)
+        return np.asarray(least.reshape(columns, warps * WARP)[:, :threads])
+
+    def barrier(self, members: Mask, number: int, leaving: bool, position: int) -> None:
+        """Threads arrive at a named barrier, or leave it knowing all that those who arrived knew."""
+        before = self._arrived.pop(number, np.int32(-1))
+        joined = np.maximum(np.where(members[..., None], self._table, -1).max(axis=(1, 2)), before)
+        joined[members.reshape(len(members), -1)] = position
+        if not leaving:
+            self._arrived[number] = joined
+            return
+        spread = np.broadcast_to(joined[:, None, None], self._table.shape)
+        self._table[members] = np.maximum(self._table, spread)[members]
+
+    def phase(self, what: str, members: Mask, place: int, position: int) -> None:
+        """Threads arrive at an mbarrier, end a phase, or learn what those knew who arrived until the end of one."""
+        address, phase = split_phase(place)
+        nothing = np.full((len(members), self._table.shape[-1]), -1, np.int32)
+        arriving = self._arriving.get(address, nothing)
+        if what == "arrive":
+            joined = np.where(members[..., None], self._table, -1).max(axis=(1, 2))
+            joined[members.reshape(len(members), -1)] = position
+            self._arriving[address] = np.maximum(arriving, joined)
+        elif what == "complete":
+            done = members.reshape(len(members), -1).any(axis=1, keepdims=True)
+            earlier = self._complete.get((address, (phase - 1) % PHASES), nothing)
+            before = self._complete.get((address, phase), nothing)
+            self._complete[address, phase] = np.where(done, np.maximum(earlier, arriving), before)
+            self._arriving[address] = np.where(done, np.int32(-1), arriving)
+        else:
+            complete = self._complete.get((address, phase), nothing)
+            spread = np.broadcast_to(complete[:, None, None], self._table.shape)
+            self._table[members] = np.maximum(self._table[members], spread[members])
+
+    def known_to_all(self, threads: int) -> npt.NDArray[np.int32]:
+        """Return up to which position all other threads of its block know each thread: (columns, threads)."""
+        columns, warps = self._table.shape[:2]
+        table = self._table.reshape(columns, warps * WARP, -1)[:, :threads, :threads].copy()
+        table[:, np.arange(threads), np.arange(threads)] = np.iinfo(np.int32).max
+        return np.asarray(table.min(axis=1))
+
+    def _learn(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
+        """Give the members of each warp what they know together: (columns, warps, width)."""
+        if self._across:
+            own = joined.reshape(*joined.shape[:2], self._warps, WARP)
+            diagonal = np.arange(self._warps)
+            own[:, diagonal, diagonal] = np.where(members, position, own[:, diagonal, diagonal])
+        else:
+            joined[members] = position
+        spread = np.broadcast_to(joined[:, :, None], self._table.shape)
+        self._table[members] = spread[members]
+
+
+def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
+    """Return a warp sync's masks as (columns, warps, 32), 0 for lanes that are not there."""
+    bits = to_warps(event.lanes, np.asarray(event.mask, np.uint32), np.uint32(0))
+    if bits.shape[2] > 1:
+        return np.ascontiguousarray(bits[:, :, columns].transpose(2, 0, 1))
+    here = np.isin(columns, event.lanes.columns) | one_block
+    return np.where(here[:, None, None], bits[None, :, :, 0], np.uint32(0))
+
+
+def members(lanes: Lanes, columns: IndexArray) -> Mask:
+    """Return which threads some lanes are, as (columns, warps, 32)."""
+    wave = lanes.wave
+    there = np.zeros((wave.warps * WARP, wave.columns), np.bool_)
+    if lanes.flat:
+        there[lanes.threads, lanes.columns] = True
+    else:
+        there[np.ix_(lanes.threads, lanes.columns)] = True
+    return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
+
+
+def learn(known: Known, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
+    """Let threads know what an event puts in order.
+
+    Args:
+        known: of the wave's columns that are given; of its first alone, which stands for all, if `one_block`.
+    """
+    if isinstance(event, WarpSync):
+        known.warp_sync(sync_bits(event, columns, one_block), position)
+    elif isinstance(event, Arrival):
+        known.barrier(members(event.lanes, columns), event.number, event.leaving, position)
+    elif isinstance(event, Phase):
+        if event.address.size == 1:
+            known.phase(event.what, members(event.lanes, columns), int(event.address.flat[0]), position)
+            return
+        addresses = np.broadcast_to(event.address, event.lanes.shape)
+        for address in np.unique(event.address).tolist():
+            mine = event.lanes.subset(np.ascontiguousarray(addresses == address)).lanes
+            known.phase(event.what, members(mine, columns), address, position)

@@ -1,0 +1,35 @@
+"""Reads that give other values than memory holds: they tell whether anything depends on what was read."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import DisturbedRead
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value
+
+from .spaces import Arena
+
+
+def disturb(read: DisturbedRead, arena: Arena, lanes: Lanes, address: Value, values: list[Value]) -> list[Value]:
+    """Count the reads of a group's warps; return the values, of one warp other ones if it is its turn."""
+    number = read.nth - read.seen
+    read.seen += lanes.warp_count
+    memory = arena.find(int(address.item(0))) if 0 <= number < lanes.warp_count else None
+    if memory is None or not memory.is_set:
+        return values
+    chosen = _of_warp(lanes, number)
+    return [_flipped(value, chosen, read.flipped) for value in values]
+
+
+def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
+    """Return which lanes of a group are of one of its warps."""
+    thread, column, _ = lanes.each
+    warp = column * lanes.wave.warps + thread // WARP
+    return np.asarray(warp == np.unique(warp)[number]).reshape(lanes.shape)
+
+
+def _flipped(value: Value, chosen: npt.NDArray[np.bool_], flipped: int) -> Value:
+    bits = np.broadcast_to(value, chosen.shape).copy().view(f"u{value.dtype.itemsize}")
+    bits[chosen] ^= bits.dtype.type(flipped & ((1 << 8 * bits.dtype.itemsize) - 1))
+    return bits.view(value.dtype)

@@ -1,0 +1,122 @@
+"""The array that an access was meant for, from where its address was computed, and the access's place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpulab.devices.protocol import Hazard, KernelFault, Location
+from pytest_gpulab.devices.simulated.translation.origins import FROM_MEMORY
+from pytest_gpulab.devices.simulated.translation.sites import Site
+from pytest_gpulab.devices.source.names import unmangle_local
+
+from .spaces import NULL_BYTES, OutOfBounds, Range
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Launch
+
+_WRAPPED = 1 << 32  # an unsigned index below zero is so much too large
+POINTER_BYTES = 8
+FAR_BYTES = 1 << 20  # from any array; whose address it is meant to be nothing tells
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An array that an access may be meant for; see `Location`."""
+
+    start: int
+    nbytes: int
+    symbol: str = ""
+    parameter: int | None = None
+    base: int | None = None
+
+
+def located(launch: Launch, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
+    """Return the fault with the kernel's output and hazards until then, and with the array if one was missed."""
+    what, location = fault.what, None
+    if isinstance(fault, OutOfBounds):
+        location = locate(launch, fault.site, fault.space, fault.address)
+        what = f"{fault.what}: {location or fault.nowhere}"
+    return KernelFault(fault.code, what, fault.where, fault.lane, launch.printer.text, location, hazards=hazards)
+
+
+def locate(launch: Launch, site: Site, space: str, address: int) -> Location | None:
+    """Return where an address of a memory space lies; None if no array is near.
+
+    Args:
+        launch: whose instruction it is.
+        site: the instruction.
+        space: `global`, `constant`, `shared` or `local`.
+        address: in that space; negative where a sum fell below zero.
+    """
+    stack = launch.program.stack
+    if stack is not None and space == "local" and address >= stack[0]:
+        return None  # in the frame of some call: which of its arrays was meant is not known
+    element = launch.program.origins.element(site)
+    names = launch.program.origins.of(site)
+    known = list(_banked(launch, space) if space in ("shared", "local") else _global(launch, names))
+    is_known = any(name in names for _, name in known)
+    if not is_known and space == "global" and address < NULL_BYTES:
+        return None
+    meant = [candidate for candidate, name in known if name in names or not is_known]
+    places = [(_offset(address, candidate, element), candidate) for candidate in meant]
+    offset, nearest = min(places, key=lambda place: _distance(place[0], place[1].nbytes), default=(0, None))
+    if nearest is None or (not is_known and _distance(offset, nearest.nbytes) > FAR_BYTES):
+        return None
+    whose = nearest.symbol, nearest.parameter, nearest.base
+    return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *whose)
+
+
+def shared_bounds(launch: Launch, site: Site) -> Range:
+    """Return the shared memory that an instruction may access: one variable's, or all if its address may be of others.
+
+    The order of variables is the compiler's choice, so an index beyond one of them reaches another one only by luck.
+    """
+    if site.number not in launch.bounds:
+        names = launch.program.origins.of(site)
+        meant = [candidate for candidate, name in _banked(launch, "shared") if name in names]
+        is_certain = len(meant) == 1 and FROM_MEMORY not in names
+        variable = meant[0] if is_certain else _Candidate(0, launch.shared_bytes)
+        launch.bounds[site.number] = variable.start, variable.start + variable.nbytes
+    return launch.bounds[site.number]
+
+
+def _offset(address: int, candidate: _Candidate, element: int) -> int:
+    """Return the bytes from an array's start; an unsigned index that fell below zero counts as negative."""
+    offset = address - candidate.start
+    wrapped = _WRAPPED * element
+    return offset - wrapped if wrapped // 2 <= offset < wrapped else offset
+
+
+def _distance(offset: int, nbytes: int) -> int:
+    return -offset if offset < 0 else max(offset - nbytes + 1, 0)
+
+
+def _banked(launch: Launch, space: str) -> Iterator[tuple[_Candidate, str]]:
+    """Yield the variables in shared or local memory, with the compiler's names."""
+    program = launch.program
+    dynamic = launch.shared_bytes - program.static_shared
+    for name, (of, start, nbytes) in program.banked.items():
+        if of == space:
+            yield _Candidate(start, nbytes or dynamic, unmangle_local(name)), name
+
+
+def _global(launch: Launch, names: frozenset[str]) -> Iterator[tuple[_Candidate, str]]:
+    """Yield the arrays that parameters point to, and the variables that the address may come from."""
+    program, arena = launch.program, launch.arena
+    known = set()
+    for position, ((offset, size), name) in enumerate(zip(program.parameters, program.parameter_names, strict=True)):
+        address = int.from_bytes(launch.parameters[offset : offset + size], "little")
+        allocation = arena.find(address) if size == POINTER_BYTES else None
+        if allocation is not None:
+            known.add(allocation.base)
+            yield _Candidate(address, allocation.nbytes, "", position, allocation.base), name
+    for name in names & program.addresses.keys():
+        allocation = arena.find(program.addresses[name])
+        if allocation is not None:
+            known.add(allocation.base)
+            yield _Candidate(allocation.base, allocation.nbytes, unmangle_local(name)), name
+    for allocation in arena.allocations:
+        if allocation.base not in known and not allocation.is_heap:
+            yield _Candidate(allocation.base, allocation.nbytes, base=allocation.base), ""

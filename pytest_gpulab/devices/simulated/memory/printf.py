@@ -1,0 +1,238 @@
+"""`printf` from kernels: C format strings, arguments in local memory, output capped.
+
+Printing never ends a launch, and what it reads is not looked at for hazards. A format that does not fit its arguments
+is undefined in C: here it prints whatever lies where the argument should be. The compiler warns of most of them.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
+from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW
+
+from .spaces import Arena, Banked
+
+MAX_CHARACTERS = 16_384
+MAX_WIDTH = 1024  # of a conversion, and its precision
+_WINDOW = 1 << 40
+_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_LONG = ("l", "ll", "j", "z", "t")
+
+
+class Memories(Protocol):
+    """What printing needs of a wave."""
+
+    arena: Arena
+    shared: Banked
+    local: Banked
+
+
+class Place(NamedTuple):
+    """A thread's columns in local and in shared memory."""
+
+    local: int
+    shared: int
+
+
+def places(lanes: Lanes) -> list[Place]:
+    """Return the place of each lane, in the order of the group's flattened shape."""
+    position, column = (np.broadcast_to(x, lanes.shape).ravel().tolist() for x in (lanes.position, lanes.column))
+    return list(map(Place, position, column))
+
+
+def bytes_at(memories: Memories, place: Place, address: int, nbytes: int) -> bytes | None:
+    """Return at most `nbytes` bytes at a generic address, as many as there are; None where nothing is."""
+    window = address // _WINDOW * _WINDOW
+    if window in (SHARED_WINDOW, LOCAL_WINDOW):
+        memory = memories.shared if window == SHARED_WINDOW else memories.local
+        start, column = address - window, place.shared if window == SHARED_WINDOW else place.local
+        end = min(start + nbytes, memory.nbytes)
+        words = memory.words[start // 4 : -(-end // 4), column] if start < end else None
+        return None if words is None else words.tobytes()[start % 4 :][: end - start]
+    allocation = memories.arena.find(address)
+    if allocation is None:
+        return None
+    start = address - allocation.base
+    return allocation.data[start : min(start + nbytes, allocation.nbytes)].tobytes()
+
+
+def string_at(memories: Memories, place: Place, address: int) -> str:
+    """Return the zero-terminated string at a generic address, what can be printed of it."""
+    data = bytes_at(memories, place, address, MAX_CHARACTERS)
+    if data is None:
+        return "(bad pointer)" if address else "(null)"
+    return data.split(b"\0", 1)[0].decode(errors="replace")
+
+
+class Printer:
+    """Collects what the kernel prints, up to `MAX_CHARACTERS`."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.room = MAX_CHARACTERS
+        self.dropped = 0
+
+    @property
+    def text(self) -> str:
+        """What was printed, with a note of what was left out."""
+        note = f"\n[... {self.dropped} more printf calls left out]" if self.dropped else ""
+        return "".join(self.parts) + note
+
+    def print(self, memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> None:
+        """Format one call for every lane, block by block, thread by thread."""
+        if self.room <= 0:
+            self.dropped += lanes.n
+            return
+        formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
+        order, where = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), places(lanes)
+        strings: dict[int, str] = {}
+        for count, lane in enumerate(order):
+            if self.room <= 0:
+                self.dropped += lanes.n - count
+                return
+            address, place = int(formats[lane]), where[lane]
+            if address not in strings:
+                strings[address] = string_at(memories, place, address)
+            self._line(memories, place, strings[address], int(pointers[lane]))
+
+    def _line(self, memories: Memories, place: Place, template: str, pointer: int) -> None:
+        pieces, nbytes = _parsed(template)
+        arguments = (bytes_at(memories, place, pointer, nbytes) or b"") if nbytes else b""
+        arguments += bytes(nbytes - len(arguments))
+        line = "".join(
+            piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, place, at))
+            for piece in pieces
+        )
+        self.parts.append(line[: self.room])
+        self.room -= len(line)
+
+
+class _Argument(NamedTuple):
+    """A value among the arguments: its `struct` code and byte offset."""
+
+    code: str
+    offset: int
+
+    def read(self, arguments: bytes) -> Any:
+        return struct.unpack_from(self.code, arguments, self.offset)[0]
+
+
+class _Conversion(NamedTuple):
+    """A specifier; width and precision are arguments where they were written as `*`."""
+
+    flags: str
+    width: str | _Argument
+    precision: str | _Argument | None
+    length: str
+    kind: str
+    value: _Argument
+
+    def text(self, arguments: bytes, string: Callable[[int], str]) -> str:
+        """Format its argument."""
+        width, precision, flags = self.width, self.precision, self.flags
+        if isinstance(width, _Argument):
+            given = width.read(arguments)
+            flags, width = flags + "-" * (given < 0), str(abs(given))
+        if isinstance(precision, _Argument):
+            given = precision.read(arguments)
+            precision = str(given) if given >= 0 else None
+        width, precision = _capped(width), None if precision is None else _capped(precision)
+        value = self.value.read(arguments)
+        return _formatted(self.kind, self.length, flags, width, precision, string(value) if self.kind == "s" else value)
+
+
+def _capped(digits: str) -> str:
+    return digits if len(digits) < 4 else str(min(int(digits[:9]), MAX_WIDTH))
+
+
+@lru_cache(maxsize=256)
+def _parsed(template: str) -> tuple[tuple[str | _Conversion, ...], int]:
+    """Cut a format into literal text and conversions; return them and how many bytes of arguments they take."""
+    pieces: list[str | _Conversion] = []
+    end = offset = 0
+
+    def argument(code: str) -> _Argument:
+        nonlocal offset
+        size = struct.calcsize(code)
+        start = -(-offset // size) * size
+        offset = start + size
+        return _Argument(code, start)
+
+    for match in _SPECIFIER.finditer(template):
+        pieces.append(template[end : match.start()])
+        end = match.end()
+        flags, width, precision, length, kind = match.groups()
+        if kind == "%":
+            pieces.append("%")
+            continue
+        at_width: str | _Argument = argument("<i") if width == "*" else width or ""
+        at_precision: str | _Argument | None = argument("<i") if precision == "*" else precision
+        pieces.append(_Conversion(flags, at_width, at_precision, length or "", kind, argument(_code(kind, length))))
+    return (*pieces, template[end:]), offset
+
+
+def _code(kind: str, length: str | None) -> str:
+    if kind in "di":
+        return "<q" if length in _LONG else "<i"
+    if kind in "ouxX":
+        return "<Q" if length in _LONG else "<I"
+    return {"c": "<i", "s": "<Q", "p": "<Q"}.get(kind, "<d")
+
+
+def _formatted(kind: str, length: str, flags: str, width: str, precision: str | None, value: Any) -> str:
+    spec = f"%{flags}{width}" + (f".{precision or 0}" if precision is not None else "")
+    if kind in "diouxX":
+        return _integer(spec, kind, length, value)
+    if kind == "c":
+        return _filled(f"{spec}c", chr(value & 255))
+    if kind == "s":
+        return _filled(f"{spec}s", value)
+    if kind == "p":
+        return _filled(f"%{flags}{width}s", hex(value) if value else "(nil)")
+    if kind in "aA":
+        sign = "+" if "+" in flags else " " if " " in flags else ""
+        text = hexadecimal(value, None if precision is None else int(precision or 0), sign)
+        return _filled(f"%{'-' if '-' in flags else ''}{width}s", text.upper() if kind == "A" else text)
+    return _filled(f"{spec}{kind}", value)
+
+
+def _integer(spec: str, kind: str, length: str, value: int) -> str:
+    if length in ("h", "hh"):
+        sign = "i" if kind in "di" else "u"
+        value = np.array(value).astype(sign + ("1" if length == "hh" else "2")).item()
+    if "#" in spec and (kind == "o" or value == 0):  # Python writes 0o17 and 0x0 where C writes 017 and 0
+        spec = spec.replace("#", "")
+        if kind == "o" and value and "." not in spec:
+            spec += f".{len(f'{value:o}') + 1}"
+    return _filled(spec + ("d" if kind == "u" else kind), value)
+
+
+def _filled(spec: str, value: Any) -> str:
+    return str(spec % value)
+
+
+def hexadecimal(value: float, digits: int | None, sign: str = "") -> str:
+    """Return a double as C's `%a` writes it: the shortest fraction that is exact, or one of `digits` hex digits."""
+    if not np.isfinite(value):
+        return ("-" if value < 0 else sign) + ("nan" if np.isnan(value) else "inf")
+    bits = int(np.float64(value).view(np.uint64))
+    exponent, fraction = bits >> 52 & 0x7FF, bits & ((1 << 52) - 1)
+    whole = (int(exponent > 0) << 52) | fraction
+    if digits is not None and digits < 13:
+        dropped = 52 - 4 * digits
+        half, rest = 1 << (dropped - 1), whole & ((1 << dropped) - 1)
+        whole >>= dropped
+        whole += rest > half or (rest == half and whole & 1)
+        whole <<= dropped
+    text = f"{whole & ((1 << 52) - 1):013x}"
+    text = text.rstrip("0") if digits is None else text.ljust(digits, "0")[:digits]
+    power = (exponent or 1) - 1023 if value else 0
+    negative = "-" if bits >> 63 else sign
+    return f"{negative}0x{whole >> 52}{'.' if text else ''}{text}p{power:+d}"

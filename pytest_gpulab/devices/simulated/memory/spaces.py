@@ -1,0 +1,368 @@
+"""The memories of the simulated GPU: exact about bounds and alignment, vectorised over the lanes of a group.
+
+`Arena` holds allocations of global and constant memory at made-up addresses; `Banked` holds shared memory (a
+column a block) or local memory (a column a lane) as 32-bit words, so that a row is the same word of every block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import KernelFault, Lane
+from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
+from pytest_gpulab.devices.simulated.groups.union import Union
+from pytest_gpulab.devices.simulated.translation.sites import Site
+
+_ARENA_BASE = 0x0010_0000_0000
+_GAP = 1 << 20  # between allocations, so that an overrun never lands in a neighbour
+NULL_BYTES = 4096  # that no array has, so that a null pointer is known
+U64 = np.dtype(np.uint64)
+
+
+def lane_at(lanes: Lanes, flat_index: int) -> Lane:
+    """Return the identity of one lane of a group, by its index in the flattened group shape."""
+    row, column = divmod(flat_index, lanes.shape[1])
+    thread = int(lanes.threads[row])
+    block = int(lanes.wave.block_ids[lanes.columns[row if lanes.flat else column]])
+    return lane_of(lanes.wave, block, thread)
+
+
+def lane_of(wave: Shape, block: int, thread: int) -> Lane:
+    """Return a thread's identity from the linear indices of its block and of itself in it."""
+    return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
+
+
+def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
+    return index % extents[0], index // extents[0] % extents[1], index // (extents[0] * extents[1])
+
+
+def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
+    """Return the lane of lowest block, then lowest thread, at which a mask holds."""
+    return lane_at(lanes, first_index(lanes, bad))
+
+
+def first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
+    """Return the index in the flattened group shape of the first lane at which a mask holds."""
+    index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
+    row, column = np.divmod(index, lanes.shape[1])
+    blocks = lanes.columns[row if lanes.flat else column]
+    return int(index[np.lexsort((lanes.threads[row], blocks))[0]])
+
+
+def invalid(site: Site, space: str) -> str:
+    """Return the words, compute-sanitizer's, for an access that a memory does not allow."""
+    return f"invalid __{space}__ {site.access} of size {site.nbytes} byte{'s' if site.nbytes > 1 else ''}"
+
+
+def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn:
+    """Raise the fault of an address that is no multiple of the access size."""
+    bad = address & address.dtype.type(site.nbytes - 1) != 0
+    what = f"{invalid(site, space)}: the address is misaligned"
+    raise KernelFault("misaligned", what, site.where, first_lane(lanes, bad))
+
+
+class OutOfBounds(KernelFault):
+    """An access outside of all arrays.
+
+    Attributes:
+        site: the instruction.
+        space, address: where it went.
+        nowhere: what to say of an address that is near no array.
+    """
+
+    def __init__(self, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
+        super().__init__("out-of-bounds", invalid(site, space), site.where, lane)
+        self.site, self.space, self.address, self.nowhere = site, space, address, nowhere
+
+
+class Watcher(Protocol):
+    """Who wants to know of accesses to global memory."""
+
+    def access_global(
+        self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
+    ) -> None:
+        """A group reads (no values), writes or atomically changes an allocation, at byte offsets."""
+
+
+class Allocation:
+    """A range of addresses and its bytes.
+
+    Attributes:
+        written: for each byte 1 if it was written, or None if all count as written.
+        is_set: whether it is a variable that the host has set.
+        is_heap: whether threads allocate blocks from it.
+    """
+
+    is_heap = False
+
+    def __init__(self, base: int, nbytes: int) -> None:
+        self.base, self.nbytes = base, nbytes
+        self.data = np.zeros(-(-nbytes // 16) * 16, np.uint8)
+        self.written: npt.NDArray[np.uint8] | None = None
+        self.is_set = False
+        self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
+
+    def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
+        """Raise KernelFault for an access that is inside, but not allowed: only a heap has such."""
+
+    def mark_unwritten(self) -> None:
+        """Count everything here as not written yet, whatever it holds."""
+        self.written = np.zeros(len(self.data), np.uint8)
+
+    def note(
+        self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: Watcher | None
+    ) -> None:
+        """Tell who watches of an access; if nobody does, nothing can be said about what was written."""
+        if watch is not None:
+            watch.access_global(lanes, site, self, address, offset, values)
+        elif site.modifies:
+            self.written = None
+
+    def typed(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """Return the bytes as an array of `dtype`."""
+        view = self._views.get(dtype)
+        if view is None:
+            view = self._views[dtype] = self.data.view(dtype)
+        return view
+
+
+class Arena:
+    """Global and constant memory."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._allocations: list[Allocation] = []
+        self._retired: deque[Allocation] = deque()
+        self._next = _ARENA_BASE
+
+    def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
+        """Reserve `nbytes` zeroed bytes, aligned to 256."""
+        self._free_retired()
+        allocation = kind(self._next, nbytes)
+        self._bases.append(allocation.base)
+        self._allocations.append(allocation)
+        self._next += -(-(nbytes + _GAP) // _GAP) * _GAP
+        return allocation
+
+    def free(self, allocation: Allocation) -> None:
+        """Forget an allocation: its addresses become invalid."""
+        index = bisect_left(self._bases, allocation.base)
+        del self._allocations[index], self._bases[index]
+
+    def retire(self, allocation: Allocation) -> None:
+        """Free it when no access can be under way: Python collects garbage, modules too, in the middle of anything."""
+        self._retired.append(allocation)
+
+    def _free_retired(self) -> None:
+        while self._retired:
+            self.free(self._retired.popleft())
+
+    @property
+    def allocations(self) -> Sequence[Allocation]:
+        """What is allocated, by address."""
+        return self._allocations
+
+    def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """Yield the bytes of every allocation."""
+        self._free_retired()
+        return (allocation.data for allocation in self.allocations)
+
+    def find(self, address: int) -> Allocation | None:
+        """Return the allocation that an address lies in."""
+        index = bisect_right(self._bases, address) - 1
+        if index < 0 or address >= self._bases[index] + max(self._allocations[index].nbytes, 1):
+            return None
+        return self._allocations[index]
+
+    def locate(
+        self, lanes: Lanes, site: Site, address: Value
+    ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
+        """Yield (lanes or None for all, allocation, byte offset) for each allocation that is touched.
+
+        Raises:
+            KernelFault: out of bounds or misaligned.
+        """
+        # an overrun is far more often beyond the end of the array meant than before the start of another
+        first = address.item(0)
+        allocation = self.find(first)
+        if allocation is not None:
+            offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
+            only = first - allocation.base if address.ndim == 0 else None  # Python's numbers are faster than NumPy's
+            if (int(offset.max()) if only is None else only) <= allocation.nbytes - site.nbytes:
+                low_bits = site.nbytes - 1
+                if low_bits and (int(np.bitwise_or.reduce(offset, axis=None)) if only is None else only) & low_bits:
+                    misaligned(lanes, site, _space(site), offset)
+                allocation.check(lanes, site, offset)
+                yield None, allocation, offset
+                return
+        yield from self._pieces(lanes, site, address)
+
+    def _pieces(
+        self, lanes: Lanes, site: Site, address: Value
+    ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
+        full = np.broadcast_to(address, lanes.shape)
+        bases = np.array(self._bases, np.uint64)
+        sizes = np.array([allocation.nbytes for allocation in self._allocations], np.int64)
+        owner = np.searchsorted(bases, full, side="right") - 1
+        if len(bases):
+            mine = np.maximum(owner, 0)
+            offset = (full - bases[mine]).astype(np.int64)  # below zero where the address has its top bit set
+            inside = (owner >= 0) & (offset >= 0) & (offset <= sizes[mine] - site.nbytes)
+        else:
+            offset, inside = full.astype(np.int64), owner >= 0
+        if not inside.all():
+            self._out_of_bounds(lanes, site, full, ~inside)
+        if np.any(offset & (site.nbytes - 1)):
+            misaligned(lanes, site, _space(site), offset)
+        for which in np.unique(owner):
+            subset = lanes.subset(owner == which)
+            inner = subset.take(np.ascontiguousarray(offset)).view(np.uint64)
+            self._allocations[which].check(subset.lanes, site, inner)
+            yield subset, self._allocations[which], inner
+
+    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, bad: npt.NDArray[np.bool_]) -> NoReturn:
+        first = first_index(lanes, bad)
+        at = int(address.flat[first])
+        nowhere = "the address is a null pointer or close to one" if at < NULL_BYTES else "no memory is allocated"
+        raise OutOfBounds(site, _space(site), at, lane_at(lanes, first), nowhere)
+
+    def load(
+        self,
+        lanes: Lanes,
+        site: Site,
+        address: Value,
+        dtype: np.dtype[Any],
+        count: int = 1,
+        watch: Watcher | None = None,
+    ) -> list[Value]:
+        """Read `count` consecutive elements of `dtype` a lane."""
+        shift = np.uint64(dtype.itemsize.bit_length() - 1)
+        subsets, found = [], []
+        for subset, allocation, offset in self.locate(lanes, site, address):
+            if watch is not None and site.space != "const":
+                allocation.note(subset.lanes if subset else lanes, site, address, offset, [], watch)
+            index = (offset >> shift).view(np.intp)
+            view = allocation.typed(dtype)
+            values = [view.take(index + k if k else index) for k in range(count)]
+            if subset is None:
+                return values
+            subsets.append(subset)
+            found.append(values)
+        union = Union([subset.lanes for subset in subsets], lanes)
+        return [union.join(values) for values in zip(*found, strict=True)]
+
+    def store(
+        self, lanes: Lanes, site: Site, address: Value, values: list[Value], watch: Watcher | None = None
+    ) -> None:
+        """Write consecutive elements a lane; where lanes meet at one address, the last thread wins."""
+        dtype = values[0].dtype
+        shift = np.uint64(dtype.itemsize.bit_length() - 1)
+        for subset, allocation, offset in self.locate(lanes, site, address):
+            view = allocation.typed(dtype)
+            index = (offset >> shift).view(np.intp)
+            mine = values if subset is None else [subset.take(value) for value in values]
+            allocation.note(subset.lanes if subset else lanes, site, address, offset, mine, watch)
+            for k, value in enumerate(mine):
+                _scatter(view, index + k if k else index, value)
+
+
+def _space(site: Site) -> str:
+    return "constant" if site.space == "const" else "global"
+
+
+def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
+    if index.ndim == 0 and value.ndim:
+        value = value.flat[-1]
+    elif value.ndim and value.shape != index.shape:
+        index = np.broadcast_to(index, np.broadcast_shapes(index.shape, value.shape))
+    view[index] = value
+
+
+Range = tuple[int, int]
+"""The first byte of a variable and the one behind its last."""
+
+
+class Banked:
+    """Shared or local memory: `words[word, column]`."""
+
+    def __init__(self, space: str, nbytes: int, columns: int, fill: int) -> None:
+        self.space, self.nbytes, self.columns = space, nbytes, columns
+        self._checked: tuple[Value | None, int, Range | None] = (None, 0, None)  # values never change: check each once
+        self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
+
+    def check(self, lanes: Lanes, site: Site, address: Value, bounds: Range | None = None) -> None:
+        """Raise KernelFault if any lane is misaligned or outside of `bounds`, by default those of the whole memory."""
+        if self._checked[0] is address and self._checked[1:] == (site.nbytes, bounds):
+            return
+        low, high = bounds or (0, self.nbytes)
+        beyond = int(np.maximum.reduce(address, axis=None)) > high - site.nbytes
+        if beyond or (low and int(np.minimum.reduce(address, axis=None)) < low):
+            self._out_of_bounds(lanes, site, address, low, high)
+        if site.nbytes > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (site.nbytes - 1):
+            misaligned(lanes, site, self.space, address)
+        self._checked = (address, site.nbytes, bounds)
+
+    def _out_of_bounds(self, lanes: Lanes, site: Site, address: Value, low: int, high: int) -> NoReturn:
+        signed = address.astype(np.int64)
+        first = first_index(lanes, (signed > high - site.nbytes) | (signed < low))
+        at = int(np.broadcast_to(address, lanes.shape).flat[first])
+        bits = 8 * address.dtype.itemsize
+        at -= (at >> (bits - 1)) << bits  # a sum below zero wrapped around
+        whose = "block" if self.space == "shared" else "thread"
+        raise OutOfBounds(site, self.space, at, lane_at(lanes, first), f"the {whose} has no such memory")
+
+    def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
+        """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""
+        index: npt.NDArray[np.intp] = (address >> address.dtype.type(2)).astype(np.intp) * self.columns + column
+        if size == 4:
+            return index
+        part = (address & address.dtype.type(3)) >> address.dtype.type(size.bit_length() - 1)
+        inner: npt.NDArray[np.intp] = part.astype(np.intp)
+        return index * (4 // size) + inner
+
+    def _rows(self, lanes: Lanes, address: Value, size: int) -> bool:
+        """Whether whole rows of words are touched, so that no index a lane is needed."""
+        return size >= 4 and lanes.all_columns and self.columns == lanes.wave.columns and (
+            address.ndim == 0 or address.shape[1] == 1
+        )  # fmt: skip
+
+    def load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
+        """Read one element of `dtype` a lane; bounds were checked."""
+        size = dtype.itemsize
+        if size == 8:
+            unsigned = np.dtype(np.uint32)
+            low = self.load(lanes, column, address, unsigned)
+            high = self.load(lanes, column, address + address.dtype.type(4), unsigned)
+            return (low.astype(U64) | (high.astype(U64) << np.uint64(32))).view(dtype)
+        if self._rows(lanes, address, size):
+            if address.ndim == 0:
+                return self.words[int(address) >> 2].reshape(1, -1).copy().view(dtype)
+            return self.words.take(address[:, 0] >> address.dtype.type(2), axis=0).view(dtype)
+        unsigned = np.dtype(f"u{size}")
+        return self.words.view(unsigned).ravel().take(self.index(address, column, size)).view(dtype)
+
+    def store(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, value: Value) -> None:
+        """Write one element a lane; bounds were checked."""
+        size = value.dtype.itemsize
+        if size == 8:
+            bits = value.view(U64)
+            self.store(lanes, column, address, bits.astype(np.uint32))
+            self.store(lanes, column, address + address.dtype.type(4), (bits >> np.uint64(32)).astype(np.uint32))
+            return
+        value = value.view(f"u{size}")
+        if self._rows(lanes, address, size):
+            if address.size == 1:  # the same for all threads, though it may depend on the only block
+                address = address.reshape(())[()]
+            row = int(address) >> 2 if address.ndim == 0 else address[:, 0] >> address.dtype.type(2)
+            if address.ndim == 0 and value.ndim and value.shape[0] > 1:
+                value = value[-1:]
+            self.words[row] = value
+            return
+        index = self.index(address, column, size)
+        _scatter(self.words.view(value.dtype).reshape(-1), np.broadcast_to(index, lanes.shape), value)

@@ -1,0 +1,122 @@
+"""Whether kernels ask for more than a block or thread gets: memory that ptxas would refuse, and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pytest_gpulab.devices.compiler.static_limits import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, too_much
+from pytest_gpulab.devices.hardware.architectures import Limits
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_supply
+from pytest_gpulab.devices.protocol import LaunchError, SourceLine
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Address,
+    Call,
+    Function,
+    Instruction,
+    Operand,
+    PtxModule,
+    Sym,
+    Variable,
+)
+from pytest_gpulab.devices.source.names import unmangle, unmangle_local
+
+
+def oversized(module: PtxModule, filename: str) -> str | None:
+    """Return the message in the compiler's form, or None if all has room."""
+    constants = [variable for variable in module.variables.values() if variable.space == "const"]
+    if (needed := _total(constants)) > CONSTANT_BYTES:
+        sentence = too_much(_largest_first(constants), "global constant", needed, CONSTANT_BYTES)
+        return f"{filename}: error: {sentence}"
+    kernels = (function for function in module.functions.values() if function.entry)
+    if _total(_declared(module, "shared")) <= SHARED_BYTES and _total(_declared(module, "local")) <= LOCAL_BYTES:
+        return None
+    return next((message for kernel in kernels if (message := _of_kernel(module, kernel, filename))), None)
+
+
+def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
+    """Return the bytes of shared memory that a kernel declares with a size, its functions included."""
+    return _total(_used(module, _reachable(module, kernel), "shared"))
+
+
+def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: Limits) -> bool:
+    """Whether machine code must be asked: ptxas needs fewer than half as many registers as PTX names."""
+    functions = [function for function in module.functions.values() if not function.entry]
+    kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
+    return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
+
+
+def check_registers(kernel: str, threads: int, registers: int, limits: Limits) -> None:
+    """Hold a block's registers to what a multiprocessor has.
+
+    Raises:
+        LaunchError: it has fewer.
+    """
+    if not blocks_by_supply(limits, BlockNeeds(threads, registers, 0))["registers"]:
+        needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
+        raise LaunchError(f"{kernel} needs {needed}; a block may have {limits.registers:,}")
+
+
+def _of_kernel(module: PtxModule, kernel: Function, filename: str) -> str | None:
+    functions = _reachable(module, kernel)
+    arrays = _used(module, functions, "shared")
+    if (needed := _total(arrays)) > SHARED_BYTES:
+        where = next((line for line in _mentions(functions, max(arrays, key=lambda array: array.nbytes).name)), None)
+        place = filename if where is None else f"{where.file}({where.line})"
+        return f"{place}: error: {too_much(_largest_first(arrays), 'shared', needed, SHARED_BYTES)}"
+    if (needed := _total(_used(module, functions, "local"))) > LOCAL_BYTES:
+        return f"{filename}: error: {too_much([f'`{unmangle(kernel.name)}`'], 'local', needed, LOCAL_BYTES)}"
+    return None
+
+
+def _declared(module: PtxModule, space: str) -> list[Variable]:
+    places = [module.variables, *(function.variables for function in module.functions.values())]
+    return [variable for place in places for variable in place.values() if variable.space == space]
+
+
+def _reachable(module: PtxModule, kernel: Function) -> list[Function]:
+    """Return a kernel and the functions that it may call; a pointer may be that of any."""
+    found, waiting = {kernel.name: kernel}, [kernel]
+    while waiting:
+        calls = [statement for statement in waiting.pop().body if isinstance(statement, Call)]
+        names = [call.callee.name for call in calls if isinstance(call.callee, Sym)]
+        if len(names) < len(calls):
+            names += [function.name for function in module.functions.values() if not function.entry]
+        for name in names:
+            if name in module.functions and name not in found:
+                found[name] = module.functions[name]
+                waiting.append(found[name])
+    return list(found.values())
+
+
+def _used(module: PtxModule, functions: list[Function], space: str) -> list[Variable]:
+    """Return the variables of a memory that functions declare, or name if they are the file's."""
+    own = [variable for function in functions for variable in function.variables.values() if variable.space == space]
+    shared = {name: variable for name, variable in module.variables.items() if variable.space == space}
+    return own + [shared[name] for name in shared if any(True for _ in _mentions(functions, name))]
+
+
+def _mentions(functions: Iterable[Function], name: str) -> Iterator[SourceLine | None]:
+    """Yield the lines of the instructions that name a variable."""
+    for function in functions:
+        for statement in function.body:
+            if isinstance(statement, Instruction) and any(_names(operand, name) for operand in statement.operands):
+                yield statement.where
+
+
+def _names(operand: Operand, name: str) -> bool:
+    if isinstance(operand, Address):
+        operand = operand.base
+    return isinstance(operand, Sym) and operand.name == name
+
+
+def _total(variables: Iterable[Variable]) -> int:
+    """Return the bytes that variables take one after the other."""
+    end = 0
+    for variable in variables:
+        end = -(-end // variable.align) * variable.align + variable.nbytes
+    return end
+
+
+def _largest_first(variables: list[Variable]) -> list[str]:
+    ordered = sorted((variable for variable in variables if variable.nbytes), key=lambda variable: -variable.nbytes)
+    return [f"`{unmangle_local(variable.name) or variable.name}`" for variable in ordered][:3]

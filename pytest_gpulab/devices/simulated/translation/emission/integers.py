@@ -1,0 +1,240 @@
+"""Integer and bit opcodes as Python expressions, and the opcodes that floats share with them.
+
+The expressions call `integers`, whose functions are in scope of the generated code by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction
+
+from .block import CODES, BlockWriter, emits, refuse_others, type_code
+from .floats import PLAIN_FLOAT, write_float, write_half
+
+_UNARY, _TERNARY = ("neg", "abs", "not", "sqrt", "rcp"), ("fma", "mad")
+_BINARY = ("add", "sub", "mul", "div", "min", "max", "and", "or", "xor", "rem")
+_OPERANDS = dict.fromkeys(_UNARY, 2) | dict.fromkeys(_BINARY, 3) | dict.fromkeys(_TERNARY, 4)
+
+
+@emits(*_OPERANDS, modifiers="rn rz rm rp ftz sat relu approx full NaN xorsign abs lo hi wide cc")
+def _typed(b: BlockWriter, i: Instruction) -> None:
+    if i.op[-1] == "relu":  # as the headers write it
+        i = replace(i, op=(i.op[0], "relu", *i.op[1:-1]))
+    name, kind = i.op[0], i.op[-1]
+    if len(i.operands) != _OPERANDS[name]:
+        raise CannotSimulate(f"{len(i.operands)} operands")
+    if (form := _plain(i.op)) is not None:
+        expression, code, result = form
+        b.write(i.operands[0], expression.format(*[b.read(operand, code) for operand in i.operands[1:]]), result)
+    elif kind in ("f16", "bf16", "f16x2", "bf16x2"):
+        write_half(b, i)
+    elif kind in ("s16x2", "u16x2"):
+        _pair_of_shorts(b, i)
+    elif type_code(i)[0] == "f":
+        write_float(b, i)
+    else:
+        refuse_others(i, {"sat", "cc", "lo", "hi", "wide", *_relu(i, "s32")})
+        _integer(b, i, type_code(i))
+
+
+def _relu(i: Instruction, kind: str) -> Sequence[str]:
+    """Return the modifier that makes 0 of negative results, where an instruction on this type may have it."""
+    return ("relu",) if i.op[0] in ("min", "max") and i.op[-1] == kind else ()
+
+
+@lru_cache(maxsize=256)
+def _plain(op: tuple[str, ...]) -> tuple[str, str, str] | None:
+    """Return expression, dtype codes of operands and of the result where NumPy's operation is the instruction."""
+    name, *modifiers, kind = op
+    code = CODES.get(kind, "?")
+    if kind in ("f32", "f64") and modifiers in ([], ["rn"]):
+        return (PLAIN_FLOAT[name], code, code) if name in PLAIN_FLOAT else None
+    if code == "?" or code[0] == "f" or kind == "f16x2":
+        return None
+    unsigned = f"u{code[1]}"  # registers are unsigned: no view is needed
+    if not modifiers and name in _SIGNLESS:
+        return _INTEGER[name], unsigned, unsigned
+    return (_PRODUCT[name], unsigned, unsigned) if modifiers == ["lo"] and name in _PRODUCT else None
+
+
+def _pair_of_shorts(b: BlockWriter, i: Instruction) -> None:
+    refuse_others(i, {"sat", *_relu(i, "s16x2")})
+    if i.op[0] not in ("add", "sub", "min", "max"):
+        raise CannotSimulate(f"the instruction {i.name}", i.where)
+    first, second = (b.read(operand, "u4") for operand in i.operands[1:])
+    signed, options = (i.op[-1] == "s16x2",) * 3, (2, "sat" in i.op, False)
+    result = f"parts({i.op[0]!r}, {first}, {second}, w.zero, {signed}, {options})"
+    if "relu" in i.op:
+        result = f"parts('max', {result}, w.zero, w.zero, {signed}, {options})"
+    b.write(i.operands[0], result, "u4")
+
+
+def _integer(b: BlockWriter, i: Instruction, code: str) -> None:
+    name = i.op[0]
+    if name in ("add", "sub", "mad") and "cc" in i.op:
+        _carry(b, i, code, borrow=None)
+    elif name == "mul" or name == "mad":
+        _multiply(b, i, code)
+    elif "sat" in i.op:
+        first, second = (b.read(operand, code) for operand in i.operands[1:])
+        b.write(i.operands[0], f"saturated({first}, {second}, {name == 'sub'})", code)
+    else:
+        operands = [b.read(operand, code) for operand in i.operands[1:]]
+        result = _INTEGER[name].format(*operands)
+        b.write(i.operands[0], f"np.maximum({result}, {b.names.constant(0, code)})" if "relu" in i.op else result, code)
+
+
+_PRODUCT = {"mul": "{0} * {1}", "mad": "{0} * {1} + {2}"}
+_SIGNLESS = {"add", "sub", "and", "or", "xor", "not", "neg"}
+_INTEGER = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}",
+    "neg": "-{0}", "abs": "np.abs({0})", "min": "np.minimum({0}, {1})", "max": "np.maximum({0}, {1})",
+    "div": "div_int({0}, {1})", "rem": "rem_int({0}, {1})",
+}  # fmt: skip
+
+
+def _multiply(b: BlockWriter, i: Instruction, code: str) -> None:
+    first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
+    result = code
+    if "wide" in i.op:
+        result = f"{code[0]}{2 * int(code[1])}"
+        expression = f"mul_wide({first}, {second})"
+    elif "hi" in i.op:
+        expression = f"mul_hi({first}, {second})"
+    else:
+        expression = f"{first} * {second}"
+    if i.op[0] == "mad":
+        addend = b.read(i.operands[3], result)
+        expression = f"saturated({expression}, {addend}, False)" if "sat" in i.op else f"{expression} + {addend}"
+    b.write(i.operands[0], expression, result)
+
+
+@emits("addc", "subc", "madc", modifiers="cc lo hi")
+def _with_carry(b: BlockWriter, i: Instruction) -> None:
+    if not b.carries:
+        raise CannotSimulate("a carry from behind a jump")
+    _carry(b, i, type_code(i), "carry")
+
+
+def _carry(b: BlockWriter, i: Instruction, code: str, borrow: str | None) -> None:
+    """The carry flag is a local of the block: the compiler never lets it live across a jump."""
+    unsigned = f"u{code[1]}"
+    if i.op[0] in ("mad", "madc"):
+        first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)
+        product = f"mul_hi({first}, {second})" if "hi" in i.op else f"({first} * {second})"
+        operands = [f"{product}.view({unsigned})", b.read(i.operands[3], unsigned)]
+    else:
+        operands = [b.read(operand, unsigned) for operand in i.operands[1:]]
+    function = "carry_sub" if i.op[0] in ("sub", "subc") else "carry_add"
+    carry_in = borrow or b.names.constant(0, "u4")
+    total = b.temporary()
+    b.carries = True
+    b.lines.append(f"{total}, carry = {function}({operands[0]}, {operands[1]}, {carry_in})")
+    b.write(i.operands[0], total, unsigned)
+
+
+@emits("mul24", "mad24", modifiers="lo hi")
+def _multiply24(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    eight = b.names.constant(8, code)
+    first, second = (f"(({b.read(o, code)} << {eight}) >> {eight})" for o in i.operands[1:3])
+    product = f"mul_wide({first}, {second})"
+    wide = f"{code[0]}8"
+    shifted = f"{product} >> {b.names.constant(16, wide)}" if "hi" in i.op else product
+    expression = f"({shifted}).astype({code})"
+    if i.op[0] == "mad24":
+        expression = f"{expression} + {b.read(i.operands[3], code)}"
+    b.write(i.operands[0], expression, code)
+
+
+@emits("sad")
+def _sad(b: BlockWriter, i: Instruction) -> None:
+    first, second, third = (b.read(operand, type_code(i)) for operand in i.operands[1:])
+    unsigned = f"u{type_code(i)[1]}"
+    difference = f"(np.maximum({first}, {second}) - np.minimum({first}, {second})).view({unsigned})"
+    b.write(i.operands[0], f"{third}.view({unsigned}) + {difference}", unsigned)
+
+
+@emits("shl", "shr")
+def _shift(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    if i.op[0] == "shl":
+        code = f"u{code[1]}"
+    value, amount = b.read(i.operands[1], code), i.operands[2]
+    width = 8 * int(code[1])
+    if isinstance(amount, Imm) and 0 <= amount.value < width:
+        operator = "<<" if i.op[0] == "shl" else ">>"
+        expression = f"{value} {operator} {b.names.constant(amount.value, code)}"
+    else:
+        expression = f"{i.op[0]}({value}, {b.read(amount, 'u4')})"
+    b.write(i.operands[0], expression, code)
+
+
+@emits("shf", modifiers="l r clamp wrap")
+def _funnel(b: BlockWriter, i: Instruction) -> None:
+    low, high, amount = (b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"funnel({low}, {high}, {amount}, {i.op[1] == 'l'}, {i.op[2] == 'wrap'})", "u4")
+
+
+@emits("brev", "popc", "clz", "bfind", modifiers="shiftamt")
+def _bits(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    value = b.read(i.operands[1], code)
+    extra = f", {'shiftamt' in i.op}" if i.op[0] == "bfind" else ""
+    b.write(i.operands[0], f"{i.op[0]}({value}{extra})", code if i.op[0] == "brev" else "u4")
+
+
+@emits("bfe", "bfi")
+def _field(b: BlockWriter, i: Instruction) -> None:
+    code = type_code(i)
+    values = [b.read(operand, code) for operand in i.operands[1:-2]]
+    counts = [b.read(operand, "u4") for operand in i.operands[-2:]]
+    b.write(i.operands[0], f"{i.op[0]}({', '.join(values + counts)})", code)
+
+
+@emits(*(f"v{name}{count}" for name in ("add", "sub", "absdiff", "min", "max") for count in "24"), modifiers="sat add")
+def _parts(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    signed = tuple(word == "s32" for word in i.op[1:4])
+    options = (int(i.op[0][-1]), "sat" in i.op, "add" in i.op)
+    b.write(i.operands[0], f"parts({i.op[0][1:-1]!r}, {values}, {signed}, {options})", "u4")
+
+
+@emits("fns")
+def _nth_set(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"fns({values})", "u4")
+
+
+@emits("bmsk", modifiers="clamp wrap")
+def _bmsk(b: BlockWriter, i: Instruction) -> None:
+    start, length = (b.read(operand, "u4") for operand in i.operands[1:])
+    b.write(i.operands[0], f"bmsk({start}, {length}, {'wrap' in i.op})", "u4")
+
+
+@emits("prmt", modifiers="f4e b4e rc8 ecl ecr rc16")
+def _prmt(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    mode = i.op[2] if len(i.op) > 2 else ""
+    b.write(i.operands[0], f"prmt({values}, {mode!r})", "u4")
+
+
+@emits("lop3")
+def _lop3(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:4])
+    table = i.operands[4]
+    if not isinstance(table, Imm):
+        raise CannotSimulate("a lookup table in a register")
+    b.write(i.operands[0], f"lop3({values}, {table.value})", "u4")
+
+
+@emits("dp4a", "dp2a", modifiers="lo hi")
+def _dot(b: BlockWriter, i: Instruction) -> None:
+    values = ", ".join(b.read(operand, "u4") for operand in i.operands[1:])
+    halves = -1 if i.op[0] == "dp4a" else int("hi" in i.op)
+    signed = tuple(part == "s32" for part in i.op[-2:])
+    b.write(i.operands[0], f"dot4({values}, {signed}, {halves})", "u4")

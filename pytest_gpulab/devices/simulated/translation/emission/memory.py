@@ -1,0 +1,209 @@
+"""Loads, stores, atomics and fences as calls of the running wave.
+
+The wave (`w` in generated code) owns the memories; every access passes its group's lanes and its `Site`.
+"""
+
+from __future__ import annotations
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Operand, Reg, Sym, Vector
+from pytest_gpulab.devices.simulated.translation.calls.inline import REFUSED
+from pytest_gpulab.devices.simulated.translation.sites import atomic_kind
+
+from .block import CODES, BlockWriter, emits, refuse_others
+from .mbarriers import bulk_copy, copies_arrive
+
+_SPACES = ("global", "shared", "local", "const", "param")
+
+
+_CACHING = (
+    "ca cg cs lu cv nc wb wt L1__evict_normal L1__evict_unchanged L1__evict_first L1__evict_last L1__no_allocate "
+    "L2__evict_normal L2__evict_first L2__evict_last L2__cache_hint L2__64B L2__128B L2__256B"
+)  # where data is kept changes no result
+_ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"
+_PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
+
+
+def _space(instruction: Instruction) -> str:
+    for part in instruction.op[1:]:
+        name, _, _ = part.partition("__")
+        if name in _SPACES:
+            return name
+    return "generic"
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+@emits("ld", "ldu", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
+def _load(b: BlockWriter, i: Instruction) -> None:
+    target, address = i.operands[:2]
+    if not isinstance(address, Address):
+        raise CannotSimulate("an address of this form")
+    code, space = CODES[i.op[-1]], _space(i)
+    items = _items(target)
+    if space == "param":
+        _load_parameter(b, i, items, address, code)
+        return
+    site = b.names.site(space, "read", int(code[1]) * len(items), i)
+    loaded = f"w.load_{space}(L, {site}, {b.address(address)}, {code}, {len(items)})"
+    if len(items) == 1 and isinstance(target, Reg):
+        b.write(target, f"{loaded}[0]", code)
+        return
+    values = b.assign(loaded)
+    for k, item in enumerate(items):
+        if not (isinstance(item, Sym) and item.name == "_"):
+            b.write(item, f"{values}[{k}]", code)
+
+
+def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], address: Address, code: str) -> None:
+    for k, item in enumerate(items):
+        shift = int(code[1]) * k
+        base = address.base
+        if isinstance(base, Sym):
+            offset = str(b.names.addresses[base.name] + base.offset + address.offset + shift)
+        else:
+            offset = b.address(Address(base, address.offset + shift))
+        b.write(item, f"w.parameter({offset}, {code})", code)
+
+
+@emits("st", modifiers=f"{_CACHING} {_ORDER} {_PLACES} v2 v4 v8")
+def _store(b: BlockWriter, i: Instruction) -> None:
+    address, value = i.operands[:2]
+    code, space = CODES[i.op[-1]], _space(i)
+    if not isinstance(address, Address) or space == "param":  # what is passed to functions is a register by now
+        raise CannotSimulate("an address of this form")
+    items = _items(value)
+    site = b.names.site(space, "write", int(code[1]) * len(items), i)
+    values = ", ".join(b.read(item, code) for item in items)
+    b.lines.append(f"w.store_{space}(L, {site}, {b.address(address)}, [{values}])")
+
+
+_PACKED = {"f16x2": "u4", "bf16": "u2", "bf16x2": "u4"}  # floats that atomics add but NumPy does not know
+_ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
+
+
+@emits("atom", "red", modifiers=f"{_ORDER} {_PLACES} {' '.join(_ATOMIC)} noftz")
+def _atomic(b: BlockWriter, i: Instruction) -> None:
+    wanted = i.op[0] == "atom"
+    operation = next((part for part in i.op if part in _ATOMIC), None)
+    kind = i.op[-1]
+    code = _PACKED.get(kind) or CODES[kind]
+    address = i.operands[int(wanted)]
+    if len(i.operands) - wanted != (3 if operation == "cas" else 2):
+        raise CannotSimulate(f"{len(i.operands)} operands")
+    if operation is None or not isinstance(address, Address) or (kind in _PACKED and operation != "add"):
+        raise CannotSimulate("an atomic operation of this kind")
+    if kind in _PACKED:
+        operation = f"add.{kind}"
+    values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
+    if wanted and isinstance(i.operands[0], Sym):
+        wanted = False  # the result goes to `_`
+    treated = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted, treated)
+    call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
+    if wanted:
+        b.write(i.operands[0], call, code)
+    else:
+        b.lines.append(call)
+
+
+_COPYING = f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__128B L2__256B".split()
+
+
+@emits("cp", modifiers=None)
+def _copy(b: BlockWriter, i: Instruction) -> None:
+    """`cp.async` and the instructions that wait for it."""
+    if "bulk" in i.op:
+        bulk_copy(b, i)
+        return
+    refuse_others(i, {*_COPYING, "mbarrier", "arrive", "noinc"} if "mbarrier" in i.op else {*_COPYING})
+    if "mbarrier" in i.op:
+        copies_arrive(b, i)
+    elif i.op[1:] == ("async", "commit_group"):
+        b.lines.append("w.copies.commit(L)")
+    elif i.op[1:] == ("async", "wait_all"):
+        b.lines.append("w.copies.wait(L, None)")
+    elif i.op[1:] == ("async", "wait_group") and isinstance(i.operands[0], Imm):
+        b.lines.append(f"w.copies.wait(L, {i.operands[0].value})")
+    else:
+        _start_copy(b, i)
+
+
+def _start_copy(b: BlockWriter, i: Instruction) -> None:
+    target, source, size, *rest = i.operands
+    wanted = (16,) if "cg" in i.op else (4, 8, 16)
+    if not isinstance(target, Address) or not isinstance(source, Address) or not isinstance(size, Imm):
+        raise CannotSimulate("an asynchronous copy of this form")
+    if size.value not in wanted or not {"ca", "cg"} & {*i.op} or (rest and _is_predicate(b, rest[0])):
+        raise CannotSimulate("an asynchronous copy of this form")
+    sites = f"({b.names.site('global', 'read', size.value, i)}, {b.names.site('shared', 'write', size.value, i)})"
+    nbytes = b.read(rest[0], "u4") if rest else "None"
+    b.lines.append(f"w.copies.start(L, {sites}, {b.address(target)}, {b.address(source)}, {nbytes})")
+
+
+def _is_predicate(b: BlockWriter, operand: Operand) -> bool:
+    return isinstance(operand, Reg) and b.names.codes[operand.name] == "?"
+
+
+@emits("membar", "fence", modifiers=None)
+def _fence(b: BlockWriter, i: Instruction) -> None:
+    """Memory is sequentially consistent here: only who looks for races needs to know."""
+    if {"proxy", "mbarrier_init"} & {*i.op}:
+        return  # they order how one thread's accesses reach other units, not threads
+    b.names.fences = b.names.sees_order = True
+    b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
+
+
+_IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmevent", "discard", "applypriority")
+
+
+@emits(*_IDLE, modifiers=None)
+def _nothing(b: BlockWriter, i: Instruction) -> None:
+    """Time does not pass here, there are no caches, and grids do not overlap: nothing to do."""
+
+
+@emits("createpolicy", modifiers=None)
+def _policy(b: BlockWriter, i: Instruction) -> None:
+    b.write(i.operands[0], b.names.constant(0, "u8"), "u8")
+
+
+@emits("trap")
+def _trap(b: BlockWriter, i: Instruction) -> None:
+    site = b.names.site("trap", "trap", 0, i)
+    b.lines.append(f"w.trap(L, {site})")
+
+
+@emits(REFUSED, modifiers=None)
+def _refused(b: BlockWriter, i: Instruction) -> None:
+    """A call that is not unfolded ends the launch, if it is ever executed."""
+    b.lines.append(f"raise {b.names.refusal(i.op[1], i.where)}()")
+
+
+def emit_built_in(b: BlockWriter, call: Call) -> None:
+    """Write a call of one of the driver's functions, whose parameters are registers by now."""
+    assert isinstance(call.callee, Sym)
+    values = [b.local(f"{name}+0") for name in call.arguments]
+    site = b.names.site("call", call.callee.name, 0, call)
+    if call.callee.name == "__assertfail":
+        b.lines.append(f"w.assertion(L, {site}, {', '.join(values[:3])})")
+        return
+    if call.callee.name in ("malloc", "free"):
+        _heap(b, call, site, values)
+        return
+    b.lines.append(f"w.printf(L, {site}, {', '.join(values)})")
+    for name in call.results:
+        if f"{name}+0" in b.names.codes:
+            b.write(Reg(f"{name}+0"), b.names.constant(1, "u4"), "u4")
+
+
+def _heap(b: BlockWriter, call: Call, site: str, values: list[str]) -> None:
+    """Write a call of `malloc` or `free`; which thread gets which address shows the threads' order."""
+    assert isinstance(call.callee, Sym)
+    b.names.allocates = b.names.sees_order = True
+    if call.callee.name == "free":
+        b.lines.append(f"w.launch.heap.free(L, {values[0]})")
+        return
+    known = [name for result in call.results if (name := f"{result}+0") in b.names.codes]
+    b.write(Reg(known[0]) if known else Sym("_"), f"w.launch.heap.malloc(L, {site}, {values[0]})", "u8")

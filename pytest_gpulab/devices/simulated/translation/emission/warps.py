@@ -1,0 +1,77 @@
+"""Shuffles, votes, matches and warp reductions as calls of the functions in `warp`."""
+
+from __future__ import annotations
+
+from pytest_gpulab.devices.protocol import CannotSimulate
+from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Pair
+
+from .block import CODES, BlockWriter, emits
+
+
+@emits("shfl", modifiers="sync up down bfly idx")
+def _shuffle(b: BlockWriter, i: Instruction) -> None:
+    mode = next(part for part in i.op if part in ("up", "down", "bfly", "idx"))
+    target, *operands = i.operands
+    value, lane, clamp = (b.read(operand, "u4") for operand in operands[:3])
+    result, inside = b.temporary(), b.temporary()
+    b.names.shuffles = True
+    site = b.names.site("shuffle", "shuffle", 0, i)
+    b.lines.append(f"{result}, {inside} = shuffle(w, L, {site}, {mode!r}, {value}, {lane}, {clamp})")
+    b.write(target.first if isinstance(target, Pair) else target, result, "u4")
+    if isinstance(target, Pair):
+        b.write(target.second, inside, "?")
+
+
+@emits("vote", modifiers="sync all any uni ballot")
+def _vote(b: BlockWriter, i: Instruction) -> None:
+    mode = next(part for part in i.op if part in ("all", "any", "uni", "ballot"))
+    predicate = b.read(i.operands[1], "?")
+    mask = b.read(i.operands[2], "u4") if len(i.operands) > 2 else b.names.constant(-1, "u4")
+    b.write(i.operands[0], f"vote(L, {mode!r}, {predicate}, {mask})", "u4" if mode == "ballot" else "?")
+
+
+@emits("match", modifiers="sync any all")
+def _match(b: BlockWriter, i: Instruction) -> None:
+    code = CODES[i.op[-1]]
+    value, mask = b.read(i.operands[1], code), b.read(i.operands[2], "u4")
+    target = i.operands[0]
+    if "any" in i.op:
+        b.write(target, f"match_any(L, {value}, {mask})", "u4")
+        return
+    result, same = b.temporary(), b.temporary()
+    b.lines.append(f"{result}, {same} = match_all(L, {value}, {mask})")
+    b.write(target.first if isinstance(target, Pair) else target, result, "u4")
+    if isinstance(target, Pair):
+        b.write(target.second, same, "?")
+
+
+@emits("redux", modifiers="sync add min max and or xor")
+def _redux(b: BlockWriter, i: Instruction) -> None:
+    operation, code = i.op[2], CODES[i.op[-1]]
+    if code[0] == "f":
+        raise CannotSimulate("a warp reduction of floats")
+    value, mask = b.read(i.operands[1], code), b.read(i.operands[2], "u4")
+    b.write(i.operands[0], f"redux(L, {operation!r}, {value}, {mask})", code)
+
+
+@emits("activemask")
+def _activemask(b: BlockWriter, i: Instruction) -> None:
+    b.names.sees_order = True  # which lanes are together depends on who else goes on
+    b.write(i.operands[0], "activemask(L)", "u4")
+
+
+@emits("elect", modifiers="sync")
+def _elect(b: BlockWriter, i: Instruction) -> None:
+    target = i.operands[0]
+    if not isinstance(target, Pair):
+        raise CannotSimulate("an election of this form")
+    leader, elected = b.temporary(), b.temporary()
+    b.lines.append(f"{leader}, {elected} = elect(L)")
+    b.write(target.first, leader, "u4")
+    b.write(target.second, elected, "?")
+
+
+@emits("bar", "barrier", modifiers="warp sync")
+def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
+    """`bar.warp.sync`: the scheduler has brought the lanes together before this block began."""
+    b.lines.append(f"if w.watch is not None: w.watch.warp_sync(L, {b.read(i.operands[-1], 'u4')})")

@@ -1,0 +1,5 @@
+"""Operations of whole warps.
+
+- `collectives`: shuffles, votes, matches, reductions.
+- `tensor_cores`: matrix instructions.
+"""

@@ -1,0 +1,168 @@
+"""What the lanes of a warp tell each other: shuffles, votes, matches, reductions (PTX ISA 9.7.9 and 9.7.13).
+
+Only lanes of the executing group take part; the scheduler brings the lanes of a mask together beforehand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
+
+if TYPE_CHECKING:
+    from pytest_gpulab.devices.simulated.execution.wave import Wave
+    from pytest_gpulab.devices.simulated.translation.sites import Site
+
+U4 = np.dtype(np.uint32)
+_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
+
+
+def lanemask(which: str, laneid: Value) -> Value:
+    """`%lanemask_eq` and the like."""
+    bit = np.uint32(1) << laneid
+    return {
+        "eq": bit,
+        "lt": bit - np.uint32(1),
+        "le": bit | (bit - np.uint32(1)),
+        "gt": ~(bit | (bit - np.uint32(1))),
+        "ge": ~(bit - np.uint32(1)),
+    }[which]
+
+
+def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
+    """Return the source lane and whether it was in range, as the PTX ISA defines them."""
+    b, clamp, segment = (
+        x.astype(np.int64) for x in (b & np.uint32(31), c & np.uint32(31), (c >> np.uint32(8)) & np.uint32(31))
+    )
+    lane = lane.astype(np.int64)
+    top = (lane & segment) | (clamp & ~segment)
+    bottom = lane & segment
+    if mode == "up":
+        source = lane - b
+        inside = source >= top
+    elif mode == "down":
+        source = lane + b
+        inside = source <= top
+    elif mode == "bfly":
+        source = lane ^ b
+        inside = source <= top
+    else:
+        source = bottom | (b & ~segment)
+        inside = source <= top
+    return np.where(inside, source, lane), inside
+
+
+def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
+    """Return the value of another lane of the warp, and whether that lane was in range.
+
+    A source lane outside the group gives what the launch says; see `absent`.
+    """
+    source, inside = _source(mode, lanes.laneid, b, c)
+    if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
+        return value, inside
+    thread = (lanes.warpid.astype(np.intp) * WARP) + source  # (threads, 1 or blocks)
+    if not lanes.flat and thread.shape[1] == 1:
+        row = _rows(lanes)[thread[:, 0]]
+        if value.ndim == 0 or value.shape[0] == 1:
+            value = np.broadcast_to(value, (lanes.shape[0], value.shape[1] if value.ndim else 1))
+        return _present(wave, lanes, site, value.take(row, axis=0), (row < 0).reshape(-1, 1)), inside
+    position = np.broadcast_to(thread, lanes.shape) * lanes.wave.columns + lanes.column
+    place = np.full(lanes.wave.warps * WARP * lanes.wave.columns, -1, np.intp)
+    place[lanes.position.ravel()] = np.arange(lanes.n)
+    index = place[position]
+    flat = np.broadcast_to(value, lanes.shape).ravel()
+    return _present(wave, lanes, site, flat[index], index < 0), inside
+
+
+def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDArray[np.bool_]) -> Value:
+    """Return what lanes found, where their source is there."""
+    if not absent.any():
+        return found
+    wave.note_absent(lanes, site, absent)
+    return np.where(absent, wave.launch.absent.view(found.dtype), found)
+
+
+def _rows(lanes: Lanes) -> Any:
+    """Where each thread of the block stands among a rectangle's rows, -1 where it is not there."""
+    rows = np.full(lanes.wave.warps * WARP, -1, np.intp)
+    rows[lanes.threads] = np.arange(len(lanes.threads))
+    return rows
+
+
+def ballot(lanes: Lanes, predicate: Value) -> Value:
+    """The bits of the group's lanes at which a predicate holds."""
+    grid = to_warps(lanes, np.asarray(predicate), False)
+    return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
+
+
+def activemask(lanes: Lanes) -> Value:
+    """The bits of the warp's lanes that execute this together."""
+    return ballot(lanes, np.ones((lanes.shape[0], 1), np.bool_))
+
+
+def vote(lanes: Lanes, mode: str, predicate: Value, mask: Value) -> Value:
+    """`vote.sync`: over the lanes of the mask."""
+    yes = ballot(lanes, predicate) & mask
+    if mode == "ballot":
+        return yes
+    here = activemask(lanes) & mask
+    if mode == "all":
+        return yes == here
+    if mode == "any":
+        return yes != 0
+    return (yes == here) | (yes == 0)
+
+
+def match_any(lanes: Lanes, value: Value, mask: Value) -> Value:
+    """The lanes of the mask that hold the same value."""
+    grid = to_warps(lanes, np.broadcast_to(value, lanes.shape), 0)
+    present = to_warps(lanes, np.ones(lanes.shape, np.bool_), False)
+    same = np.zeros(grid.shape, np.uint32)
+    for other in range(WARP):
+        equal = (grid == grid[:, other : other + 1]) & present[:, other : other + 1]
+        same |= equal.astype(np.uint32) << np.uint32(other)
+    return from_warps(lanes, same) & mask
+
+
+def match_all(lanes: Lanes, value: Value, mask: Value) -> tuple[Value, Value]:
+    """The mask if all its lanes hold one value, else 0; and whether they do."""
+    here = activemask(lanes) & mask
+    same = (match_any(lanes, value, mask) & here) == here
+    return np.where(same, here, np.uint32(0)).astype(U4), same
+
+
+_REDUCE: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+def redux(lanes: Lanes, operation: str, value: Value, mask: Value) -> Value:
+    """`redux.sync`: the reduction over the lanes of the mask."""
+    full = np.broadcast_to(value, lanes.shape)
+    result = np.zeros(lanes.shape, value.dtype)
+    masks = np.broadcast_to(mask, lanes.shape)
+    for one in np.unique(masks):  # usually a single mask
+        member = (masks == one) & ((one >> lanes.laneid) & np.uint32(1) != 0)
+        identity = _identity(operation, value.dtype)
+        grid = to_warps(lanes, np.where(member, full, identity), identity)
+        total = _REDUCE[operation].reduce(grid, axis=1, keepdims=True, dtype=value.dtype)
+        result = np.where(member, from_warps(lanes, total), result)
+    return result
+
+
+def _identity(operation: str, dtype: np.dtype[Any]) -> Any:
+    limits = np.iinfo(dtype)
+    value = {"add": 0, "or": 0, "xor": 0, "and": -1, "min": limits.max, "max": limits.min}[operation]
+    return np.array(value).astype(dtype)[()]
+
+
+def elect(lanes: Lanes) -> tuple[Value, Value]:
+    """The lowest lane of each warp here, and whether one is it."""
+    mask = activemask(lanes)
+    lowest = mask & (~mask + np.uint32(1))
+    leader = (np.frexp(lowest.astype(np.float64))[1] - 1).astype(np.uint32)
+    return leader, leader == lanes.laneid

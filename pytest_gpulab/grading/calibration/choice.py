@@ -1,0 +1,136 @@
+"""Which thresholds hold on the device that grades: a calibration's, if there is one for it, or the exercises' own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import DeviceInfo
+from pytest_gpulab.exercise import SpeedTier
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.speed.estimate import size_text
+from pytest_gpulab.grading.thresholds import OWN, Thresholds
+
+from .file import Calibration, CalibrationError, Table, document, read, text
+
+FOLDER = "calibration"
+
+
+@dataclass
+class DeviceThresholds:
+    """What the speed tiers of all exercises ask for on one device; or the calibration of it that is being made.
+
+    Attributes:
+        spec: a calibration file, `none`, or `auto` for the one among the exercises that fits the device.
+        exercises: the folder whose sub-folder `calibration` holds files, one for each device.
+        measuring: whether the run makes the file instead of using it.
+        calibration: that is used; None before `choose`, and where there is none.
+        info: of the device; None before `choose`.
+    """
+
+    spec: str
+    exercises: Path
+    measuring: bool
+    calibration: Calibration | None = None
+    info: DeviceInfo | None = None
+
+    def choose(self, info: DeviceInfo) -> str:
+        """Look for the device's calibration and say what holds; nothing where times are estimates.
+
+        Raises:
+            CalibrationError: a file is wrong or missing, two fit, or the device cannot be calibrated.
+        """
+        self.info = info
+        if self.measuring:
+            return f"thresholds: this run measures them for {self._shown(self._target(info)[0])}"
+        if info.estimates:
+            return ""
+        if self.spec == "none":
+            return "thresholds: the exercises' own, as --gpulab-calibration=none asks for"
+        return self._find(info)
+
+    def _find(self, info: DeviceInfo) -> str:
+        folder = self.exercises / FOLDER
+        paths = sorted(folder.glob("*.toml")) if self.spec == "auto" else [Path(self.spec)]
+        found = [read(path) for path in paths]
+        fitting = [calibration for calibration in found if calibration.fits(info)]
+        if len(fitting) > 1:
+            raise CalibrationError(f"{fitting[0].path} and {fitting[1].path} are both for {info.name}: remove one")
+        if fitting:
+            self.calibration = fitting[0]
+            return f"thresholds: calibrated for {info.name} ({self._shown(fitting[0].path)})"
+        if self.spec == "auto":
+            return f"thresholds: the exercises' own; no calibration in {self._shown(folder)} is for this GPU"
+        return f"thresholds: the exercises' own; {self._shown(paths[0])} is for {found[0].whose}"
+
+    def applied_to(self, loaded: LoadedExercise) -> LoadedExercise:
+        """Return an exercise with the thresholds that hold here."""
+        if self.measuring:
+            return replace(loaded, thresholds=Thresholds(f"{OWN}, while a calibration is measured", measuring=True))
+        return replace(loaded, thresholds=self._of(self.calibration, loaded)) if self.calibration else loaded
+
+    def _of(self, calibration: Calibration, loaded: LoadedExercise) -> Thresholds:
+        table, version, where = calibration.exercises.get(loaded.name), loaded.exercise.version, calibration.path
+        if table is None:
+            return Thresholds(f"{OWN}; {self._shown(where)} does not know it")
+        if table["version"] != version:
+            return Thresholds(f"{OWN}; {self._shown(where)} is for its version {table['version']}, this is {version}")
+        found = {tier.name: _threshold_or_reason(tier, table["tiers"].get(tier.name)) for tier in loaded.exercise.speed}
+        reasons = "".join(f"; {OWN} for {name}, which {why}" for name, why in found.items() if isinstance(why, str))
+        date = table["created_utc"].partition("T")[0]
+        source = f"calibrated for {calibration.device} on {date} ({self._shown(where)}){reasons}"
+        return Thresholds(source, {name: value for name, value in found.items() if isinstance(value, float)})
+
+    def _target(self, info: DeviceInfo) -> tuple[Path, Mapping[str, Table]]:
+        """Return the file that a new calibration goes to, and the exercises that it holds already."""
+        if info.estimates:
+            raise CalibrationError(f"--gpulab-calibrate measures times, but the {info.name} only estimates them")
+        slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")
+        path = self.exercises / FOLDER / f"{slug}.toml" if self.spec == "auto" else Path(self.spec)
+        folder = path.parent if path.parent.exists() else path.parent.parent
+        if not path.exists() and folder.is_dir() and os.access(folder, os.W_OK):
+            return path, {}
+        if not os.access(path, os.W_OK):
+            raise CalibrationError(f"cannot write the calibration {path}")
+        there = read(path)
+        if not there.fits(info):
+            advice = "name another file with --gpulab-calibration=PATH"
+            raise CalibrationError(f"{path} is for {there.whose}, but this is {info.name}: {advice}")
+        return path, there.exercises
+
+    def write(self, measured: Mapping[str, Table]) -> str:
+        """Write the device's file, with what it knows of exercises that were not measured again; return where.
+
+        Raises:
+            CalibrationError: what is there is wrong or for another device.
+            OSError: it cannot be written.
+        """
+        assert self.info is not None, "a device is opened before anything is measured"
+        info = self.info
+        path, known = self._target(info)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text(document(info, {**known, **measured})), encoding="utf-8")
+        return self._shown(path)
+
+    def _shown(self, path: Path) -> str:
+        """Return a path as it is shown: from the course's folder if it lies there."""
+        course = self.exercises.parent
+        return path.relative_to(course).as_posix() if path.is_relative_to(course) else str(path)
+
+
+def _threshold_or_reason(tier: SpeedTier, table: Table | None) -> float | str:
+    """Return a tier's threshold, or why it keeps the exercise's own, to follow "which"."""
+    if table is None:
+        return "was not measured"
+    for key, value in identity(tier).items():
+        if table[key] != value:
+            return f"was measured with {key} {table[key]}, not {value}"
+    return float(table["threshold"]) if "threshold" in table else "has no threshold there"
+
+
+def identity(tier: SpeedTier) -> dict[str, str]:
+    """Return what a tier's measured ratios depend on besides the exercise's version."""
+    return {"baseline": tier.baseline, "size": size_text(tier.size), "variant": tier.variant.name}

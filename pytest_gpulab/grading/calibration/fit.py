@@ -1,0 +1,293 @@
+"""From a ladder of graded solutions to thresholds that separate its steps on the device that graded them.
+
+An instructor's expected verdicts say which tiers each solution must reach. Where a tier must lie on a device follows:
+at a fraction of the slowest solution that must reach it, its *reference*, and above the fastest that must not. Both are
+taken at the less favourable end of their intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import chain, combinations, groupby
+
+from pytest_gpulab.exercise import Exercise, SpeedTier
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.expected import Expectation
+from pytest_gpulab.grading.grade import Grade, Measurement
+
+from .choice import identity
+from .file import Table
+
+ABOUT_SPEED = {"too-slow", "inconclusive"}
+"""Codes of findings that take nothing from a measurement: its results were right."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One solution of a ladder.
+
+    Attributes:
+        name: of its file.
+        reaches: the tiers, by name, that it must reach; the others it must not.
+        measured: a tier's name to the measurement against the tier's baseline.
+    """
+
+    name: str
+    reaches: frozenset[str]
+    measured: Mapping[str, Measurement]
+
+    def low(self, tier: SpeedTier) -> float:
+        """Return the lower end of the speedup's interval."""
+        measured = self.measured[tier.name]
+        return measured.speedup if measured.low is None else measured.low
+
+    def high(self, tier: SpeedTier) -> float:
+        """Return its upper end."""
+        measured = self.measured[tier.name]
+        return measured.speedup if measured.high is None else measured.high
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Where a tier lies on the device.
+
+    Attributes:
+        tier: see there.
+        steps: the solutions that were measured for it, by name.
+        threshold: None where there is none; then `problem` says why.
+        reference: the slowest solution that must reach it; None if none was measured.
+        below: the fastest that must not; None if none was measured.
+        problem: why the steps cannot be told apart.
+    """
+
+    tier: SpeedTier
+    steps: tuple[Step, ...]
+    threshold: float | None = None
+    reference: Step | None = None
+    below: Step | None = None
+    problem: str = ""
+
+    @property
+    def own_holds(self) -> bool:
+        """Whether the exercise's own threshold separates the steps on this device, too."""
+        own = self.tier.threshold
+        reached = self.reference is None or self.reference.low(self.tier) >= own
+        return reached and (self.below is None or self.below.high(self.tier) < own)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What was measured of one exercise.
+
+    Attributes:
+        name: of the exercise.
+        table: its table of the calibration file.
+        proposals: in the order of the tiers.
+        left_out: graded files that are no steps, each with the reason.
+    """
+
+    name: str
+    table: Table
+    proposals: tuple[Proposal, ...]
+    left_out: Mapping[str, str]
+
+
+def ladders(
+    grades: Sequence[Grade], catalogue: Catalogue, expectations: Callable[[Grade], Expectation | None], fraction: float
+) -> tuple[Ladder, ...]:
+    """Return the ladders that were graded, those without any measured step left out.
+
+    Args:
+        grades: of solutions, graded with `Thresholds.measuring`.
+        catalogue: of their exercises.
+        expectations: what is expected of a graded file.
+        fraction: of the reference's speedup, above 0 and at most 1.
+    """
+    created_utc = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    found = []
+    for name, group in groupby(sorted(grades, key=lambda grade: grade.exercise), key=lambda grade: grade.exercise):
+        members, exercise = list(group), catalogue.load(name).exercise
+        judged = {grade.submission: step_of(exercise, grade, expectations(grade)) for grade in members}
+        proposed = proposals(exercise, [step for step in judged.values() if isinstance(step, Step)], fraction)
+        left_out = {submission: why for submission, why in judged.items() if isinstance(why, str)}
+        if any(proposal.steps for proposal in proposed):
+            table = exercise_table(exercise, proposed, members[0], fraction, created_utc)
+            found.append(Ladder(name, table, proposed, left_out))
+    return tuple(found)
+
+
+def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | None = None) -> frozenset[str] | None:
+    """Return the names of the tiers that a solution must reach by what is expected of it.
+
+    A tier that `fails` names is not reached, any other that is required is; `points` tell which bonuses are. Bonuses
+    that have nothing to do with speed earn what they earned in the grade, if they were graded.
+
+    Returns:
+        None where that leaves it open: the solution then is no step of the ladder.
+    """
+    checks = checks_of(exercise)
+    fails = [check for check in checks if check.name in expectation.fails]
+    if any(check.kind not in ("speedup", "uses") for check in fails):
+        return None
+    known = {done.name: done.verdict for done in grade.checks if done.kind == "uses"} if grade else {}
+    settled = [check for check in checks if check.required and check not in fails]
+    bonuses = [check for check in checks if not check.required and check not in fails]
+    settled += [check for check in bonuses if known.get(check.name) == "passed"]
+    bonuses = [check for check in bonuses if known.get(check.name) not in ("passed", "missed")]
+    certain = sum(check.max_points for check in settled)
+    possible = {
+        _tiers([*settled, *reached])
+        for reached in _subsets(bonuses)
+        if _is_consistent([*settled, *reached], exercise)
+        and (expectation.points is None or abs(certain + _points(reached) - expectation.points) < 1e-6)
+    }
+    return possible.pop() if len(possible) == 1 else None
+
+
+def _subsets(checks: Sequence[Check]) -> Iterator[tuple[Check, ...]]:
+    return chain.from_iterable(combinations(checks, count) for count in range(len(checks) + 1))
+
+
+def _points(checks: Sequence[Check]) -> float:
+    return sum(check.max_points for check in checks)
+
+
+def _tiers(checks: Sequence[Check]) -> frozenset[str]:
+    return frozenset(check.subject.name for check in checks if isinstance(check.subject, SpeedTier))
+
+
+def _is_consistent(reached: Sequence[Check], exercise: Exercise) -> bool:
+    """Say whether reaching a tier goes with reaching all lower ones of the same race."""
+    names = _tiers(reached)
+    return all(
+        lower.name in names
+        for tier in exercise.speed
+        for lower in exercise.speed
+        if tier.name in names and identity(lower) == identity(tier) and lower.threshold < tier.threshold
+    )
+
+
+def step_of(exercise: Exercise, grade: Grade, expectation: Expectation | None) -> Step | str:
+    """Return a graded solution as a step of the ladder, or why it is none."""
+    if expectation is None:
+        return "nothing is expected of it"
+    reaches = reached_tiers(exercise, expectation, grade)
+    if reaches is None:
+        return "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
+    by_check = {check.name: check for check in grade.checks}
+    measured = {}
+    for tier in exercise.speed:
+        check = by_check.get(f"speedup[{tier.name}]")
+        if check is None:
+            continue
+        obstacle = next((found for found in check.findings if found.code not in ABOUT_SPEED), None)
+        if check.measurement is None or obstacle is not None:
+            return f"{check.name} was not measured" + (f": {obstacle.what}" if obstacle else "")
+        measured[tier.name] = check.measurement
+    return Step(grade.submission.rpartition("/")[2], reaches, measured)
+
+
+def proposals(exercise: Exercise, steps: Sequence[Step], fraction: float) -> tuple[Proposal, ...]:
+    """Return where each tier lies.
+
+    Of tiers that the same solutions reach, the highest has the fraction; the others keep their distance to it, as the
+    ladder says nothing of them.
+
+    Args:
+        exercise: see above.
+        steps: all solutions that were measured.
+        fraction: of the reference's speedup, above 0 and at most 1.
+    """
+    highest = {tier.name: _highest_alike(exercise, tier, steps) for tier in exercise.speed}
+    return tuple(
+        _proposal(tier, steps, fraction, tier.threshold / highest[tier.name].threshold) for tier in exercise.speed
+    )
+
+
+def _highest_alike(exercise: Exercise, tier: SpeedTier, steps: Sequence[Step]) -> SpeedTier:
+    """Return the highest tier of the same race that the same solutions reach."""
+    alike = [
+        other
+        for other in exercise.speed
+        if identity(other) == identity(tier)
+        and all((other.name in step.reaches) == (tier.name in step.reaches) for step in steps)
+    ]
+    return max(alike, key=lambda other: other.threshold)
+
+
+def _proposal(tier: SpeedTier, steps: Sequence[Step], fraction: float, share: float) -> Proposal:
+    timed = sorted((step for step in steps if tier.name in step.measured), key=lambda step: step.name)
+    reaching = [step for step in timed if tier.name in step.reaches]
+    others = [step for step in timed if tier.name not in step.reaches]
+    reference = min(reaching, key=lambda step: step.low(tier), default=None)
+    below = max(others, key=lambda step: step.high(tier), default=None)
+    if reference is None:
+        problem = "no solution that must reach it was measured"
+        return Proposal(tier, tuple(timed), None, None, below, problem)
+    threshold = float(f"{fraction * share * reference.low(tier):.3g}")
+    problem = "" if below is None else _inseparable(tier, reference, below, threshold, share)
+    return Proposal(tier, tuple(timed), None if problem else threshold, reference, below, problem)
+
+
+def _inseparable(tier: SpeedTier, reference: Step, below: Step, threshold: float, share: float) -> str:
+    least, most = reference.low(tier), below.high(tier)
+    if threshold > most:
+        return ""
+    facts = f"{reference.name} reaches {least:.3g}x, and {below.name}, which must not reach it, {most:.3g}x"
+    needed = math.ceil(100 * most / (share * least) + 1) / 100
+    if needed >= 1:
+        return f"these steps cannot be told apart on this device: {facts}"
+    return f"{facts}; --gpulab-calibrate-fraction={needed:g} would separate them"
+
+
+def exercise_table(
+    exercise: Exercise, proposed: Sequence[Proposal], grade: Grade, fraction: float, created_utc: str
+) -> Table:
+    """Return an exercise's table of the calibration file.
+
+    Args:
+        exercise: see above.
+        proposed: for its tiers; those that nothing was measured for are left out.
+        grade: one of those that were measured, for where they come from.
+        fraction: that the thresholds were made with.
+        created_utc: now, ISO 8601.
+    """
+    source = grade.provenance
+    return {
+        "version": exercise.version,
+        "created_utc": created_utc,
+        "driver": source.details.get("driver", "n/a"),
+        "compiler": source.compiler,
+        "plugin_version": source.plugin_version,
+        "fraction": fraction,
+        "tiers": {proposal.tier.name: _tier_table(proposal) for proposal in proposed if proposal.steps},
+    }
+
+
+def _tier_table(proposal: Proposal) -> Table:
+    tier, reference, below = proposal.tier, proposal.reference, proposal.below
+    judged = {"threshold": proposal.threshold} if proposal.threshold is not None else {"problem": proposal.problem}
+    return {
+        **judged,
+        "own_threshold": tier.threshold,
+        "own_threshold_holds": proposal.own_holds,
+        **identity(tier),
+        "reference": reference.name if reference else "",
+        "fastest_below": below.name if below else "",
+        "measured": {step.name: _figures(step, tier) for step in proposal.steps},
+    }
+
+
+def _figures(step: Step, tier: SpeedTier) -> Table:
+    measured = step.measured[tier.name]
+    figures = {"speedup": measured.speedup, "low": step.low(tier), "high": step.high(tier)}
+    return {
+        "must_reach": tier.name in step.reaches,
+        **{name: round(value, 4) for name, value in figures.items()},
+        "rounds": measured.rounds,
+        "caches": measured.caches,
+    }

@@ -1,0 +1,304 @@
+"""From a source file to modules that can be launched, one for each variant, or the reason why there is none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, ForesightedDevice, Module
+from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
+from pytest_gpulab.devices.stopwatch import at_work_on
+from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Verdict
+from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, vector_arrays
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
+
+from .compile_errors import lacks_header, of_compile_error
+from .compile_notes import host_code_note, unread_tunables
+from .includes import moved_line, unaccepted_include
+from .missing_headers import cudas_missing_header
+from .signature import signature_finding
+from .tunable_macros import with_defined_tunables
+
+TODO_PREFIX = "gpulab_todo_"
+TUNABLE_PREFIX = "gpulab_tunable_"
+TUNABLE_BYTES = 4
+Defines = tuple[tuple[str, str], ...]
+VariantKey = tuple[str, Defines]
+Key = TypeVar("Key", bound=Hashable)
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Build:
+    """A module whose kernels can be launched as the exercise plans it.
+
+    Attributes:
+        tunables: the submission's.
+        parameters: kernel to the names of its parameters, as far as they are known.
+        source: the text that was compiled.
+        vectors: its arrays of vectors, to the bytes of an element.
+    """
+
+    module: Module
+    tunables: Mapping[str, int]
+    parameters: Names = field(default_factory=dict)
+    source: str = ""
+    vectors: Mapping[str, int] = field(default_factory=dict)
+
+
+class Blocked(Exception):
+    """Nothing can be launched: the verdict on everything that would have to be, and why."""
+
+    def __init__(self, verdict: Verdict, finding: Finding) -> None:
+        super().__init__(finding.what)
+        self.verdict: Verdict = verdict
+        self.finding = finding
+
+
+def made_once(made: dict[Key, Made | Blocked], key: Key, make: Callable[[], Made]) -> Made:
+    """Return what was made for a key, or make it.
+
+    Raises:
+        Blocked: it could not be made; the same reason each time, without another try.
+    """
+    if key not in made:
+        try:
+            made[key] = make()
+        except Blocked as blocked:
+            made[key] = blocked
+    found = made[key]
+    if isinstance(found, Blocked):
+        raise Blocked(found.verdict, found.finding)
+    return found
+
+
+class Builds:
+    """The builds of one source file, each made once.
+
+    Attributes:
+        sha256: of the file's bytes; empty where it cannot be read.
+    """
+
+    def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
+        self._path, self._loaded, self._device = path, loaded, device
+        self._budget = budget or TimeBudget(TimeLimits())
+        self._made: dict[VariantKey, Build | Blocked] = {}
+        self._compiled: dict[Defines, Module] = {}
+        self._source: str | Blocked
+        try:
+            contents = path.read_bytes()
+        except OSError as error:
+            self.sha256 = ""
+            self._source = Blocked("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
+        else:
+            self.sha256 = hashlib.sha256(contents).hexdigest()
+            self._source = _checked(_decoded(contents), path.name)
+        if isinstance(self._source, str):
+            names = [tunable.name for tunable in loaded.exercise.tunables]
+            self._source = with_defined_tunables(self._source, names)
+
+    @property
+    def source(self) -> str:
+        """The file's text; empty where it cannot be read or compiled."""
+        return self._source if isinstance(self._source, str) else ""
+
+    @property
+    def code(self) -> DeviceText:
+        """The file's device code; that of an empty file where it cannot be read or compiled."""
+        return device_text(self.source, _headers(self._loaded))
+
+    def notes(self) -> tuple[Finding, ...]:
+        """Return what is worth a note, once all variants are compiled."""
+        exercise, found = self._loaded.exercise, []
+        note = host_code_note(self.code, self._path.name)
+        built = next((made for made in self._made.values() if isinstance(made, Build)), None)
+        if built is not None:
+            found = unread_tunables(self.code, _headers(self._loaded), exercise, built.tunables)
+        return (*(() if note is None else (note,)), *found)
+
+    @property
+    def logs(self) -> tuple[str, ...]:
+        """What the compiler said of each module that it made so far."""
+        return tuple(module.log for module in self._compiled.values())
+
+    def block(self, found: Finding) -> None:
+        """Never compile: that failed elsewhere."""
+        self._source = Blocked("failed", found)
+
+    def of(self, variant: Variant) -> Build:
+        """Compile the source as that variant.
+
+        Raises:
+            Blocked: it cannot be launched; the same reason each time.
+        """
+        return made_once(self._made, variant_key(variant), partial(self._make, variant))
+
+    def of_all(self, variants: Sequence[Variant]) -> None:
+        """Compile all of them, side by side where the device can.
+
+        The first one is compiled alone: what does not compile as one variant mostly does as none.
+
+        Raises:
+            Blocked: one of them cannot be launched; as `of`.
+        """
+        for variant in variants[:1]:
+            self.of(variant)
+        others = variants[1:]
+        self._look_ahead(others)
+        if not others:
+            return
+        with at_work_on(self._device):  # once to load all of them
+            for variant in others:
+                self.of(variant)
+
+    def _look_ahead(self, variants: Sequence[Variant]) -> None:
+        missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}
+        unmade = [defines for key, defines in missing.items() if key not in self._compiled]
+        if unmade and isinstance(self._source, str) and isinstance(self._device, ForesightedDevice):
+            try:
+                self._device.compile_ahead(self._source, self._path.name, unmade, _headers(self._loaded))
+            except DeviceError as error:
+                raise Blocked(*of_error(error)) from error
+
+    def _make(self, variant: Variant) -> Build:
+        if isinstance(self._source, Blocked):
+            raise self._source
+        exercise = self._loaded.exercise
+        try:
+            module = self._compile(self._source, variant)
+            _check_started(module, self._path.name)
+            tunables = {tunable.name: _tunable(module, tunable) for tunable in exercise.tunables}
+            names = parameter_names(self._source)
+            problem = signature_finding(module, _plans(exercise, variant, tunables), self.code, names)
+        except CompileError as error:
+            raise Blocked(*self._why_not_compiled(error, self._source)) from error
+        except DeviceError as error:
+            raise Blocked(*of_error(error)) from error
+        except InstructorsMistake as mistake:
+            raise Blocked("not gradable", mistake.finding) from mistake
+        if problem is not None:
+            raise Blocked("failed", problem)
+        is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
+        module = limited(module, self._budget) if is_simulated else module
+        return Build(module, tunables, names, self._source, vector_arrays(self._source))
+
+    def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
+        texts = (self.code.text, *_headers(self._loaded).values())
+        missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
+        if missing is not None:
+            return "not gradable", lacks_header(missing, error)
+        return of_compile_error(error, self.code, source, self._path.name)
+
+    def _compile(self, source: str, variant: Variant) -> Module:
+        """Variants may differ in what is launched only: then they share a module."""
+        _, defines = variant_key(variant)
+        if defines not in self._compiled:
+            headers = _headers(self._loaded)
+            self._compiled[defines] = self._device.compile(source, self._path.name, dict(variant.defines), headers)
+        return self._compiled[defines]
+
+
+def variant_key(variant: Variant) -> VariantKey:
+    """Return what tells variants apart, hashable."""
+    return variant.name, tuple(sorted(variant.defines.items()))
+
+
+def variants_of(exercise: Exercise) -> tuple[Variant, ...]:
+    """Return the variants that any check of the exercise compiles, each once, in the order of the checks."""
+    subjects: tuple[Case | SpeedTier, ...] = (*exercise.cases, *exercise.speed)
+    return tuple({variant_key(subject.variant): subject.variant for subject in subjects}.values())
+
+
+def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
+    """Return the cases that run a variant."""
+    return tuple(case for case in exercise.cases if variant_key(case.variant) == variant_key(variant))
+
+
+def _decoded(contents: bytes) -> str | Blocked:
+    try:
+        text = contents.decode("utf-8-sig")
+    except UnicodeDecodeError:  # an umlaut in a comment, say, of an old editor: compilers take any bytes there
+        text = contents.decode("latin-1")
+    if "\0" in text:
+        what = f"The file is not text: character {text.index(chr(0))} is a NUL."
+        return Blocked("failed", finding("not-utf8", what))
+    if not text.strip():
+        return Blocked("failed", finding("empty-source", "The file is empty."))
+    return normalised(text)
+
+
+def _checked(source: str | Blocked, filename: str) -> str | Blocked:
+    """Refuse to compile what would make the compiler read any file of this machine, or speak of other places."""
+    if isinstance(source, Blocked):
+        return source
+    found = unaccepted_include(source)
+    if found is not None:
+        what = f"The file may include headers by their plain names only, not {found.operand}."
+        hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
+        return Blocked("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
+    line = moved_line(source)
+    if line is not None:
+        hint = "Delete the directive: findings must point to the lines of your file."
+        return Blocked("failed", finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint))
+    return source
+
+
+def _headers(loaded: LoadedExercise) -> dict[str, str]:
+    with instructors_code("headers"):
+        return {name: (loaded.folder / name).read_text(encoding="utf-8") for name in loaded.exercise.headers}
+
+
+def _check_started(module: Module, filename: str) -> None:
+    """GPULAB_TODO(kernel) leaves a symbol that holds the line it stands on."""
+    todos = [name for name in module.symbols if name.startswith(TODO_PREFIX)]
+    if todos:
+        line = int.from_bytes(module.read_symbol(todos[0])[:TUNABLE_BYTES], "little")
+        kernels = ", ".join(f"`{name.removeprefix(TODO_PREFIX)}`" for name in todos)
+        what = f"Nobody has written {kernels} yet."
+        raise Blocked("not started", finding("not-started", what, f"{filename}:{line}"))
+
+
+def _tunable(module: Module, tunable: Tunable) -> int:
+    symbol = TUNABLE_PREFIX + tunable.name
+    if symbol not in module.symbols:
+        if tunable.default is None:
+            what = f"The file does not declare GPULAB_TUNABLE({tunable.name}, value)."
+            raise Blocked("failed", finding("tunable-missing", what))
+        return tunable.default
+    contents = module.read_symbol(symbol)
+    if len(contents) != TUNABLE_BYTES:
+        what = f"The tunable {tunable.name} cannot be read back: it is {len(contents)} bytes wide, not {TUNABLE_BYTES}."
+        raise Blocked("failed", finding("tunable-missing", what))
+    value = int.from_bytes(contents, "little", signed=True)
+    if value not in tunable.allowed:
+        what = f"The tunable {tunable.name} is {value}, which this exercise does not accept."
+        raise Blocked("failed", finding("tunable-range", what, evidence=(f"accepted: {_listed(tunable.allowed)}",)))
+    return value
+
+
+def _listed(allowed: Sequence[int]) -> str:
+    if isinstance(allowed, range):
+        step = "" if allowed.step == 1 else f" in steps of {allowed.step}"
+        return f"{allowed[0]} to {allowed[-1]}{step}"
+    return ", ".join(map(str, allowed))
+
+
+def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) -> list[Plan]:
+    """Return the plans of the variant's cases; a case whose plan cannot be built says so itself."""
+    plans = []
+    for case in cases_of(exercise, variant):
+        try:
+            with instructors_code("size"):
+                problem = case.problem(tunables)
+            plans.append(make_plan(exercise, problem))
+        except InstructorsMistake:
+            continue
+    return plans

@@ -1,0 +1,93 @@
+"""What a compiler's message means to a student: host code in kernels, signs that cannot be seen, missing headers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import replace
+
+from pytest_gpulab.devices.protocol import CompileError
+from pytest_gpulab.devices.source.host_code import DeviceText
+from pytest_gpulab.devices.source.tokens import tokens
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Verdict
+
+_NAMED = re.compile(r'"(?:[^"]*::)?~?(\w+)[^"]*"')
+_DELETED = re.compile(
+    r'function "([^"]+)" \(declared at line (\d+)[^)]*\) cannot be referenced -- it is a deleted function'
+)
+_NAMES = {
+    "\u00a0": "a no-break space", "\u200b": "a zero-width space", "\u2060": "a word joiner",
+    "\ufeff": "a byte order mark", "\u00ad": "a soft hyphen", "\u2018": "a curly quotation mark",
+    "\u2019": "a curly quotation mark", "\u201c": "a curly quotation mark", "\u201d": "a curly quotation mark",
+    "\u201e": "a low quotation mark", "\u2013": "a dash, no minus sign", "\u2014": "a dash, no minus sign",
+    "\u2212": "a typographic minus sign", "\u037e": "a Greek question mark, no semicolon",
+    "\u00d7": "a multiplication sign",
+}  # fmt: skip
+_UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
+
+
+def lacks_header(header: str, error: CompileError) -> Finding:
+    """Return the finding on a file that does not compile because CUDA's installation has not this header."""
+    what = f"The CUDA installation of this machine lacks the header `{header}`."
+    hint = "Nothing is wrong with your file: please tell your instructor."
+    return finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
+
+
+def of_compile_error(error: CompileError, code: DeviceText, source: str, filename: str) -> tuple[Verdict, Finding]:
+    """Return the verdict and the finding on a file that does not compile.
+
+    Args:
+        error: with the compiler's message.
+        code: what was compiled.
+        source: the file's text.
+        filename: its name.
+    """
+    verdict, found = of_error(error)
+    unseen = strange_sign(source, filename)
+    if unseen is not None:
+        return verdict, unseen
+    hint = _host_hint(found.what, code) or found.hint
+    unread = [f"not read: `{header}` (line {line})" for header, line in code.headers.items() if "/" not in header]
+    return verdict, replace(
+        found, hint=hint, evidence=(*found.evidence, *unread) if hint != found.hint else found.evidence
+    )
+
+
+def _host_hint(what: str, code: DeviceText) -> str:
+    if "is undefined in device code" in what:
+        return "Arrays at file scope belong to host code unless they are marked: write `__constant__` before it."
+    if "is called, but defined nowhere" in what:
+        return "The grader compiles this file by itself: define the function in it, marked `__device__`."
+    deleted = _DELETED.search(what)
+    if deleted:
+        return f"`{deleted[1]}` (line {deleted[2]}) is host code. Mark it `__device__` to call it from a kernel."
+    for name in _NAMED.findall(what):
+        if name in code.host_names:
+            line = code.host_names[name]
+            return f"`{name}` (line {line}) is host code, which the grader does not use. Mark it `__device__`."
+    if 'namespace "std" has no member' in what or '"std"' in what:
+        return "Kernels cannot use this part of the standard library: it is host code."
+    return ""
+
+
+def strange_sign(source: str, filename: str) -> Finding | None:
+    """Return the first sign in the code that cannot be seen, or looks like another one; comments may hold any."""
+    for token in tokens(source):
+        for piece in token.within or (token,):
+            sign = next((sign for sign in piece.text if _is_strange(sign)), None)
+            if sign is not None and piece.kind != "string":
+                line, column = _place(source, piece.start)
+                name = _NAMES.get(sign) or unicodedata.name(sign, "a control character").lower()
+                what = f"The file does not compile: line {line}, column {column} holds {name} (U+{ord(sign):04X})."
+                hint = "Delete it, and type a plain space, quotation mark or minus sign there."
+                return finding("compile-error", what, f"{filename}:{line}", hint=hint)
+    return None
+
+
+def _is_strange(sign: str) -> bool:
+    return sign in _NAMES or (unicodedata.category(sign) in _UNSEEN and sign not in " \t\n\v\f")
+
+
+def _place(source: str, at: int) -> tuple[int, int]:
+    return source.count("\n", 0, at) + 1, at - source.rfind("\n", 0, at)

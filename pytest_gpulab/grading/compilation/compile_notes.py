@@ -1,0 +1,74 @@
+"""What is worth a note of a file that compiles: host code that is not used, tunables that no kernel reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from pytest_gpulab.devices.source.host_code import DeviceText
+from pytest_gpulab.devices.source.tokens import Token, tokens
+from pytest_gpulab.exercise import Case, Exercise, Launch
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
+
+
+def host_code_note(code: DeviceText, filename: str) -> Finding | None:
+    """Return a note on the lines of host code, if there are any."""
+    if not code.host_lines:
+        return None
+    parts = [f"line {first}" if first == last else f"lines {first} to {last}" for first, last in code.host_lines]
+    what = f"Host code ({', '.join(parts)}) is not used: the grader launches your kernels."
+    return finding("host-code", what, f"{filename}:{code.host_lines[0][0]}", hint="")
+
+
+def unread_tunables(
+    code: DeviceText, headers: Mapping[str, str], exercise: Exercise, tunables: Mapping[str, int]
+) -> list[Finding]:
+    """Return a note on each tunable that the launches depend on and no kernel can know.
+
+    A kernel knows a tunable that it reads, and one that it gets as the block's size or as an argument. A kernel that
+    reads the number of blocks knows any that this depends on.
+    """
+    words = Counter(word for text in (code.text, *headers.values()) for word in _words(tokens(text)))
+    found = []
+    for tunable in exercise.tunables:
+        value = tunables[tunable.name]
+        is_declared_only = words[tunable.name] == 1 and not words["gridDim"]
+        if is_declared_only and value != 1 and _is_hidden(exercise, tunables, tunable.name):
+            what = f"{tunable.name} is declared as {value}, but nothing reads it."
+            hint = f"The grader launches fewer blocks with a larger {tunable.name}: the kernel must do its part."
+            found.append(finding("tunable-unread", what, hint=hint))
+    return found
+
+
+def _words(found: list[Token]) -> Iterator[str]:
+    for token in found:
+        yield from (piece.text for piece in (token.within or (token,)) if piece.kind == "word")
+
+
+def _is_hidden(exercise: Exercise, tunables: Mapping[str, int], name: str) -> bool:
+    """Say whether another value changes a launch's blocks alone, which tells a kernel nothing of it."""
+    allowed = next(tunable.allowed for tunable in exercise.tunables if tunable.name == name)
+    other = next((value for value in allowed if value != tunables[name]), None)
+    if other is None:
+        return False
+    for case in exercise.cases:
+        own, changed = (_launches(exercise, case, values) for values in (tunables, {**tunables, name: other}))
+        pairs = zip(own, changed, strict=False)
+        if any(_seen(one) == _seen(two) and one.grid != two.grid for one, two in pairs):
+            return True
+    return False
+
+
+def _launches(exercise: Exercise, case: Case, tunables: Mapping[str, int]) -> tuple[Launch, ...]:
+    try:
+        with instructors_code("size"):
+            problem = case.problem(tunables)
+        return tuple(make_plan(exercise, problem).launches)
+    except InstructorsMistake:
+        return ()
+
+
+def _seen(launch: Launch) -> object:
+    return launch.kernel, launch.block, [arg for arg in launch.args if not isinstance(arg, str)]

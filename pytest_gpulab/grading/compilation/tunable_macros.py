@@ -1,0 +1,50 @@
+"""Tunables that a file gives as macros: `#define BLOCK_SIZE 256` serves, with GPULAB_TUNABLE beside it or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_gpulab.devices.source.tokens import Token, tokens
+
+_DECLARED = "GPULAB_TUNABLE"
+_READ_BACK = '\n\nextern "C" __device__ const int gpulab_tunable_{0} = ({0});\n'
+
+
+def with_defined_tunables(source: str, names: Iterable[str]) -> str:
+    """Return a text from whose module the values of macros can be read back.
+
+    The macro would turn a declaration of the same name into nonsense; so the declaration is blanked, and the macro's
+    value, which the kernels use, is read. Lines stay where they are.
+
+    Args:
+        source: the file's text.
+        names: of the exercise's tunables.
+    """
+    found = tokens(source)
+    defined = {token.within[1].text for token in found if _is_constant(token)}
+    for name in sorted(defined.intersection(names)):
+        for start, end in _declarations(found, name):
+            blank = "".join(sign if sign == "\n" else " " for sign in source[start:end])
+            source = source[:start] + blank + source[end:]
+        source += _READ_BACK.format(name)
+    return source
+
+
+def _is_constant(token: Token) -> bool:
+    """Say whether it defines a macro that has a value and no parameters."""
+    if token.kind != "directive" or token.text != "define" or len(token.within) <= len(("define", "NAME")):
+        return False
+    name, after = token.within[1:3]
+    return after.text != "(" or after.start > name.end
+
+
+def _declarations(found: list[Token], name: str) -> Iterable[tuple[int, int]]:
+    for at in range(len(found) - 2):
+        if [token.text for token in found[at : at + 3]] == [_DECLARED, "(", name]:
+            depth, end = 0, at + 1
+            while end < len(found) - 1:
+                depth += {"(": 1, ")": -1}.get(found[end].text, 0)
+                if not depth:
+                    break
+                end += 1
+            yield found[at].start, found[end].end

@@ -1,0 +1,6 @@
+"""Correctness checks: replay the plan of each case, compare the outputs and collect the hazards.
+
+- `cases`, `judging`: the runs of each case, and their verdict.
+- `safety`: the `safe` checks, from the hazards of all runs.
+- `checked_launches`: launches that are counted or costed; their outputs are compared, too.
+"""

@@ -1,0 +1,198 @@
+"""Replays on a device that counts or estimates, and whether their outputs are right.
+
+Whatever is counted or estimated is a launch whose outputs are compared. Where all blocks of a plan run in reasonable
+time, they all do, and some are counted. A kernel cannot tell which: the choice differs from submission to submission
+and from run to run. Beyond that time a sample runs alone, and what it must have written is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchOptions, TooMuchWork
+from pytest_gpulab.exercise import Exercise, Plan, Problem
+from pytest_gpulab.grading.compilation.builds import Build
+from pytest_gpulab.grading.diagnosis.compare import compare
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.prepare import Prepared, expected_of
+from pytest_gpulab.grading.plans.replay import FIRST, Run, replay
+
+from .judging import overwritten, wrong_with
+
+Array = npt.NDArray[Any]
+
+# Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
+SAMPLE_BLOCKS = 64
+# All blocks run where they issue so many instructions of warps: about two seconds of a processor's time.
+COMPLETE_WORK = 60_000_000
+COMPLETE_WORK_OF_SEVERAL = 4 * COMPLETE_WORK  # launches: what a sample of the first leaves the others is no input
+WRITTEN_SHARE = 0.75  # that a sample must write of its share of an output
+
+SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
+
+
+@dataclass(frozen=True)
+class CostedRun:
+    """A replay whose launches are counted.
+
+    Attributes:
+        plan, inputs: what was replayed.
+        run: what came of it, with the outputs.
+        is_complete: whether all blocks ran.
+    """
+
+    plan: Plan
+    inputs: Mapping[str, Array]
+    run: Run
+    is_complete: bool
+
+
+def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+    """Replay a plan and estimate what it costs.
+
+    Args:
+        device, build, plan, inputs: as in `replay`.
+        seed: chooses the blocks that are counted.
+    """
+    limit = COMPLETE_WORK if len(plan.launches) == 1 else COMPLETE_WORK_OF_SEVERAL
+    run = run_fresh(device, build, plan, inputs, _sample(seed, limit))
+    if isinstance(run.error, TooMuchWork):
+        return run_sampled(device, build, plan, inputs, seed)
+    if not all(profile.representative for profile in run.profiles):
+        run = run_fresh(device, build, plan, inputs, _options(estimate=True))
+    return CostedRun(plan, inputs, run, True)
+
+
+def run_sampled(
+    device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int, read_back: bool = True
+) -> CostedRun:
+    """Replay a sample of each launch's blocks; all of them where the sample waits for others."""
+    run = run_fresh(device, build, plan, inputs, _sample(seed), read_back)
+    if run.error is None:
+        return CostedRun(plan, inputs, run, False)
+    return CostedRun(plan, inputs, run_fresh(device, build, plan, inputs, _options(estimate=True), read_back), True)
+
+
+run_unread_sample = partial(run_sampled, read_back=False)
+"""For an estimate whose outputs are not compared: of a baseline, or of a kernel that is too slow for any point."""
+
+
+def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
+    """Replay a plan and count what all blocks do; where that takes too long, what a sample does."""
+    run = run_fresh(device, build, plan, inputs, _options(count=True, complete_within=COMPLETE_WORK))
+    if isinstance(run.error, TooMuchWork):
+        return run_sampled(device, build, plan, inputs, seed)
+    return CostedRun(plan, inputs, run, True)
+
+
+def run_again(
+    device: Device, build: Build, first: CostedRun, others: Mapping[str, Array], rng: np.random.Generator
+) -> CostedRun:
+    """Replay a plan once more with what the first run left in the module's variables.
+
+    One element in eight is new, so a kernel that knows some of the others again must still read all.
+
+    Args:
+        others: inputs that the new elements are taken from.
+        rng: chooses where they are.
+    """
+    inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
+    run = replay(
+        device,
+        build.module,
+        first.plan,
+        inputs,
+        replace(FIRST, options=_options()),
+        names=build.parameters,
+        vectors=build.vectors,
+    )
+    return CostedRun(first.plan, inputs, run, True)
+
+
+def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:
+    """Return an array with a stretch of another one, which may go on at the beginning."""
+    mixed: Array = np.array(old)
+    if old.size:
+        places = (np.arange(-(-old.size // 8)) + rng.integers(old.size)) % old.size
+        mixed.reshape(-1)[places] = new.reshape(-1)[places]
+    return mixed
+
+
+def run_fresh(
+    device: Device,
+    build: Build,
+    plan: Plan,
+    inputs: Mapping[str, Array],
+    options: LaunchOptions,
+    read_back: bool = True,
+) -> Run:
+    """Replay with nothing left behind by other launches."""
+    try:
+        build.module.reset_variables()
+    except DeviceError as error:
+        return Run(error=error)
+    return replay(
+        device,
+        build.module,
+        plan,
+        inputs,
+        replace(FIRST, options=options),
+        read_back,
+        names=build.parameters,
+        vectors=build.vectors,
+    )
+
+
+def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:
+    return _options(sample_blocks=SAMPLE_BLOCKS, sample_seed=seed, complete_within=complete_within)
+
+
+def _options(**changes: Any) -> LaunchOptions:
+    """Hazards are looked for in the cases."""
+    return replace(FIRST.options, check=False, **changes)
+
+
+def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
+    """Return what is wrong with the outputs of a replay that came to its end.
+
+    Raises:
+        InstructorsMistake: the exercise's own reference is wrong.
+    """
+    plan, run = costed.plan, costed.run
+    if not costed.is_complete and len(plan.launches) > 1:
+        return overwritten(run)
+    expected = expected_of(exercise, problem, plan, costed.inputs)
+    prepared = Prepared(plan, costed.inputs, expected, problem.tunables)
+    return wrong_with(run, prepared, FIRST) if costed.is_complete else _wrong_sample(prepared, run)
+
+
+def _wrong_sample(prepared: Prepared, run: Run) -> tuple[Finding, ...]:
+    """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out."""
+    plan, expected = prepared.plan, prepared.expected
+    share = run.profiles[0].counted_share
+    found = list(overwritten(run))
+    for name, actual in run.outputs.items():
+        if plan.buffer(name).zeroed:
+            continue
+        tolerance = expected.tolerance.get(name, 0)
+        wrong = compare(name, actual, expected.values[name], tolerance, FIRST.poison, only_written=True)
+        found += [finding for finding in (wrong or _too_few(name, actual, share),) if finding is not None]
+    return tuple(found)
+
+
+def _too_few(name: str, actual: Array, share: float) -> Finding | None:
+    """Return a finding if a sample of so many of the blocks, chosen at random, has written much less than its share."""
+    written = actual.size - int(np.count_nonzero(FIRST.poison.remaining(actual)))
+    wanted = math.floor(WRITTEN_SHARE * share * actual.size)
+    if written >= wanted:
+        return None
+    what = f"`{name}`: a sample of the blocks wrote {written} elements; its share is {share * actual.size:.0f}."
+    return finding("not-written", what)

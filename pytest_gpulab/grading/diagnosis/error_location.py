@@ -1,0 +1,372 @@
+"""Where wrong elements lie: in the last block, after the first one, at the same place of each block, at every 32nd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .coincidence import PLACE_BITS, place_bits
+from .patterns import Pattern
+from .tiling import Tiling
+
+Mask = npt.NDArray[Any]
+
+PERIODS = tuple(2**k for k in range(1, 11))  # warps, blocks and strides are powers of two
+WARP = 32
+MAX_NAMED = 3
+UNLIKELY = 1000.0  # to one, against scattered elements that lie in these blocks by chance
+
+FIRST_ONE = "Usual cause: what is different for the very first one? Is something skipped there, or not yet set?"
+ALL_BUT_FIRST = "Usual cause: what every element takes from the one before it. Follow element 1 step by step."
+LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
+LAST_BLOCK = (
+    "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier take for granted that it is?"
+)
+SECOND_BLOCK = (
+    "Usual cause: what sets the second block apart from the first. It may not be full, its indices need its number, "
+    "and it may need something of the block before."
+)
+LAST_FULL_BLOCK = (
+    "Usual cause: a block count or a loop that ends one block too early. What is different in the last one?"
+)
+TAIL = (
+    "Usual cause: what is left over where the length is no multiple of what is taken at once (a warp, a block, a "
+    "vector). Who takes care of the rest?"
+)
+AFTER_FIRST_BLOCK = (
+    "Usual cause: an index that leaves out the block's number, or something that a block needs of the blocks before it."
+)
+FROM_BLOCK_ON = (
+    "Usual cause: something that a block needs of the blocks before it, or a number of blocks that is limited."
+)
+FIRST_BLOCK = "Usual cause: what only the first block does, or must not do because there is no block before it."
+WHOLE_BLOCKS = (
+    "Usual cause: blocks that depend on each other's order, or an index that is computed from the block's number."
+)
+FIRST_OF_BLOCK = (
+    "Usual cause: the first thread of a block. What does it read from its left, and is that of its own block?"
+)
+LAST_OF_BLOCK = (
+    "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
+)
+OTHER_WARPS = (
+    "Usual cause: only the first warp does or gets what all warps need. Is there something that does not go from one "
+    "warp to the next?"
+)
+IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that serves a part of the block only."
+STRIDED = (
+    "Usual cause: an index or a condition with a factor or a remainder in it. Who takes the elements in between, and "
+    "what is done for them?"
+)
+LANE = "Usual cause: one lane of each warp does something else than the others: the first or last one, at a shuffle."
+START = (
+    "Usual cause: something that the first threads need and that is not there yet, or an index that begins too late."
+)
+FROM_INDEX_ON = (
+    "Usual cause: a limit that is reached there: a loop with too few steps, the end of a block, of a type's range."
+)
+LAST_COLUMNS = "Usual cause: the bounds check at the right edge, where a block is not full. Are x and y tested apart?"
+LAST_ROWS = "Usual cause: the bounds check at the lower edge, where a block is not full. Are x and y tested apart?"
+IN_X = (
+    "Usual cause: the x part of an index or of the bounds check. Look at blockIdx.x, blockDim.x, threadIdx.x and the "
+    "width."
+)
+IN_Y = (
+    "Usual cause: the y part of an index or of the bounds check. Look at blockIdx.y, blockDim.y, threadIdx.y and the "
+    "height."
+)
+SAME_INDEX = "Usual cause: x and y are the same in a block. From which of threadIdx and blockDim is each computed?"
+OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an index."
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One row of elements, or of columns or rows of elements, some of which are wrong.
+
+    Attributes:
+        mask: which ones; neither none nor all.
+        tile: how many a block has, where known.
+        noun: what they are, in the singular.
+    """
+
+    mask: Mask
+    tile: int | None = None
+    noun: str = "element"
+
+    @property
+    def at(self) -> Mask:
+        """The indices of the wrong ones."""
+        return np.flatnonzero(self.mask)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks; 1 where it is not known."""
+        return -(-self.mask.size // self.tile) if self.tile else 1
+
+    @property
+    def block(self) -> str:
+        """What a tile of them is called."""
+        return "block" if self.noun == "element" else f"{self.noun} of blocks"
+
+    def named(self, block: int, start: int, stop: int) -> str:
+        """Name neighbours and the block that they are in: `block 2, elements 64 to 95`, or `columns 64 to 95`."""
+        elements = self.range(start, stop)
+        return f"block {block}, {elements}" if self.noun == "element" else elements
+
+    def range(self, start: int, stop: int) -> str:
+        """Name neighbours: `elements 3 to 5`, `element 7`."""
+        return f"{self.noun} {start}" if stop - start == 1 else f"{self.noun}s {start} to {stop - 1}"
+
+
+def place_of(wrong: Mask, tiling: Tiling) -> Pattern | None:
+    """Return where the wrong elements lie, or None if there is no word for it."""
+    bits = place_bits(int(wrong.sum()), wrong.size)
+    if bits < PLACE_BITS:  # all of them, none, or hardly a choice
+        return None
+    if wrong.ndim == 2:
+        found = _in_a_plane(wrong, tiling) if min(wrong.shape) > 1 else _in_a_line(wrong, tiling)
+    else:
+        tiles = [tile for tile, length in zip(tiling, wrong.shape, strict=True) if length > 1]
+        found = _along(Axis(wrong.reshape(-1), tiles[0] if len(tiles) == 1 else None))
+    return replace(found, bits=bits) if found and found.cause else found
+
+
+def _along(axis: Axis) -> Pattern | None:
+    ways: tuple[Callable[[Axis], Pattern | None], ...] = (
+        _ends,
+        _connected,
+        _in_each_block,
+        _whole_blocks,
+        _periodic,
+        _touched,
+    )
+    found = (way(axis) for way in ways)
+    return next((pattern for pattern in found if pattern), None)
+
+
+def _ends(axis: Axis) -> Pattern | None:
+    """Recognise the first and the last one, and all but one of these."""
+    for mask, words in ((axis.mask, "only"), (~axis.mask, "all but")):
+        at = np.flatnonzero(mask)
+        if at.size == 1:
+            if at[0] == 0:
+                return Pattern(f"{words} the first {axis.noun}", FIRST_ONE if words == "only" else ALL_BUT_FIRST)
+            is_a_block = axis.noun == "element" and axis.blocks > 1 and at[0] % (axis.tile or 1) == 0
+            if at[0] == axis.mask.size - 1 and words == "only" and not is_a_block:
+                return Pattern(f"only the last {axis.noun}, {axis.noun} {at[0]}", LAST_ONE)
+    return None
+
+
+def _connected(axis: Axis) -> Pattern | None:
+    """Recognise neighbours without a gap, and name them by their blocks if they begin and end where blocks do."""
+    start, stop = int(axis.at[0]), int(axis.at[-1]) + 1
+    if stop - start != axis.at.size:
+        return None
+    tile, is_end = axis.tile, stop == axis.mask.size
+    if tile and axis.blocks > 1 and start % tile == 0 and (is_end or stop % tile == 0):
+        return _some_blocks(axis, start, stop)
+    if tile and axis.blocks > 1 and is_end and start // tile == axis.blocks - 1:
+        words = f"{axis.range(start, stop)}, the end of the last {axis.block}"
+        return Pattern(words, TAIL)
+    if is_end:
+        if start == WARP:
+            return Pattern(f"everything after the first {WARP} {axis.noun}s", OTHER_WARPS)
+        cause = TAIL if axis.at.size * 4 < axis.mask.size else FROM_INDEX_ON
+        return Pattern(f"the last {axis.at.size} {axis.noun}s, from {axis.noun} {start} on", cause)
+    if start == 0:
+        cause = START if axis.at.size * 2 < axis.mask.size else ""
+        return Pattern(f"the first {axis.at.size} {axis.noun}s, {axis.range(start, stop)}", cause)
+    if axis.at.size == 1:
+        return _one_within(axis, start)
+    return Pattern(f"only {axis.range(start, stop)}")
+
+
+def _one_within(axis: Axis, index: int) -> Pattern | None:
+    """Name a single one by its place in its block, if that is an end of the block."""
+    tile = axis.tile or 0
+    if axis.blocks < 2 or index % tile not in (0, tile - 1):
+        return None
+    end, cause = ("first", FIRST_OF_BLOCK) if index % tile == 0 else ("last", LAST_OF_BLOCK)
+    return Pattern(f"only the {end} {axis.noun} of block {index // tile}", cause)
+
+
+def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
+    """Name neighbouring blocks that are wrong altogether; the tile is known, and there is more than one."""
+    tile = axis.tile or 1
+    first, last = start // tile, (stop - 1) // tile
+    elements = axis.range(start, stop)
+    if last == axis.blocks - 1 and first == last:
+        cause = LAST_BLOCK if axis.mask.size % tile else LAST_FULL_BLOCK
+        cause = SECOND_BLOCK if last == 1 else cause
+        return Pattern(f"only the last {axis.block} ({axis.named(last, start, stop)})", cause)
+    if last == axis.blocks - 1:
+        words = f"everything after the first {axis.block}" if first == 1 else f"everything from {axis.block} {first} on"
+        return Pattern(f"{words} ({elements}; {tile} a block)", AFTER_FIRST_BLOCK if first == 1 else FROM_BLOCK_ON)
+    if first == last:
+        words = f"only the first {axis.block}" if first == 0 else f"only one {axis.block}"
+        return Pattern(f"{words} ({axis.named(first, start, stop)})", FIRST_BLOCK if first == 0 else WHOLE_BLOCKS)
+    return Pattern(f"only {elements}, {last - first + 1} whole {axis.block}s of {tile}", WHOLE_BLOCKS)
+
+
+def _in_each_block(axis: Axis) -> Pattern | None:
+    """Recognise the same positions in every block, as far as the last block has them."""
+    tile = axis.tile
+    if not tile or axis.at[-1] < tile or tile < 2:
+        return None  # one block says nothing of the others
+    positions = axis.mask[:tile]
+    if not positions.any() or positions.all() or (axis.mask != np.resize(positions, axis.mask.size)).any():
+        return None
+    at = np.flatnonzero(positions)
+    start, stop = int(at[0]), int(at[-1]) + 1
+    if stop - start != at.size:
+        return None
+    which, cause = _part_of_a_block(start, stop, tile, axis.noun)
+    return Pattern(f"{which} of every block ({tile} {axis.noun}s a block)", cause)
+
+
+def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, str]:
+    if stop - start == 1:
+        known = {0: (f"the first {noun}", FIRST_OF_BLOCK), tile - 1: (f"the last {noun}", LAST_OF_BLOCK)}
+        return known.get(start, (f"{noun} {start}", IN_EACH_BLOCK))
+    if start == 1 and stop == tile:
+        return f"all but the first {noun}", FIRST_OF_BLOCK
+    if start == WARP and stop == tile and tile > 2 * WARP:
+        return f"all but the first {WARP} {noun}s", OTHER_WARPS
+    if (start, stop) == (tile // 2, tile):
+        return "the second half", IN_EACH_BLOCK
+    if (start, stop) == (0, tile // 2):
+        return "the first half", IN_EACH_BLOCK
+    return f"{noun}s {start} to {stop - 1}", IN_EACH_BLOCK
+
+
+def _periodic(axis: Axis) -> Pattern | None:
+    """Recognise equal distances, and what repeats itself after 2, 4, 8, ... elements."""
+    at, size = axis.at, axis.mask.size
+    step = int(at[1] - at[0]) if at.size > 1 else 0
+    if (
+        (at.size > 2 or step == WARP)
+        and step > 1
+        and (np.diff(at) == step).all()
+        and at[0] < step
+        and at[-1] + step >= size
+    ):
+        cause = LANE if step == WARP else STRIDED
+        return Pattern(f"every {ordinal(step)} {axis.noun}, from {axis.noun} {at[0]} on", cause)
+    for period in PERIODS:
+        if 2 * period > size:
+            break
+        unit = axis.mask[:period]
+        if (axis.mask == np.resize(unit, size)).all():
+            words = _repeated(np.flatnonzero(unit), period, axis.noun)
+            return Pattern(words, STRIDED if period < WARP else IN_EACH_BLOCK) if words else None
+    return None
+
+
+def _repeated(at: Mask, period: int, noun: str) -> str:
+    start, stop = int(at[0]), int(at[-1]) + 1
+    if at.size == 1:
+        return ""  # two at that distance: too few for a pattern
+    if at.size == period - 1:
+        (right,) = set(range(period)) - set(at.tolist())
+        return f"all but every {ordinal(period)} {noun}, those whose index leaves {right} divided by {period}"
+    if stop - start == at.size:
+        return f"of every {period} {noun}s those from number {start} to {stop - 1}"
+    if at.size <= MAX_NAMED + 1:
+        return f"{noun}s whose index leaves {_listed(at.tolist(), 'or')} divided by {period}"
+    return ""
+
+
+def _whole_blocks(axis: Axis) -> Pattern | None:
+    """Recognise blocks that are wrong altogether beside others that are right."""
+    if axis.blocks < 3 or axis.noun != "element":
+        return None
+    block = np.arange(axis.mask.size) // (axis.tile or 1)
+    touched = np.unique(block[axis.mask])
+    if touched.size == axis.blocks or (np.isin(block, touched) != axis.mask).any():
+        return None
+    return Pattern(_named_blocks(touched.tolist(), axis.blocks), WHOLE_BLOCKS)
+
+
+def _touched(axis: Axis) -> Pattern | None:
+    """Name the blocks that scattered elements lie in, if that is one only, or all from one on, and hardly by chance."""
+    if axis.blocks < 3 or axis.noun != "element":
+        return None
+    touched = np.unique(axis.at // (axis.tile or 1))
+    if touched.size == 1 and axis.blocks ** (axis.at.size - 1.0) > UNLIKELY:
+        is_last = touched[0] == axis.blocks - 1
+        which, cause = ("the last block", LAST_BLOCK) if is_last else ("the same block", IN_EACH_BLOCK)
+        return Pattern(f"all of them in {which} (block {touched[0]})", cause)
+    if touched[0] > 0 and axis.at.size > np.log(UNLIKELY) * axis.blocks and touched.size == axis.blocks - touched[0]:
+        after = "the first block" if touched[0] == 1 else f"block {touched[0] - 1}"
+        return Pattern(f"all of them after {after} ({axis.tile} {axis.noun}s a block)", AFTER_FIRST_BLOCK)
+    return None
+
+
+def _named_blocks(wrong: list[int], blocks: int) -> str:
+    right = [block for block in range(blocks) if block not in wrong]
+    if len(right) <= MAX_NAMED < len(wrong):
+        return f"all blocks but {_listed(right, 'and')}, these altogether"
+    named = _listed(wrong, "and") if len(wrong) <= MAX_NAMED else f"{', '.join(map(str, wrong[:MAX_NAMED]))} and more"
+    return f"{len(wrong)} of {blocks} blocks, these altogether: {named}"
+
+
+def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
+    """Recognise columns, rows, both together at the edges, and all but the diagonal."""
+    columns, rows = _any(wrong)
+    if (wrong == np.outer(rows, columns)).all():
+        if rows.all():
+            return _edge(Axis(columns, tiling[1], "column"), LAST_COLUMNS)
+        if columns.all():
+            return _edge(Axis(rows, tiling[0], "row"), LAST_ROWS)
+    right = ~wrong
+    good_columns, good_rows = _any(right)
+    if right.any() and (right == np.outer(good_rows, good_columns)).all() and not good_rows.all():
+        below, beside = _along(Axis(~good_rows, None, "row")), _along(Axis(~good_columns, None, "column"))
+        return Pattern(f"{beside.what}, and {below.what}", LAST_COLUMNS) if below and beside else None
+    return _diagonal(right, tiling)
+
+
+def _in_a_line(wrong: Mask, tiling: Tiling) -> Pattern | None:
+    """Name the columns of a plane with one row, or the rows of one with one column."""
+    is_row = wrong.shape[0] == 1
+    axis = Axis(wrong.reshape(-1), tiling[1 if is_row else 0], "column" if is_row else "row")
+    return _edge(axis, LAST_COLUMNS if is_row else LAST_ROWS)
+
+
+def _diagonal(right: Mask, tiling: Tiling) -> Pattern | None:
+    """Recognise that only the places with the same x and y are right, in the plane or in each block."""
+    y, x = np.indices(right.shape)
+    if (right == (y == x)).all():
+        return Pattern("all but the diagonal", OFF_DIAGONAL)
+    rows, columns = tiling
+    if rows and columns and min(rows, columns) > 1 and (right == (y % rows == x % columns)).all():
+        return Pattern(f"all but the diagonal of every block ({columns} x {rows} elements)", SAME_INDEX)
+    return None
+
+
+def _any(mask: Mask) -> tuple[Mask, Mask]:
+    """Return which columns and which rows have any."""
+    return np.asarray(mask.any(axis=0)), np.asarray(mask.any(axis=1))
+
+
+def _edge(axis: Axis, cause: str) -> Pattern | None:
+    pattern = _along(axis)
+    is_last = axis.mask[-1] and int(axis.mask.sum()) == axis.mask.size - axis.at[0]
+    is_tail = is_last and axis.at.size * 2 < axis.mask.size
+    general = IN_X if axis.noun == "column" else IN_Y
+    return Pattern(pattern.what, cause if is_tail else general) if pattern else None
+
+
+def ordinal(number: int) -> str:
+    """Return `2nd`, `32nd`, `11th`, ..."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _listed(numbers: Iterator[int] | list[int], word: str) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} {word} {last}" if most else last

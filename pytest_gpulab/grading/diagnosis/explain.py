@@ -1,0 +1,103 @@
+"""Why a result is wrong, from what else is known: hazards of the same run, variables without a value, other cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pytest_gpulab.devices.protocol import Hazard
+from pytest_gpulab.grading.findings import NO_VALUE, UNSET, hint_for
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.parameter_names import unset_variables
+from pytest_gpulab.grading.plans.replay import Run
+
+from .coincidence import CERTAIN
+
+MAX_HAZARDS = 3  # that are told of beside a wrong result
+WORD_BYTES = 4
+SAME_RUN = "in the same run: "
+WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
+
+
+def most_telling(
+    findings: tuple[Finding, ...], others: Iterable[tuple[str, tuple[Finding, ...]]]
+) -> tuple[Finding, ...]:
+    """Add to a wrong result the one of others that tells most, and its hint.
+
+    Args:
+        findings: at least one.
+        others: checks with theirs.
+    """
+    first, *rest = findings
+    alike = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
+    name, best = max(alike, key=lambda other: other[1].bits, default=("", first))
+    if best.bits <= first.bits:
+        return findings
+    lines = (f"{name} tells more: {best.what}", *best.evidence)
+    return (replace(first, evidence=(*first.evidence, *lines), hint=best.hint), *rest)
+
+
+def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | None) -> tuple[Finding, ...]:
+    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, its line and a hint.
+
+    Args:
+        findings: of one input pattern.
+        runs: the replays.
+        source: the submission's text where races and unwritten memory would have been seen; then luck comes from
+            elsewhere. Else None.
+    """
+    seen = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
+    hazards = list(seen.values())[:MAX_HAZARDS]
+    if not hazards:
+        is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
+        return _with_unset(findings, runs, source) if is_luck and source is not None else findings
+    lines = tuple(f"{SAME_RUN}{hazard}" for hazard in hazards)
+    place = next((str(hazard.where) for hazard in hazards if hazard.where), "")
+    hint = hint_for(hazards[0])
+    return tuple(
+        replace(found, evidence=(*found.evidence, *lines), where=found.where or place, hint=hint, bits=CERTAIN)
+        if found.code in WRONG_RESULTS
+        else found
+        for found in findings
+    )
+
+
+def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> tuple[Finding, ...]:
+    """Add to results that are luck, without a hazard in memory, the lines that may read a variable without a value."""
+    lines = list(dict.fromkeys(line for run in runs for profile in run.profiles for line in profile.unset))
+    if not lines:
+        return tuple(replace(found, hint=UNSET) for found in findings)
+    names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
+    which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
+    told, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])
+    return tuple(
+        replace(found, evidence=(*found.evidence, told), where=found.where or place, hint=NO_VALUE, bits=CERTAIN)
+        for found in findings
+    )
+
+
+def with_unread_tunable(
+    findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]
+) -> tuple[Finding, ...]:
+    """Add to wrong results, where each thread takes one word, a note that nothing reads a tunable; and its hint.
+
+    Args:
+        findings: of one input pattern.
+        notes: of the file.
+        runs: the replays. A kernel may know the tunable's value without reading it: then its threads take more.
+    """
+    note = next((note for note in notes if note.code == "tunable-unread"), None)
+    read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
+    if note is None or not any(WORD_BYTES <= max(each.values(), default=0) < 2 * WORD_BYTES for each in read):
+        return findings
+    return tuple(
+        replace(found, evidence=(*found.evidence, note.what), hint=note.hint)
+        if found.code in WRONG_RESULTS and not any(line.startswith(SAME_RUN) for line in found.evidence)
+        else found
+        for found in findings
+    )
+
+
+def is_telling(hazard: Hazard) -> bool:
+    """Return whether a hazard can explain a wrong result that ended no launch."""
+    return hazard.kind in ("race", "uninitialised") and not hazard.harmless

@@ -1,0 +1,89 @@
+"""Arrays that every thread reads as a whole: why a kernel takes so long, or what it does in each thread for nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import KernelFault
+from pytest_gpulab.exercise import Case, Launch, Plan
+from pytest_gpulab.grading.checks import correct_name
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.parameter_names import Names
+from pytest_gpulab.grading.plans.replay import Run
+
+from .explain import WRONG_RESULTS
+
+LEAST_ELEMENTS = 256  # a smaller array is a table, which every thread may need
+MOST_THREADS_PER_ELEMENT = 16  # of an array that has as good as one element per thread
+ALL, MUCH = 0.9, 0.4  # of the elements: in a prefix sum by itself, a thread reads half of them on average
+STOPPED_ELEMENTS = 1000  # read by a thread of a kernel that was stopped
+
+
+TOLD_WITH = (*WRONG_RESULTS, "time-limit", "endless-loop", "too-slow", "concept")
+"""Findings that it may explain."""
+
+
+def with_rereads(findings: tuple[Finding, ...], lines: tuple[str, ...]) -> tuple[Finding, ...]:
+    """Add clauses to the evidence of findings that they may explain."""
+    return tuple(
+        replace(found, evidence=(*found.evidence, *lines)) if found.code in TOLD_WITH and not found.because else found
+        for found in findings
+    )
+
+
+class Rereads:
+    """Collects them over the cases of a submission.
+
+    Attributes:
+        seen: in the first case that shows any, as clauses.
+    """
+
+    def __init__(self) -> None:
+        self.seen: tuple[str, ...] = ()
+
+    def of(self, case: Case, plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
+        """Return a clause for each array that the threads of a launch read over and over, or those of an earlier case.
+
+        Args:
+            case: that was run.
+            plan: of its launches.
+            runs: its replays; those that looked for hazards count.
+            names: see `Scene`.
+        """
+        here = tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))
+        if here and not self.seen and not case.hidden:
+            self.seen = tuple(f"in {correct_name(case)}, {line}" for line in here)
+        return here or self.seen
+
+
+def _of_run(plan: Plan, run: Run, names: Names) -> Iterator[str]:
+    reads = [(profile.read_per_thread, False) for profile in run.profiles]
+    if isinstance(run.error, KernelFault):
+        reads.append((run.error.read_per_thread, True))
+    for launch, (read, is_stopped) in zip(plan.launches, reads, strict=False):
+        for position, nbytes in sorted(read.items()):
+            yield from _told(plan, launch, position, nbytes, is_stopped, names)
+
+
+def _told(plan: Plan, launch: Launch, position: int, nbytes: float, is_stopped: bool, names: Names) -> Iterator[str]:
+    argument = launch.args[position]
+    if not isinstance(argument, str):
+        return
+    buffer = plan.buffer(argument)
+    elements, itemsize = math.prod(buffer.shape), np.dtype(buffer.dtype).itemsize
+    threads, each = math.prod((*launch.grid, *launch.block)), nbytes / itemsize
+    if elements < LEAST_ELEMENTS or threads > MOST_THREADS_PER_ELEMENT * elements or threads < LEAST_ELEMENTS:
+        return
+    known = names.get(launch.kernel, ())
+    name = known[position] if len(known) == len(launch.args) else argument
+    who = f"every thread of `{launch.kernel}`"
+    if each >= ALL * elements:
+        yield f"{who} reads all {elements:,} elements of `{name}`"
+    elif each >= MUCH * elements:
+        yield f"{who} reads `{name}` anew: {each:,.0f} of its {elements:,} elements on average"
+    elif is_stopped and each >= STOPPED_ELEMENTS:
+        yield f"until then, {who} had read {each:,.0f} of the {elements:,} elements of `{name}`"

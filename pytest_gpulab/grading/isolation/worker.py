@@ -1,0 +1,150 @@
+"""The process that one submission is graded in: it holds the device and a `Grader`, and may be killed at any time.
+
+Started as a `process.Worker`. Requests come in as JSON, a line each, and so do the answers go out; nothing else can
+get between them, because what kernels print with printf goes to a file instead.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import json
+import os
+import subprocess
+import tempfile
+import traceback
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import BreakableDevice, DeviceError, DeviceInfo, DeviceUnavailable
+from pytest_gpulab.devices.system.memory_kills import prefer_this_process
+from pytest_gpulab.exercise import SpeedTier
+from pytest_gpulab.grading.catalogue import Catalogue
+from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.compilation.builds import Blocked, Builds
+from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits, capped
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.grader import Grader
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake
+from pytest_gpulab.grading.speed import reference_time
+from pytest_gpulab.grading.thresholds import Thresholds
+from pytest_gpulab.grading.time_limits import TimeLimits
+from pytest_gpulab.grading.tools import ncu
+
+STOP: dict[str, Any] = {"stop": True}
+# A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
+# kills its group, to which the worker and every compiler belong.
+GUARD = "read _; kill -KILL 0"
+PIECE_BYTES = 1 << 16  # of what kernels printed, read at a time; more than what is told of it
+_Request = dict[str, Any]
+
+
+def main(lifeline: int) -> None:
+    """Grade the checks that stdin asks for, until it says stop.
+
+    Args:
+        lifeline: file descriptor of a pipe whose other end the parent alone holds, until it dies.
+    """
+    prefer_this_process()
+    guard = subprocess.Popen(["/bin/sh", "-c", GUARD], stdin=lifeline, stdout=subprocess.DEVNULL)
+    requests = _taken_over(0, "r", os.open(os.devnull, os.O_RDONLY))
+    with tempfile.TemporaryFile() as printed:
+        _serve(requests, _taken_over(1, "w", os.dup(printed.fileno())), printed)
+    guard.kill()
+    guard.wait()
+
+
+def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
+    try:
+        bench = _Bench(json.loads(requests.readline()), printed)
+    except DeviceUnavailable as missing:
+        _send(answers, {"unavailable": str(missing)})
+        return
+    except Exception:
+        _send(answers, {"error": traceback.format_exc()})
+        return
+    _send(answers, {"ready": asdict(bench.device.info), "process": os.getpid()})
+    for line in requests:
+        request = json.loads(line)
+        if request == STOP:
+            break
+        try:
+            answer = bench.answer(request)
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        _send(answers, answer)
+    bench.device.close()
+
+
+class _Bench:
+    """A device and the grader of one submission on it."""
+
+    def __init__(self, task: _Request, printed: IO[bytes]) -> None:
+        model = (task["occupancy_architecture"], task["gpu"])
+        self.device, _ = open_device(
+            task["device"],
+            task["launch_limit_s"],
+            *model,
+            isolated=True,
+            foresighted=bool(task.get("beside_a_gpu")),
+            known=DeviceInfo(**task["info"]) if task["info"] else None,
+        )
+        loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
+        loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
+        self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
+        self._checks = {check.name: check for check in checks_of(loaded.exercise)}
+        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else Limits(TimeLimits.within(task["timeout_s"]))
+        self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
+        self._printed = printed
+        for name, found in task["known"].items():
+            self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
+
+    def answer(self, request: _Request) -> dict[str, Any]:
+        if "run_timed" in request:
+            return self._run_timed(self._checks[request["run_timed"]])
+        judge = {"check": self._grader.run, "countable": self._grader.countable, "count": self._grader.count}
+        ((asked, name),) = request.items()
+        result = judge[asked](self._checks[name])
+        ctypes.pythonapi.fflush(None)
+        if result.kind == "correct" and not result.printed:
+            result = replace(result, printed=self._printed_since())
+        self._forget_printed()
+        usable = not isinstance(self.device, BreakableDevice) or self.device.usable
+        return {"result": result.to_dict(), "usable": usable, "busy": reference_time.goes_on()}
+
+    def _run_timed(self, check: Check) -> dict[str, Any]:
+        assert isinstance(check.subject, SpeedTier)
+        builds = Builds(self._path, self._loaded, self.device)
+        try:
+            ncu.run_timed_plan(self._loaded, self.device, builds, check.subject, self._seed)
+        except (Blocked, InstructorsMistake, DeviceError) as error:
+            return {"ran": False, "why": str(error)}
+        return {"ran": True}
+
+    def _printed_since(self) -> str:
+        """Return what the driver wrote to stdout since `_forget_printed`, capped.
+
+        The rest is counted only: each launch may add as much as the driver's buffer holds, a mebibyte and more.
+        """
+        self._printed.seek(0)
+        texts = codecs.iterdecode(iter(lambda: self._printed.read(PIECE_BYTES), b""), "utf-8", "replace")
+        return capped(next(texts, ""), more=sum(map(len, texts)))
+
+    def _forget_printed(self) -> None:
+        self._printed.seek(0)
+        self._printed.truncate()
+
+
+def _taken_over(descriptor: int, mode: str, instead: int) -> IO[str]:
+    """Return a private copy of a standard stream, and put another file in its place for whatever runs here."""
+    stream = os.fdopen(os.dup(descriptor), mode, encoding="utf-8")
+    os.dup2(instead, descriptor)
+    os.close(instead)
+    return stream
+
+
+def _send(answers: IO[str], answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()

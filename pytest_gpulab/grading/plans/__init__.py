@@ -1,0 +1,6 @@
+"""Plans: how an exercise runs at one size, as data, and how a device replays it.
+
+- `prepare`: plan, inputs and expected outputs of a case.
+- `replay`: runs a plan on a device.
+- `parameter_names`, `hazard_location`: launches and arrays in the student's names.
+"""

@@ -1,0 +1,379 @@
+"""The `speedup` checks: what a submission and its baseline cost on a device that estimates, and what that is worth.
+
+A device with a clock is asked by `timed.TimedCosts` instead; the verdict on either's measurements is `decision`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+from pytest_gpulab.devices.protocol import Device, LaunchProfile
+from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import (
+    Blocked,
+    Build,
+    Builds,
+    VariantKey,
+    cases_of,
+    made_once,
+    variant_key,
+)
+from pytest_gpulab.grading.correctness.checked_launches import (
+    CostedRun,
+    run_again,
+    run_costed,
+    run_unread_sample,
+    wrong_outputs,
+)
+from pytest_gpulab.grading.counters import KernelCounters, counted
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.plans.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.replay import Run
+
+from .advice import question
+from .statistics import Decision, Ratio, decide
+
+Array = npt.NDArray[Any]
+
+MOVED_SHARE = 0.9
+WORTH_COSTING = 0.9  # of a threshold, that an estimate from a sample must reach for all blocks to run
+SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
+SECTOR_BYTES = 32
+SAMPLING_ERROR = "gpulab__sampling_error.pct"
+
+_Replayed = tuple[Build, Plan, Mapping[str, Array], int]
+_BaselineKey = tuple[str, str, str, Size, VariantKey, int]
+_baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one replay of a plan costs.
+
+    Attributes:
+        elapsed_ms: all launches together.
+        estimated: by a cost model, not a clock.
+        slowest: the launch that takes longest.
+        moved_bytes: of global memory, read or written, where the device counts them.
+        kernels: of the different launches, in their order.
+        counters: of the different launches, in their order.
+        profiles: of all launches.
+        error_pct: standard error of `elapsed_ms` because some blocks stand for all; None where it is not known.
+    """
+
+    elapsed_ms: float
+    estimated: bool
+    slowest: LaunchProfile
+    moved_bytes: float | None = None
+    kernels: tuple[KernelOccupancy, ...] = ()
+    counters: tuple[KernelCounters, ...] = ()
+    profiles: tuple[LaunchProfile, ...] = ()
+    error_pct: float | None = None
+
+
+class Costs:
+    """What one submission costs at each size and variant that is asked for, costed once, and its baselines."""
+
+    def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
+        self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
+        self._own: dict[tuple[Size, VariantKey], Timing | Blocked] = {}
+        self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # until their outputs are compared
+        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | Blocked] = {}
+        self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
+
+    def assume(self, tier: SpeedTier, found: Finding) -> None:
+        """Take a size for failed, because it brought down another process that ran it."""
+        self._assumed[timed_size(tier, self._device), variant_key(tier.variant)] = found
+
+    def measure(self, tier: SpeedTier) -> Measurement:
+        """Cost a submission and its baseline on the same data.
+
+        Raises:
+            Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
+                the submission's kernel ends abnormally at this size (`failed`).
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        size = timed_size(tier, self._device)
+        problem = Problem(size, self._builds.of(tier.variant).tunables, tier.variant)
+        own, baseline = self._own_timing(size, tier.variant), self._baseline(tier, size)
+        if not (own.elapsed_ms > 0 and baseline.elapsed_ms > 0):
+            raise not_timed("the estimated time is zero: the size is too small")
+        least = min_bytes(self._loaded, problem)
+        return Measurement(
+            size=size_text(size),
+            elapsed_ms=own.elapsed_ms,
+            baseline_ms=baseline.elapsed_ms,
+            speedup=baseline.elapsed_ms / own.elapsed_ms,
+            threshold=self._threshold(tier),
+            calibrated=self._loaded.thresholds.is_calibrated(tier),
+            estimated=own.estimated,
+            bandwidth_gb_s=None if least is None else least / (own.elapsed_ms * 1e-3) / 1e9,
+            occupancy=own.slowest.occupancy,
+            registers=own.slowest.resources.registers,
+            bottleneck=own.slowest.bottleneck,
+            baseline=tier.baseline,
+            kernels=own.kernels,
+            peak_bandwidth_gb_s=self._device.info.peak_bandwidth_gb_s,
+            counters=own.counters,
+            sampling_error_pct=_of_both(own.error_pct, baseline.error_pct),
+        )
+
+    def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return what is wrong with the run that was costed: its outputs, the bytes it moved, its estimated time.
+
+        Raises:
+            Blocked, InstructorsMistake: as in `measure`, which comes first.
+        """
+        size, variant = timed_size(tier, self._device), tier.variant
+        key = (size, variant_key(variant))
+        return made_once(self._wrong, key, partial(self._found_wrong, key, size, variant))
+
+    def _found_wrong(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> tuple[Finding, ...]:
+        problem, costed = Problem(size, self._builds.of(variant).tunables, variant), self._costed.pop(key)
+        timing = self._own_timing(size, variant)
+        found = wrong_outputs(self._loaded.exercise, problem, costed) or self._wrong_again(problem, costed)
+        found = found or (*self._work_left_out(problem, timing), *self._impossible(problem, timing))
+        at = f"At the timed size {size_text(size)}: "
+        return tuple(replace(finding, what=at + finding.what) for finding in found)
+
+    def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
+        """Return what is wrong with a second run of kernels that can keep something from the first."""
+        build = self._builds.of(problem.variant)
+        if not (costed.is_complete and build.module.remembers):
+            return ()
+        pattern, rng = self._data(problem.size, problem.variant)
+        drawn, placed = rng.spawn(2)
+        others = make_inputs(self._loaded.exercise, problem, costed.plan, pattern, drawn)
+        again = run_again(self._device, build, costed, others, placed)
+        if again.run.error is not None:
+            verdict, broke = of_error(again.run.error)
+            if verdict != "failed":
+                raise Blocked(verdict, broke)
+            return (broke,)
+        return wrong_outputs(self._loaded.exercise, problem, again)
+
+    def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
+        """Return the launches at each size that a variant is costed at, as far as it can be."""
+        found: dict[Size, Sequence[LaunchProfile]] = {}
+        for tier in self._loaded.exercise.speed:
+            if variant_key(tier.variant) == variant_key(variant):
+                size = timed_size(tier, self._device)
+                with suppress(Blocked):  # the speed check says it
+                    found[size] = self._own_timing(size, variant).profiles
+        return found
+
+    def reference_ms(self, tier: SpeedTier) -> float | None:
+        """Return None: beside an estimate a time of this machine's CPU says nothing."""
+        return None
+
+    def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
+        least = min_bytes(self._loaded, problem)
+        if least is None or timing.moved_bytes is None or timing.moved_bytes >= MOVED_SHARE * least:
+            return ()
+        moved_mb, least_mb = timing.moved_bytes / 1e6, least / 1e6
+        what = f"the kernels touch {moved_mb:.3g} MB of memory, but no right one can do with less than {least_mb:.3g}."
+        return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
+
+    def _impossible(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
+        """Hold the estimate to the time that the memory takes at least."""
+        least, peak_gb_s = min_bytes(self._loaded, problem), self._device.info.peak_bandwidth_gb_s
+        if least is None or not peak_gb_s or timing.elapsed_ms >= (floor_ms := least / (peak_gb_s * 1e6)):
+            return ()
+        what = (
+            f"an estimate of {timing.elapsed_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, "
+            f"and the memory's {peak_gb_s:.0f} GB/s take {floor_ms:.4g} ms for that."
+        )
+        return (finding("impossible-time", what),)
+
+    def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
+        """Cost the baseline, once for all submissions to the same exercise on the same device."""
+        cache = _baselines.setdefault(self._device, {})
+        folder, version = self._loaded.folder, self._loaded.exercise.version
+        key = (str(folder), version, tier.baseline, size, variant_key(tier.variant), self._seed)
+        if key not in cache:
+            try:
+                builds = Builds(folder / tier.baseline, self._loaded, self._device)
+                cache[key] = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
+            except Blocked as blocked:
+                raise unusable(tier.baseline, blocked) from blocked
+        return cache[key]
+
+    def _own_timing(self, size: Size, variant: Variant) -> Timing:
+        key = (size, variant_key(variant))
+        if key in self._assumed:
+            raise Blocked("failed", self._assumed[key])
+        # a kernel that uses up its time does so once, not in each check
+        return made_once(self._own, key, partial(self._costed_once, key, size, variant))
+
+    def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
+        replayed = self._replayed(self._builds, size, variant)
+        timing, _ = self._time(run_unread_sample, replayed)
+        if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
+            timing, self._costed[key] = self._time(run_costed, replayed)
+        return timing
+
+    def _may_reach_a_threshold(self, size: Size, variant: Variant, timing: Timing) -> bool:
+        tiers = [tier for tier in self._loaded.exercise.speed if variant_key(tier.variant) == variant_key(variant)]
+        return not timing.elapsed_ms or any(
+            self._baseline(tier, size).elapsed_ms / timing.elapsed_ms >= WORTH_COSTING * self._threshold(tier)
+            for tier in tiers
+            if timed_size(tier, self._device) == size
+        )
+
+    def _threshold(self, tier: SpeedTier) -> float:
+        return float(tier.simulated_threshold or self._loaded.thresholds.of(tier))
+
+    def _time(self, how: Callable[..., CostedRun], replayed: _Replayed) -> tuple[Timing, CostedRun]:
+        costed = how(self._device, *replayed)
+        if costed.run.error is not None:
+            raise Blocked(*of_error(costed.run.error)) from costed.run.error
+        return _estimated(costed.run), costed
+
+    def _replayed(self, builds: Builds, size: Size, variant: Variant) -> _Replayed:
+        """Return what to replay: the build, its plan, inputs, and the seed that chooses blocks."""
+        if not self._device.info.estimates:
+            raise not_timed(f"{self._device.info.name} can neither time nor estimate")
+        build = builds.of(variant)
+        problem = Problem(size, build.tunables, variant)
+        plan = make_plan(self._loaded.exercise, problem)
+        inputs = make_inputs(self._loaded.exercise, problem, plan, *self._data(size, variant))
+        chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(size), variant.name, builds.sha256)
+        return build, plan, inputs, int(chooser.integers(1 << 62))
+
+    def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
+        """Return the input pattern, and the generator that gives everyone the same data."""
+        return pattern_of(self._loaded.exercise, variant), rng_for(
+            self._seed, self._loaded.name, "speedup", size_text(size), variant.name
+        )
+
+
+def decision(measurement: Measurement) -> Decision:
+    """Return whether a speedup reaches its threshold; an estimate has no noise and is never undecided."""
+    speedup, low, high = measurement.speedup, measurement.low, measurement.high
+    return decide(
+        Ratio(speedup, speedup if low is None else low, speedup if high is None else high), measurement.threshold
+    )
+
+
+def too_slow(measurement: Measurement) -> Finding:
+    """Return why a measured speedup is below its threshold.
+
+    The threshold is left to the check's name, so that all tiers above the same measurement have the same reason.
+    """
+    how = "An estimated" if measurement.estimated else "A"
+    what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
+    hint = f"What limits it: {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
+    return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
+
+
+def inconclusive(measurement: Measurement) -> Finding:
+    """Return why a speedup is neither passed nor failed."""
+    what = (
+        f"The speedup over {measurement.baseline} lies between {measurement.low:.3f}x and {measurement.high:.3f}x, "
+        f"too close to {measurement.threshold:g}x to tell. The points are given."
+    )
+    return finding("inconclusive", what, evidence=_times(measurement))
+
+
+def _times(measurement: Measurement) -> tuple[str, ...]:
+    """Return the evidence of a speedup in lines."""
+    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
+    shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
+    return tuple(line for line in (times, measurement.certainty, shared) if line)
+
+
+def timed_size(tier: SpeedTier, device: Device) -> Size:
+    """Return the size at which this device costs the tier."""
+    if device.info.estimates and tier.simulated_size is not None:
+        return tier.simulated_size
+    return tier.size
+
+
+def size_text(size: Size) -> str:
+    """Return a size in words: `2^20`, `1000`, `256 x 256 x 20`."""
+    if isinstance(size, tuple):
+        return " x ".join(map(str, size))
+    is_power = size >= 1024 and size & (size - 1) == 0
+    return f"2^{size.bit_length() - 1}" if is_power else str(size)
+
+
+def _estimated(run: Run) -> Timing:
+    estimates = [profile.estimated_ms for profile in run.profiles]
+    known = [estimate for estimate in estimates if estimate is not None]
+    if not known or len(known) < len(estimates):
+        raise not_timed("the device gives no estimate for one of the launches")
+    sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
+    moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
+    slowest = run.profiles[int(np.argmax(known))]
+    kernels, counters = kernels_of(run.profiles), counted(run.profiles)
+    error_pct = _error_pct(run.profiles, known)
+    return Timing(float(sum(known)), True, slowest, moved_bytes, kernels, counters, run.profiles, error_pct)
+
+
+def _error_pct(profiles: Sequence[LaunchProfile], estimates_ms: Sequence[float]) -> float | None:
+    """Return the standard error of a sum of estimates, each of which errs on its own, as far as its counts do."""
+    if any(SAMPLING_ERROR not in profile.counters for profile in profiles) or not sum(estimates_ms):
+        return None
+    errors = (ms * profile.counters[SAMPLING_ERROR] for ms, profile in zip(estimates_ms, profiles, strict=True))
+    return math.hypot(*errors) / sum(estimates_ms)
+
+
+def _of_both(own_pct: float | None, baseline_pct: float | None) -> float | None:
+    return None if own_pct is None or baseline_pct is None else math.hypot(own_pct, baseline_pct)
+
+
+def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
+    """Return how the launches fill the GPU, those that do not differ once."""
+    found = (
+        replace(
+            profile.kernel_occupancy,
+            local_bytes=profile.resources.local_bytes,
+            constant_bytes=profile.resources.constant_bytes,
+        )
+        for profile in profiles
+        if profile.kernel_occupancy is not None
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def pattern_of(exercise: Exercise, variant: Variant) -> str:
+    """Return the input pattern that a variant is costed on."""
+    return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
+
+
+def unusable(baseline: str, blocked: Blocked) -> Blocked:
+    """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
+    if blocked.verdict == "not gradable":
+        return blocked
+    cause = blocked.finding
+    what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
+    return Blocked("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
+
+
+def not_timed(why: str) -> Blocked:
+    """Return why there is no figure, to follow a colon; a clause."""
+    return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
+
+
+def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
+    """Return the bytes that any right submission moves at this size, if the exercise says.
+
+    Raises:
+        InstructorsMistake: it says so wrongly.
+    """
+    if loaded.exercise.min_bytes is None:
+        return None
+    with instructors_code("min_bytes"):
+        return float(loaded.exercise.min_bytes(problem))

@@ -1,0 +1,5 @@
+"""NVIDIA's command-line tools.
+
+- `ncu`: Nsight Compute.
+- `sanitizer`: compute-sanitizer.
+"""

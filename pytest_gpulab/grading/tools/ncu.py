@@ -1,0 +1,134 @@
+"""NVIDIA's Nsight Compute (ncu), which reads a GPU's counters: how to run it, what it says, and when it refuses."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.devices.stopwatch import alone_on
+from pytest_gpulab.exercise import Problem, SpeedTier
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import Builds
+from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters, first_of_each
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.replay import FIRST, replay
+from pytest_gpulab.grading.speed.estimate import pattern_of
+
+PROGRAM = "ncu"
+NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"
+NOT_ENDED = "ncu: the kernels had not ended after {limit_s:g} s"
+NOTHING = "ncu: it ended without any counters"
+_ERROR = re.compile(r"^==ERROR== *(.*\S)", re.M)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What ncu counted, launch by launch, those that do not differ once; or why there is nothing."""
+
+    kernels: tuple[KernelCounters, ...] = ()
+    note: str = ""
+
+
+@dataclass
+class Profiler:
+    """What the graders of a session share: ncu refuses all of them if it refuses one.
+
+    Attributes:
+        refused: whether it did.
+    """
+
+    refused: bool = False
+
+
+def is_there() -> bool:
+    """Say whether it is on the PATH."""
+    return shutil.which(PROGRAM) is not None
+
+
+def command(log: Path) -> tuple[str, ...]:
+    """Return what to put before a command, so that its launches are counted and the table goes to a file.
+
+    The clocks are left alone, because changing them takes a privilege; times do not come from here.
+    """
+    options = ("--clock-control=none", "--target-processes=all", "--csv", "--print-units=base")
+    return (PROGRAM, *options, f"--metrics={','.join(METRICS)}", f"--log-file={log}")
+
+
+def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier: SpeedTier, seed: int) -> None:
+    """Run what a tier times, once, while nobody else times on the GPU: for ncu, which watches the process.
+
+    Raises:
+        Blocked, InstructorsMistake, DeviceError: it does not run, as in the grade.
+    """
+    build = builds.of(tier.variant)
+    problem = Problem(tier.size, build.tunables, tier.variant)
+    plan = make_plan(loaded.exercise, problem)
+    pattern = pattern_of(loaded.exercise, tier.variant)
+    inputs = make_inputs(loaded.exercise, problem, plan, pattern, rng_for(seed, loaded.name, "ncu", tier.variant.name))
+    with alone_on(device):
+        run = replay(device, build.module, plan, inputs, FIRST, read_back=False)
+    if run.error is not None:
+        raise run.error
+
+
+def profile(log: Path, said: str) -> Profile:
+    """Return what a run left behind.
+
+    Args:
+        log: the file that `command` names; it may be missing.
+        said: what the process wrote to stderr, where ncu may have said why it did not start.
+    """
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    kernels = read(text)
+    return Profile(kernels) if kernels else Profile(note=refusal(f"{text}\n{said}"))
+
+
+def read(text: str) -> tuple[KernelCounters, ...]:
+    """Return the launches of ncu's table in their order, those that do not differ in kernel, grid and block once.
+
+    The table has a row for each launch and metric; lines before it begin with `==`.
+    """
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    rows = [row for row in csv.DictReader(lines) if row.get("Metric Name")]
+    return first_of_each(_launch(list(group)) for _, group in groupby(rows, key=lambda row: row["ID"]))
+
+
+def refusal(text: str) -> str:
+    """Return in a line why there are no counters, from everything that ncu said.
+
+    Its first error counts; that may be two lines long.
+    """
+    if "ERR_NVGPUCTRPERM" in text:
+        return NO_PERMISSION
+    errors = _ERROR.findall(text)
+    first = errors[:2] if errors and errors[0].endswith(":") else errors[:1]
+    return f"ncu: {' '.join(first)}" if first else NOTHING
+
+
+def _launch(rows: list[dict[str, str]]) -> KernelCounters:
+    counters = tuple(Counter(row["Metric Name"], value, row["Metric Unit"]) for row in rows for value in _number(row))
+    first = rows[0]
+    return KernelCounters(
+        _name(first["Kernel Name"]), _extents(first["Grid Size"]), _extents(first["Block Size"]), counters
+    )
+
+
+def _name(signature: str) -> str:
+    """Return a kernel's name from its signature: `void scan<float>(const float *)` is `scan`."""
+    found = re.search(r"(\w+)\s*[<(]", signature)
+    return found[1] if found else signature
+
+
+def _extents(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def _number(row: dict[str, str]) -> list[float]:
+    """Return the value, thousands separated by commas; nothing where the GPU has no such counter (`n/a`)."""
+    text = row["Metric Value"].replace(",", "")
+    return [float(text)] if re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", text) else []

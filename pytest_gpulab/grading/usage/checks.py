@@ -1,0 +1,243 @@
+"""The `uses` checks: whether a submission really used the idea, by what the simulated GPU counts of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+
+import numpy as np
+
+from pytest_gpulab.devices import open_device
+from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
+from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import Blocked, Builds, VariantKey, cases_of, made_once, variant_key
+from pytest_gpulab.grading.correctness.checked_launches import CostedRun, run_counted, wrong_outputs
+from pytest_gpulab.grading.findings import finding, of_error
+from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.speed.estimate import Costs, min_bytes, pattern_of, size_text
+
+from .constant_reads import COUNTERS, READS, used_share
+from .second_size import jittered
+
+MAX_LINES_NAMED = 3
+MANY = 100  # from here on a figure has no fraction
+SLACK = 0.25  # by which a bound may be missed at other sizes than its own
+SLACK_AT_ZERO = 0.05  # where the bound is 0
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What a submission did at one size, by source line and launch, too; and what is wrong with the outputs."""
+
+    whole: Usage
+    lines: Mapping[str, Usage]
+    costed: CostedRun
+    wrong: tuple[Finding, ...] = ()
+
+    @property
+    def profiles(self) -> Sequence[LaunchProfile]:
+        """Those of its launches."""
+        return self.costed.run.profiles
+
+
+class Usages:
+    """What one submission did at each size and variant that is asked for, counted once on the simulated GPU."""
+
+    def __init__(self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: Costs) -> None:
+        """Count nothing yet.
+
+        Args:
+            loaded: the exercise.
+            simulated: the device that counts.
+            builds: of the submission, on that device.
+            seed: of the input data.
+            costs: of the submission, on that device.
+        """
+        self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
+        self._usages: dict[tuple[Size, VariantKey], _Counted | Blocked] = {}
+
+    def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
+        """Return a finding for each bound that is not kept, or for outputs of the counted launches that are wrong.
+
+        At its own size a bound must be kept as it is. A kernel may know that size. So it must also be kept, with some
+        slack, by what each element costs at a smaller size that differs each time, and at those of the speed checks.
+
+        Raises:
+            Blocked: the submission cannot be counted, through nobody's fault (`not gradable`) or because a kernel ends
+                abnormally at this size (`failed`).
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        counted = self._usage(check.size, check.variant)
+        found = _at(check.size, counted.wrong) or _broken(check.bounds, counted.whole, counted.lines)
+        found = found or self._broken_if_unused(check, check.size, counted.whole)
+        return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
+
+    def _broken_elsewhere(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
+        """Count again at a smaller size, where the exercise has one that can be told."""
+        variant, tunables = check.variant, self._builds.of(check.variant).tunables
+        rng = rng_for(self._seed, self._loaded.name, "near", size_text(check.size), self._builds.sha256)
+        try:
+            known = [case.problem(tunables).size for case in cases_of(self._loaded.exercise, variant)]
+            size = jittered(check.size, known, rng)
+            counted = None if size is None else self._usage(size, variant)
+        except (InstructorsMistake, IndexError):  # the exercise has other rules for sizes
+            return ()
+        if size is None or counted is None:
+            return ()
+        found = counted.wrong or _broken_for_each_element(check.bounds, size, counted.profiles, own)
+        per_element = _for_each_element(size, counted.profiles, own)
+        return _at(size, found or self._broken_if_unused(check, size, per_element, SLACK))
+
+    def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float = 0.0) -> tuple[Finding, ...]:
+        """Leave out reads of constant memory whose values are not used, where bounds depend on such reads."""
+        costed = self._usage(size, check.variant).costed
+        if not costed.plan.constants or not _broken(check.bounds, _with_constants(whole, 0.0), {}, slack):
+            return ()
+        rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
+        share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
+        unused = f"{READS} reads of constant memory were given other values: {READS * share:.0f} changed an output"
+        broken = _broken(check.bounds, _with_constants(whole, share), {}, slack)
+        return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
+
+    def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
+        """Hold the launches to the bounds that are costed, at a size that may be much larger."""
+        for size, profiles in self._costs.profiles(check.variant).items():
+            if found := _broken_for_each_element(check.bounds, size, profiles, own):
+                return _at(size, found)
+        return ()
+
+    def _usage(self, size: Size, variant: Variant) -> _Counted:
+        key = (size, variant_key(variant))
+        return made_once(self._usages, key, partial(self._counted_once, size, variant))
+
+    def _counted_once(self, size: Size, variant: Variant) -> _Counted:
+        problem = Problem(size, self._builds.of(variant).tunables, variant)
+        costed = self._run(problem)
+        wrong = wrong_outputs(self._loaded.exercise, problem, costed)
+        whole = _summed(costed.run.profiles, problem, min_bytes(self._loaded, problem))
+        return _Counted(whole, _by_line(costed.run.profiles, whole), costed, wrong)
+
+    def _run(self, problem: Problem) -> CostedRun:
+        exercise, build = self._loaded.exercise, self._builds.of(problem.variant)
+        plan = make_plan(exercise, problem)
+        rng = rng_for(self._seed, self._loaded.name, "uses", size_text(problem.size), problem.variant.name)
+        inputs = make_inputs(exercise, problem, plan, pattern_of(exercise, problem.variant), rng)
+        chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(problem.size), self._builds.sha256)
+        costed = run_counted(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
+        if costed.run.error is not None:
+            raise Blocked(*of_error(costed.run.error))
+        return costed
+
+
+def counting_device() -> Device:
+    """Return a simulated GPU: no other device counts.
+
+    Raises:
+        Blocked: `not gradable` where there is none.
+    """
+    try:
+        return open_device("sim", isolated=True)[0]
+    except DeviceError as error:
+        what = f"What the kernels use cannot be counted here: {error}"
+        raise Blocked("not gradable", finding("not-counted", what)) from error
+
+
+def kept(bound: Bound, value: float, slack: float = 0.0) -> bool:
+    """Return whether a figure keeps to its bound, or misses it by some share of it at most."""
+    if bound.at_most is not None:
+        return value <= bound.at_most + slack * (bound.at_most or SLACK_AT_ZERO / SLACK)
+    assert bound.at_least is not None  # one of the two is given
+    return value >= bound.at_least * (1 - slack)
+
+
+def _broken(
+    bounds: Iterable[Bound], whole: Usage, lines: Mapping[str, Usage], slack: float = 0.0
+) -> tuple[Finding, ...]:
+    with instructors_code("uses"):
+        figures = [(bound, bound.measure(whole)) for bound in bounds]
+        broken = [(bound, value) for bound, value in figures if not kept(bound, value, slack)]
+        return tuple(_finding(bound, value, lines) for bound, value in broken)
+
+
+def _broken_for_each_element(
+    bounds: Iterable[Bound], size: Size, profiles: Sequence[LaunchProfile], own: Usage
+) -> tuple[Finding, ...]:
+    """Hold what launches at another size do for each element to bounds, as if that were done at the bounds' size."""
+    whole = _for_each_element(size, profiles, own)
+    return _broken(bounds, whole, _by_line(profiles, whole, _scale(size, own)), SLACK)
+
+
+def _for_each_element(size: Size, profiles: Sequence[LaunchProfile], own: Usage) -> Usage:
+    """Return what launches at another size do for each element, as if that were done at a size of its own."""
+    return _summed(profiles, own.problem, own.min_bytes, _scale(size, own))
+
+
+def _scale(size: Size, own: Usage) -> float:
+    return float(np.prod(own.problem.size, dtype=float) / np.prod(size, dtype=float))
+
+
+def _with_constants(usage: Usage, share: float) -> Usage:
+    """Return a usage with a share of its reads of constant memory."""
+    constants = {name: share * usage.counters.get(name, 0.0) for name in COUNTERS}
+    return replace(usage, counters={**usage.counters, **constants})
+
+
+def _at(size: Size, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(replace(finding, what=f"At size {size_text(size)}: {finding.what}") for finding in findings)
+
+
+def _finding(bound: Bound, value: float, lines: Mapping[str, Usage]) -> Finding:
+    worst = _worst_lines(bound, lines) if bound.at_most is not None else []
+    evidence = [f"{place}: {_figure(figure, bound)} {bound.what}" for place, figure in worst]
+    where = worst[0][0] if worst else ""
+    limit = f"allows {bound.at_most:g}" if bound.at_most is not None else f"requires {bound.at_least:g}"
+    what = f"{bound.title}: {_figure(value, bound)} {bound.what}; this check {limit}."
+    return finding("concept", what, where, evidence, bound.hint)
+
+
+def _figure(value: float, bound: Bound) -> str:
+    """Return a figure with two digits, or as many as tell it from the bound."""
+    limit = bound.at_most if bound.at_most is not None else bound.at_least
+    rounded = (f"{value:.{digits}g}" for digits in (2, 3, 4, 6))
+    text = next((text for text in rounded if float(text) != limit), f"{value:g}")
+    return f"{value:.0f}" if value >= MANY else text
+
+
+def _worst_lines(bound: Bound, lines: Mapping[str, Usage]) -> list[tuple[str, float]]:
+    """Return the lines that break an upper bound by themselves, worst first."""
+    figures = [(place, bound.measure(usage)) for place, usage in lines.items()]
+    broken = [(place, figure) for place, figure in figures if not kept(bound, figure)]
+    return sorted(broken, key=lambda line: -line[1])[:MAX_LINES_NAMED]
+
+
+def _summed(profiles: Iterable[LaunchProfile], problem: Problem, least: float | None, scale: float = 1.0) -> Usage:
+    counters: dict[str, float] = defaultdict(float)
+    files: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for profile in profiles:
+        _add(counters, profile.counters, scale)
+        for line in profile.lines:
+            _add(files[PurePath(line.where.file).name], line.counters, scale)
+    return Usage(dict(counters), {name: dict(of_file) for name, of_file in files.items()}, problem, least)
+
+
+def _by_line(profiles: Iterable[LaunchProfile], whole: Usage, scale: float = 1.0) -> dict[str, Usage]:
+    """Return the usage of each source line; what belongs to no line, such as the number of warps, is the whole's."""
+    split: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for profile in profiles:
+        for line in profile.lines:
+            _add(split[str(line.where)], line.counters, scale)
+    in_lines = {name for counters in split.values() for name in counters}
+    common = {name: 0.0 if name in in_lines else value for name, value in whole.counters.items()}
+    return {place: replace(whole, counters=common | counters, files={}) for place, counters in split.items()}
+
+
+def _add(total: dict[str, float], counters: Mapping[str, float], scale: float) -> None:
+    """Add what can be added: sums, not ratios."""
+    for name, value in counters.items():
+        if name.endswith(".sum"):
+            total[name] += value * scale

@@ -1,0 +1,313 @@
+"""The hooks and nodes of a run that grades a class: exactly what counts of what was handed in is collected.
+
+The ids of checks are `student/exercise.cu::check` wherever the folder lies or its archive was unpacked, so that
+pytest's own `-k`, `-x` and `--lf` work from run to run. Nothing in the folder is looked at but what is graded.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import unicodedata
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .items import CheckItem, CudaFile
+from .settings import ClassSettings, SettingsError, shown
+from .summary import REPORTCHARS
+
+if TYPE_CHECKING:
+    from pytest_gpulab.course.intake.roster import Roster
+    from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem
+    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.grade import Finding
+    from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+
+    from .items import AnyGrader
+
+
+class ClassHooks:
+    """The hooks; one instance a session.
+
+    Attributes:
+        source: the folder or archive.
+        collection: what was handed in.
+    """
+
+    def __init__(
+        self, config: pytest.Config, course: ClassSettings, catalogue: Catalogue, gradebook: Gradebook
+    ) -> None:
+        assert course.submissions is not None
+        self.config, self.source, self._gradebook = config, course.submissions, gradebook
+        self._exercises = catalogue.folder
+        self._is_whole = True
+        self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
+        try:
+            self._roster = _roster(course.roster)
+            self.collection = _collection(self.source, catalogue, Path(self._scratch.name))
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        self._note_what_is_odd()
+        config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, in whose place comes the class
+
+    def _note_what_is_odd(self) -> None:
+        book, students = self._gradebook, self.collection.students
+        problems = list(self._problems())
+        problems += [submission.note for submission in self.collection.submissions if submission.note]
+        if self._roster is not None:
+            book.roster, book.absent = self._roster.students, self._roster.absent(students)
+            problems += [f"{folder}: not on the roster" for folder in self._roster.strangers(students)]
+            for student, folders in self._roster.shared(students).items():
+                told = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
+                problems.append(f"{student.id}: {told}")
+        book.problems = tuple(problems)
+        book.handed_in, book.left_out = self._handed_in(), self._left_out()
+        book.chosen = frozenset(book.handed_in)  # until more is known
+
+    def _handed_in(self) -> dict[str, dict[str, bool]]:
+        """Return by students' ids the exercises that anything is collected for, and whether it can be graded."""
+        from pytest_gpulab.course.intake.submissions import HandedIn
+
+        found: dict[str, dict[str, bool]] = {}
+        for each in self.collected:
+            exercises = found.setdefault(self.student_id(each.student), {})
+            exercises[each.exercise] = exercises.get(each.exercise, False) or isinstance(each, HandedIn)
+        return found
+
+    def _left_out(self) -> dict[str, dict[str, Finding]]:
+        """Return by students' ids what was handed in and counts for no exercise, with the reason."""
+        from pytest_gpulab.course.intake.submissions import LATE, NOTHING
+
+        found: dict[str, dict[str, Finding]] = {}
+        for problem in self.collection.problems:
+            if problem.student and not problem.exercise and problem.finding.code not in (LATE, NOTHING):
+                found.setdefault(self.student_id(problem.student), {})[problem.label] = problem.finding
+        return found
+
+    def _problems(self) -> Iterator[str]:
+        is_told_how = False
+        for problem in self.collection.problems:
+            is_misnamed = problem.finding.code == "no-exercise"
+            hint = f" {problem.finding.hint}" if is_misnamed and not is_told_how else ""  # once: it names all exercises
+            is_told_how |= is_misnamed
+            yield f"{problem.label}: {problem.finding.what}{hint}"
+
+    def student_id(self, folder: str) -> str:
+        """Return the id of whose a folder is: the roster's, else its name."""
+        student = None if self._roster is None else self._roster.student(folder)
+        return folder if student is None else student.id
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
+        """Put the class in the place of the one folder that is collected."""
+        return ClassFolder.from_parent(parent, name="class", path=path, nodeid="class", hooks=self)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep what is named on the command line: ids of students, of submissions or of checks.
+
+        Raises:
+            pytest.UsageError: there is no such one.
+        """
+        given = [unicodedata.normalize("NFC", name.rstrip("/")) for name in self.config.getoption("file_or_dir")]
+        for name in given:
+            if not any(_is_in(item.nodeid, name) for item in items):
+                raise pytest.UsageError(self._why_not(name))
+        left_out = [item for item in items if given and not any(_is_in(item.nodeid, name) for name in given)]
+        if left_out:
+            self.config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in set(left_out)]
+
+    def _why_not(self, name: str) -> str:
+        student = name.partition("/")[0]
+        if student in self.collection.students and student not in self._with_submissions:
+            return f"nothing that {student} handed in is for an exercise"
+        return f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id"
+
+    @property
+    def _with_submissions(self) -> set[str]:
+        """The students of whom anything is collected."""
+        return {each.student for each in self.collected}
+
+    @property
+    def collected(self) -> list[HandedIn | Problem]:
+        """What stands for a student's work on an exercise, be it gradable or not."""
+        return [*self.collection.submissions, *(each for each in self.collection.problems if each.exercise)]
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note that only a part of the class is looked at."""
+        self._is_whole = self._is_whole and not items
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note whose work is to be graded."""
+        self._gradebook.chosen = frozenset(item.parent.student for item in session.items if isinstance(item, CheckItem))
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None and self.is_quiet:
+            option: Any = self.config.option
+            option.tbstyle = "no" if option.tbstyle == "auto" else option.tbstyle
+            reporter.showfspath = False
+            reporter.reportchars = "" if option.reportchars == REPORTCHARS else reporter.reportchars
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether tables are all that is written about checks."""
+        return bool(self.config.get_verbosity() <= 0)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, Any], tuple[str, str, Any]]:
+        """Leave out the signs."""
+        category, sign, word = yield
+        return (category, "", "") if self.is_quiet else (category, sign, word)
+
+    def pytest_report_header(self) -> str:
+        """Say what is graded."""
+        from pytest_gpulab.course.intake.submissions import count
+
+        handed_in = count(len(self.collection.submissions), "submission")
+        return f"gpulab: {handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Note whose files do not count, and look for near-identical sources, before reports are written."""
+        if self._is_whole:
+            self._note_whose_files_do_not_count()
+        if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
+            self._gradebook.duplicates = tuple(self._duplicates())
+
+    def _note_whose_files_do_not_count(self) -> None:
+        """They handed something in, and have a row in the tables that says what became of it."""
+        from pytest_gpulab.course.intake.submissions import NOTHING
+
+        with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
+        for problem in self.collection.problems:
+            if not problem.student or problem.finding.code == NOTHING:
+                continue
+            student = self.student_id(problem.student)
+            if student not in with_submissions:
+                self._gradebook.ungraded[problem.label] = problem.finding
+                self._gradebook.owners[problem.label] = student
+
+    def _duplicates(self) -> Iterator[Likeness]:
+        from pytest_gpulab.course.intake.similarity import alike, given_with
+        from pytest_gpulab.reports.gradebook import Likeness
+
+        owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
+        by_exercise: dict[str, dict[str, bytes]] = {}
+        for submission in self.collection.submissions:
+            with suppress(OSError):  # nobody's copy, then
+                by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
+        for exercise, sources in by_exercise.items():
+            for group in alike(sources, given_with(self._exercises / exercise), owners):
+                yield from (
+                    Likeness(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
+                )
+
+    def pytest_unconfigure(self) -> None:
+        """Remove what an archive was unpacked to."""
+        self._scratch.cleanup()
+
+
+class ClassFolder(pytest.Collector):
+    """All that a class handed in."""
+
+    def __init__(self, *, hooks: ClassHooks, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._hooks = hooks
+
+    def collect(self) -> Iterator[CudaFile]:
+        """Yield a file for every submission that counts, and for those that cannot be graded."""
+        from pytest_gpulab.reports.gradebook import as_people_count
+
+        for each in sorted(self._hooks.collected, key=lambda each: as_people_count(each.label)):
+            yield HandedInFile.from_parent(
+                self,
+                path=self._hooks.source / each.label,
+                name=each.label,
+                nodeid=each.label,
+                student=self._hooks.student_id(each.student),
+                handed_in=each,
+            )
+
+
+class HandedInFile(CudaFile):
+    """One submission of a class, or one that cannot be graded."""
+
+    def __init__(self, *, handed_in: HandedIn | Problem, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._handed_in = handed_in
+
+    @property
+    def exercise_name(self) -> str:
+        """The exercise that it was handed in for, by its own name or its folder's."""
+        return self._handed_in.exercise
+
+    @property
+    def filename(self) -> str:
+        """The name that the student gave it."""
+        return Path(self._handed_in.label).name
+
+    def source(self) -> bytes:
+        """Return its contents.
+
+        Raises:
+            OSError: it cannot be read, or is none that is read.
+        """
+        from pytest_gpulab.course.intake.entries import unreadable
+        from pytest_gpulab.course.intake.submissions import Problem
+
+        given = self._handed_in
+        if isinstance(given, Problem):
+            raise OSError(given.finding.what)
+        try:
+            return given.read()
+        except OSError as error:
+            self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
+            raise
+
+    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+        """Return what waits for its grade, or says why there is none."""
+        from pytest_gpulab.course.intake.submissions import Problem
+        from pytest_gpulab.course.schedule import RefusedGrader
+        from pytest_gpulab.grading.grader import provenance_of
+
+        if not isinstance(self._handed_in, Problem):
+            return super().grader(exercise)
+        bench = self.workbench
+        assert bench.device_info is not None, "a device is opened before anything runs"
+        provenance = provenance_of(exercise, bench.device_info, bench.settings.seed, "")
+        return RefusedGrader(self._handed_in.verdict, self._handed_in.finding, provenance)
+
+
+def _roster(path: Path | None) -> Roster | None:
+    from pytest_gpulab.course.intake.roster import Roster, RosterError
+
+    try:
+        return None if path is None else Roster.read(path)
+    except RosterError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _collection(source: Path, catalogue: Catalogue, scratch: Path) -> Collection:
+    from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
+    from pytest_gpulab.grading.catalogue import BrokenExercise
+
+    try:
+        found = handed_in(source, catalogue.names, scratch)
+        for name in sorted({submission.exercise for submission in found.submissions}):
+            catalogue.load(name)  # before an evening is spent on it
+    except SubmissionsError as error:
+        raise SettingsError(str(error)) from None
+    except BrokenExercise as error:
+        raise SettingsError(f"the exercise {error.name} cannot be loaded:\n{error.traceback_text.rstrip()}") from None
+    return found
+
+
+def _is_in(nodeid: str, name: str) -> bool:
+    return nodeid == name or nodeid.startswith((f"{name}/", f"{name}::"))

@@ -1,0 +1,305 @@
+"""The pytest nodes: folders are searched for `.cu` files, each of which yields its exercise's checks as items.
+
+Thin on purpose. What a check does is `grading`'s business, how a finding reads is `reports`'; both are imported on
+first use, so that pytest starts as fast with the plugin as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .session import Workbench
+from .settings import SettingsError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.course.schedule import AwaitedGrader, RefusedGrader
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.checks import Check
+    from pytest_gpulab.grading.grade import CheckResult, Finding
+    from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.grading.isolation.remote import RemoteGrader
+
+    AnyGrader = Grader | RemoteGrader | AwaitedGrader | RefusedGrader
+
+MARKER = "gpulab"
+PRINTF = "printf"
+"""What pytest calls what kernels printed."""
+
+
+WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
+
+
+class CheckFailed(Exception):
+    """A check that did not pass: the student's mistake, which `repr_failure` explains without a traceback."""
+
+    def __init__(self, findings: tuple[Finding, ...], note: str = "", is_told: bool = True) -> None:
+        """Keep what `repr_failure` says; `is_told` if the report's findings say no less."""
+        super().__init__("; ".join(finding.what for finding in findings))
+        self.findings, self.note, self.is_told = findings, note, is_told
+
+
+class ExpectedFailure(CheckFailed):
+    """A check that failed with the very finding that the instructor expects."""
+
+
+class CudaFolder(pytest.Collector):
+    """A folder that is searched for `.cu` files and further folders.
+
+    Not a `pytest.Directory`, whose `conftest.py` pytest would import: what students hand in is data.
+    """
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield what the folder holds, sorted, minus what pytest is told to ignore."""
+        for path in sorted(self.path.iterdir()):
+            if not self.session.isinitpath(path, with_parents=path.is_dir()) and self._is_passed_over(path):
+                continue
+            if path.is_dir():
+                folder = self.ihook.pytest_collect_directory(path=path, parent=self)
+                yield from [folder] if folder is not None else []
+            elif path.is_file():
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
+
+    def _is_passed_over(self, path: Path) -> bool:
+        is_possible_loop = path.is_symlink() and path.is_dir()
+        return is_possible_loop or bool(self.ihook.pytest_ignore_collect(collection_path=path, config=self.config))
+
+
+class CudaFile(pytest.File):
+    """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do.
+
+    Attributes:
+        student: the id of whose it is; empty where nobody said.
+    """
+
+    def __init__(self, *, student: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.student = student
+        self.shown: set[Finding] = set()
+        self._grader: AnyGrader | None = None
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield a check each, or one item that says why there are none."""
+        from pytest_gpulab.grading.catalogue import BrokenExercise
+        from pytest_gpulab.grading.checks import checks_of
+
+        catalogue = self.workbench.catalogue
+        name = self.exercise_name
+        if name is None:
+            yield UnmappedItem.from_parent(self, name="mapping")
+            return
+        try:
+            exercise = catalogue.load(name)
+        except BrokenExercise as error:
+            yield BrokenItem.from_parent(self, name="exercise", exercise_name=name, explanation=error.traceback_text)
+            return
+        checks = checks_of(exercise.exercise)
+        yield from self._expectation_mistakes({check.name for check in checks})
+        for position, check in enumerate(checks):
+            # The id is given as text: pytest 9 parses the brackets in its cache of failures, but not those in a name.
+            nodeid = f"{self.nodeid}::{check.name}"
+            yield CheckItem.from_parent(
+                self, name=check.name, nodeid=nodeid, exercise=exercise, check=check, position=position, of=len(checks)
+            )
+
+    def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
+        expectation = self.workbench.expectations.for_path(self.path)
+        if expectation is None or expectation.later:
+            return
+        unknown = [name for name in expectation.fails if "*" not in name and name not in names]
+        if unknown:
+            explanation = f"expected verdicts name checks that the exercise has not: {', '.join(unknown)}"
+            yield BrokenItem.from_parent(self, name="expected", explanation=explanation)
+
+    @property
+    def workbench(self) -> Workbench:
+        """What the session's nodes share."""
+        return self.config.stash[WORKBENCH]
+
+    @property
+    def exercise_name(self) -> str | None:
+        """The exercise that it belongs to."""
+        return self.workbench.catalogue.exercise_of(self.path)
+
+    @property
+    def label(self) -> str:
+        """The file's name in reports: relative to rootdir, as in the ids of its checks."""
+        return str(self.nodeid)
+
+    @property
+    def filename(self) -> str:
+        """What compilers call it."""
+        return self.path.name
+
+    def source(self) -> bytes:
+        """Return its contents.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self.path.read_bytes()
+
+    def use(self, grader: AnyGrader) -> None:
+        """Ask that grader for results instead of one of this process's own."""
+        self._grader = grader
+
+    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+        """Return the grader of this file, made on first use."""
+        if self._grader is None:
+            self._grader = self.workbench.grader(exercise, self.path, self.label)
+        return self._grader
+
+    def teardown(self) -> None:
+        """Let go of modules, arrays and the grader's process once the last check of the file has run."""
+        grader, self._grader = self._grader, None
+        if grader is not None:
+            grader.close()
+
+
+class GradingItem(pytest.Item):
+    """Base of all items; findings are shown as text."""
+
+    parent: CudaFile
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_marker(MARKER)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return where the item is and what pytest calls it in its headings."""
+        return self.path, 0, f"{self.parent.label}: {self.name}"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Explain a student's mistake; anything else is a bug and gets its traceback."""
+        from pytest_gpulab.reports.terminal.sections import failure_text
+
+        if not isinstance(excinfo.value, CheckFailed):
+            excinfo.traceback = excinfo.traceback.cut(path=__file__)
+            return super().repr_failure(excinfo, style)
+        text = failure_text(excinfo.value.findings, self.parent.shown)
+        return f"{text}\n{excinfo.value.note}".rstrip()
+
+
+class CheckItem(GradingItem):
+    """One check of one submission."""
+
+    def __init__(self, *, exercise: LoadedExercise, check: Check, position: int, of: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.exercise, self.check, self.position, self.of = exercise, check, position, of
+        self.is_graded = False
+        expectation = self.parent.workbench.expectations.for_path(self.path)
+        # While a calibration is measured, which speeds are reached is the question.
+        is_asked = self.parent.workbench.settings.calibrate and check.kind == "speedup"
+        self.expected_code = expectation.fails.get(check.name) if expectation and not is_asked else None
+        if self.expected_code:
+            reason = f"the instructor expects {self.expected_code}"
+            self.add_marker(pytest.mark.xfail(raises=ExpectedFailure, strict=True, reason=reason))
+
+    def runtest(self) -> None:
+        """Grade, and turn the verdict into an outcome."""
+        result = self.graded()
+        if result.printed:
+            self.add_report_section("call", PRINTF, result.printed)
+        self._raise_unless_passed(result)
+
+    def graded(self) -> CheckResult:
+        """Grade, and note the result for the reports."""
+        from pytest_gpulab.grading.grade import Grade
+        from pytest_gpulab.reports.gradebook import result_properties
+
+        grader = self.parent.grader(self.exercise)
+        result = grader.run(self.check)
+        grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
+        self.user_properties += result_properties(grade, self.position, self.of)
+        self.is_graded = True
+        return result
+
+    def is_expected(self, result: CheckResult) -> bool:
+        """Say whether this is the failure that the instructor expects."""
+        from pytest_gpulab.grading.expected import is_met
+
+        has_failed = result.verdict in ("failed", "missed")
+        codes = [finding.code for finding in result.findings]
+        return has_failed and self.expected_code is not None and is_met(self.expected_code, codes)
+
+    def _raise_unless_passed(self, result: CheckResult) -> None:
+        from pytest_gpulab.reports.terminal.sections import result_reason, threshold_note
+
+        if result.verdict in ("inconclusive", "not gradable", "not started"):
+            pytest.skip(result_reason(result))
+        if self.is_expected(result):
+            raise ExpectedFailure(result.findings)
+        if result.verdict in ("failed", "missed") and self.expected_code:
+            note = f"the instructor expects another finding: {self.expected_code}"
+            raise CheckFailed(result.findings, note, is_told=False)
+        if result.verdict == "failed":
+            raise CheckFailed(result.findings, threshold_note(result))
+
+
+class UnmappedItem(GradingItem):
+    """The one item of a `.cu` file that belongs to no exercise: it always fails."""
+
+    def runtest(self) -> None:
+        """Say which exercises there are."""
+        from pytest_gpulab.grading.grade import Finding
+        from pytest_gpulab.reports.gradebook import ungraded_properties
+
+        names = ", ".join(self.parent.workbench.catalogue.names) or "none"
+        finding = Finding(
+            "no-exercise",
+            f"{self.path.name} belongs to no exercise",
+            hint=f"call the file or its folder after an exercise; there are: {names}",
+        )
+        self.user_properties += ungraded_properties(self.parent.label, finding)
+        raise CheckFailed((finding,))
+
+
+class BrokenItem(GradingItem):
+    """The one item of a file that the instructor's own files keep from being graded: an error, not a failure."""
+
+    def __init__(self, *, explanation: str, exercise_name: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.explanation, self.exercise_name = explanation.rstrip(), exercise_name
+
+    def setup(self) -> None:
+        """Show the explanation, once in full; a failing set-up is to pytest an error of the test bench."""
+        from pytest_gpulab.grading.grade import Finding
+        from pytest_gpulab.reports.gradebook import ungraded_properties
+
+        if self.exercise_name:
+            what = f"the exercise {self.exercise_name} cannot be loaded; tell your instructor"
+            self.user_properties += ungraded_properties(self.parent.label, Finding("broken-exercise", what))
+        explained = self.parent.workbench.explained
+        text = f"{self.explanation.splitlines()[-1]} (as above)" if self.explanation in explained else self.explanation
+        explained.add(self.explanation)
+        pytest.fail(text, pytrace=False)
+
+    def runtest(self) -> None:
+        """Never reached: `setup` fails."""
+        raise AssertionError
+
+
+def tell_of_errors(session: pytest.Session) -> None:
+    """Let the exit status say that something went wrong, unless it says that the run was stopped."""
+    if session.exitstatus != pytest.ExitCode.INTERRUPTED:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Let pytest show what cannot be obeyed as a mistake in the command."""
+    try:
+        yield
+    except SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def place_skip(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
+    """Return the report of a skipped check with the submission as its place, instead of this module."""
+    if isinstance(item, GradingItem) and report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(item.path), 1, report.longrepr[2])
+    return report

@@ -1,0 +1,341 @@
+"""The hooks of a run that grades in many processes: each submission is a job, and its checks wait for it.
+
+They are there with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` or a class to grade.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .items import WORKBENCH, CheckItem, CudaFile, tell_of_errors, usage_errors
+from .session import Workbench
+from .settings import Settings, SettingsError, shown
+
+if TYPE_CHECKING:
+    from pytest_gpulab.course.executors.processes import Executor
+    from pytest_gpulab.course.jobs import Job
+    from pytest_gpulab.course.progress import Pace, Progress
+    from pytest_gpulab.course.schedule import AwaitedGrader, Regraded, Schedule
+    from pytest_gpulab.course.store import Change, Store
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.reports.gradebook import Gradebook
+
+WAIT_S = 0.1  # between two looks at how far it is
+
+
+class JobHooks:
+    """The hooks; one instance a session."""
+
+    def __init__(self, config: pytest.Config, gradebook: Gradebook) -> None:
+        if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":
+            ours = "--gpulab-submissions, --gpulab-workers and --gpulab-scheduler"
+            raise SettingsError(f"{ours} distribute the work already: leave out pytest-xdist's -n")
+        self.config, self.gradebook = config, gradebook
+        self._schedule: Schedule | None = None
+        self._graders: dict[CudaFile, AwaitedGrader] = {}
+        self._workers = 0
+        self._progress: Progress | None = None
+        self._is_stopped = False
+        self._errors: list[str] = []
+
+    @property
+    def bench(self) -> Workbench:
+        """What the session's nodes share."""
+        return self.config.stash[WORKBENCH]
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for."""
+        return self.bench.settings
+
+    def pytest_sessionstart(self) -> None:
+        """Get ready to start processes, which open the device themselves."""
+        if self.config.getoption("collectonly"):
+            return
+        from pytest_gpulab.course.jobs import device_model
+        from pytest_gpulab.course.schedule import Schedule
+
+        self.bench.close_device()
+        info = self.bench.device_info
+        assert info is not None, "the plugin's own hook comes first"
+        with usage_errors(), ExitStack() as opened:
+            store = self._store()
+            if store is not None:
+                opened.callback(store.close)
+            self._schedule = Schedule(self._executor(), device_model(info), store)
+            opened.pop_all()
+
+    def _store(self) -> Store | None:
+        """Open the store, and take its seed where none was given."""
+        from pytest_gpulab.course.store import Store, StoreError
+
+        given = self.settings.seed if self.settings.seed_given else None
+        try:
+            path = self._store_path()
+            store = None if path is None else Store(path, self.settings.course.regrade)
+            seed = self.settings.seed if store is None else store.seed(given)
+        except StoreError as error:
+            raise SettingsError(str(error)) from None
+        except OSError as error:
+            raise SettingsError(
+                f"grades cannot be kept in pytest's cache: {error.strerror}; name a file that can be written with "
+                "--gpulab-store=PATH"
+            ) from None
+        self.bench.settings = replace(self.settings, seed=seed)
+        return store
+
+    def _store_path(self) -> Path | None:
+        """Return where grades are kept: as asked for, and those of a class in pytest's cache if there is one."""
+        course, cache = self.settings.course, getattr(self.config, "cache", None)
+        if course.store or not course.submissions or cache is None:
+            return course.store
+        return Path(cache.mkdir("gpulab") / "grades.sqlite")
+
+    def _executor(self) -> Executor:
+        from pytest_gpulab.course.executors.gpus import executor_on
+        from pytest_gpulab.course.executors.processes import ExecutorUnavailable
+
+        if self.bench.cluster is not None:
+            return self.bench.cluster
+        devices = self._devices()
+        self._workers = self.settings.course.workers or _default_workers(devices)
+        try:
+            return executor_on(devices, self._workers, self.bench.device_info)
+        except ExecutorUnavailable as error:
+            raise SettingsError(str(error)) from None
+
+    def _devices(self) -> tuple[str, ...]:
+        spec = self.bench.device_spec
+        if spec != "cuda":
+            return (spec,)
+        from pytest_gpulab.devices.cuda.fleet import alike
+
+        return alike()
+
+    def pytest_report_header(self) -> list[str]:
+        """Say how many processes grade, on how many GPUs, and where grades are kept."""
+        if self._schedule is None:
+            return []
+        path = self._store_path()
+        kept = f"grades are kept in {shown(path)}" if path else "grades are not kept"
+        return [f"gpulab: {self._who_grades()}; {kept}"]
+
+    def _who_grades(self) -> str:
+        cluster = self.bench.cluster
+        if cluster is not None:
+            return f"the cluster at {cluster.address}, {_count(cluster.room, 'submission', 'submissions')} at a time"
+        gpus = self._devices()
+        where = f" on {len(gpus)} GPUs" if len(gpus) > 1 else ""
+        return f"{_count(self._workers, 'process', 'processes')}{where}"
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Start all jobs in the order of the checks; end with what runs, however the session does."""
+        if self._schedule is None:
+            return (yield)
+        is_under_way = False
+        try:
+            with usage_errors():
+                self._begin(session.items, self._schedule)
+            is_under_way = True
+            result = yield
+            is_under_way = False
+            if not session.shouldstop and not session.shouldfail:
+                self._settle(self._schedule)
+            return result
+        finally:
+            self._erase()
+            self._is_stopped = is_under_way and not session.shouldfail  # by -x: the same command would end there again
+            with closing(self._schedule):
+                self._progress = self._schedule.progress()
+                if self._is_stopped:
+                    self._note_what_is_graded(session.items)
+
+    def _note_what_is_graded(self, items: Iterable[pytest.Item]) -> None:
+        """Have reports of a stopped run hold the submissions, too, whose turn to be told of had not come."""
+        graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # others go on meanwhile
+        for item in items:
+            if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
+                item.parent.use(graded[item.parent])
+                is_expected = item.is_expected(item.graded())
+                self.gradebook.add(item.user_properties, is_expected)
+
+    def _begin(self, items: Iterable[pytest.Item], schedule: Schedule) -> None:
+        from pytest_gpulab.course.store import StoreError
+
+        wanted = {item.parent: item.exercise for item in items if isinstance(item, CheckItem)}
+        for file, exercise in wanted.items():
+            try:
+                source = file.source()
+            except OSError:  # its own grader says so as ever
+                continue
+            try:
+                self._graders[file] = self._grader(self._job(file, exercise, source), exercise, schedule)
+            except StoreError as error:
+                raise SettingsError(str(error)) from None
+
+    def _grader(self, job: Job, exercise: LoadedExercise, schedule: Schedule) -> AwaitedGrader:
+        from pytest_gpulab.course.schedule import AwaitedGrader
+        from pytest_gpulab.grading.grader import provenance_of
+
+        info, loaded = self.bench.device_info, self.bench.thresholds.applied_to(exercise)
+        assert info is not None, "a device is opened before anything runs"
+        return AwaitedGrader(schedule.add(job), provenance_of(loaded, info, self.settings.seed, job.source_sha256))
+
+    def _job(self, file: CudaFile, exercise: LoadedExercise, source: bytes) -> Job:
+        from pytest_gpulab.course.jobs import GradingSettings, Job
+        from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S
+
+        settings = self.settings
+        matter = GradingSettings(
+            device=self.bench.device_spec,
+            seed=settings.seed,
+            timeout_s=settings.timeout_s or DEFAULT_TIMEOUT_S,
+            architecture=settings.architecture,
+            gpu=settings.gpu,
+            sanitize=self.bench.sanitizes,
+            count=self.bench.profiler is not None,
+            annotate=settings.annotate,
+            thresholds=self.bench.thresholds.applied_to(exercise).thresholds,
+        )
+        folder, sha256 = exercise.folder, self._content(exercise.folder)
+        return Job(file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, matter)
+
+    @cached_property
+    def _content(self) -> Callable[[Path], str]:
+        """Tells an exercise's contents, each folder's once."""
+        return cache(_content_of)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Wait for an item's submission, and tell meanwhile how far the others are."""
+        grader = self._graders.get(item.parent) if isinstance(item, CheckItem) else None
+        if isinstance(item, CheckItem) and grader is not None:
+            item.parent.use(grader)
+            while not grader.is_done(WAIT_S):
+                self._tell()
+        return (yield)
+
+    def _tell(self) -> None:
+        reporter = self._reporter
+        if reporter is None or self._schedule is None or not self._pace.is_due(time.monotonic()):
+            return
+        from pytest_gpulab.course.progress import fitted
+
+        line = f"gpulab: {self._schedule.progress().line}"
+        if self._is_live:
+            reporter.rewrite(fitted(line, self.config.get_terminal_writer().fullwidth - 1), erase=True)
+        else:
+            reporter.write_line(line)
+
+    def _erase(self) -> None:
+        if self._reporter is not None and self._is_live:
+            self._reporter.rewrite("", erase=True)
+            self._reporter.rewrite("")
+
+    @cached_property
+    def _reporter(self) -> pytest.TerminalReporter | None:
+        """What writes to the terminal, if anything is to be written while submissions are graded."""
+        reporter: pytest.TerminalReporter | None = self.config.pluginmanager.get_plugin("terminalreporter")
+        return None if self.config.get_verbosity() < 0 else reporter
+
+    @cached_property
+    def _is_live(self) -> bool:
+        """Whether a line on a terminal tells all the time, and pytest does not write to it meanwhile."""
+        is_quiet = bool(self.settings.course.submissions) and self.config.get_verbosity() == 0
+        return is_quiet and self._reporter is not None and bool(self._reporter.isatty)
+
+    @cached_property
+    def _pace(self) -> Pace:
+        from pytest_gpulab.course.progress import PLAIN_INTERVAL_S, TERMINAL_INTERVAL_S, Pace
+
+        return Pace(TERMINAL_INTERVAL_S if self._is_live else PLAIN_INTERVAL_S, time.monotonic())
+
+    def pytest_unconfigure(self) -> None:
+        """Leave the cluster, also where nothing came of the session."""
+        if self.bench.cluster is not None:
+            self.bench.cluster.close()
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End all processes, also if no check came to run; let the exit status tell that grades were not kept."""
+        if self._schedule is not None:
+            self._schedule.close()
+            if reasons := self._schedule.not_kept:
+                self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
+            if self._errors:
+                tell_of_errors(session)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was graded, how to go on if that is not all, and what of it was not kept."""
+        if self._progress is not None:
+            terminalreporter.write_line(f"gpulab: {self._progress.line}")
+            if self._is_stopped:
+                terminalreporter.write_line(f"gpulab: {self._stopped(self._progress)}")
+        for line in self._errors:
+            terminalreporter.write_line(f"ERROR: {line}", red=True)
+
+    def _stopped(self, progress: Progress) -> str:
+        graded = f"stopped: {progress.stored + progress.graded} of {progress.total} submissions are graded"
+        are_kept = self._store_path() is not None and self._schedule is not None and not self._schedule.not_kept
+        return f"{graded} and kept; the same command goes on from there." if are_kept else f"{graded}."
+
+    def _settle(self, schedule: Schedule) -> None:
+        """All is graded: say what is different from the last time."""
+        from pytest_gpulab.course.store import StoreError
+
+        try:
+            self.gradebook.changes = tuple(_told_of(schedule.regraded()))
+            schedule.settle()
+        except StoreError as error:
+            self._errors.append(f"changed points are not noted for later runs: {error}")
+
+
+def _content_of(folder: Path) -> str:
+    from pytest_gpulab.course.jobs import content_sha256
+
+    try:
+        return content_sha256(folder)
+    except OSError as error:
+        raise SettingsError(f"an exercise cannot be read: {error.filename or folder}: {error.strerror}") from None
+
+
+def _default_workers(devices: tuple[str, ...]) -> int:
+    from pytest_gpulab.course.executors.cores import usable_cores
+
+    cores = usable_cores()
+    if devices == ("sim",):
+        return cores
+    from pytest_gpulab.devices.cuda.fleet import graders_with_room
+
+    return min(cores, sum(map(graders_with_room, devices)))
+
+
+def _told_of(regraded: Sequence[Regraded]) -> Iterator[str]:
+    """Yield a line for each submission that earned more or less than before, and how many others are not as before."""
+    listed = [each for each in regraded if each.has_other_points]
+    for each in listed:
+        checks = ", ".join(map(_change_text, each.changes))
+        yield f"{each.submission}: {each.points_before:g} -> {each.points_after:g} points ({checks})"
+    same = len(regraded) - len(listed)
+    if same:
+        who = _count(same, "more has", "more have") if listed else _count(same, "submission has", "submissions have")
+        yield f"{who} other checks and the same points"
+
+
+def _change_text(change: Change) -> str:
+    before, after = (
+        "none" if points is None else f"{points:g}" for points in (change.points_before, change.points_after)
+    )
+    return f"{change.check} {before} -> {after}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,208 @@
+"""What grading needs in a session: the exercises, the device, whose thresholds hold on it. Knows no pytest.
+
+Grading itself is imported on first use, so that pytest starts as fast with the plugin as without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
+    from pytest_gpulab.devices.protocol import Device, DeviceInfo
+    from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.expected import Expectations
+    from pytest_gpulab.grading.grader import Grader
+    from pytest_gpulab.grading.isolation.remote import RemoteGrader
+    from pytest_gpulab.grading.tools.ncu import Profiler
+
+
+@dataclass
+class Workbench:
+    """What grading needs, shared by all nodes of a session.
+
+    Attributes:
+        device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
+        device_info: what it says about itself, once it was opened.
+        device_lines: what grades and why that; then what is known of it, and whose thresholds hold on it.
+        thresholds: those of the device.
+        explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
+        sanitizes: whether what fails is to run under compute-sanitizer.
+        profiler: where kernels are to be profiled, what their graders share.
+        cluster: what grades, where that is not this machine.
+    """
+
+    settings: Settings
+    catalogue: Catalogue
+    expectations: Expectations
+    thresholds: DeviceThresholds
+    device: Device | None = None
+    device_info: DeviceInfo | None = None
+    device_lines: tuple[str, ...] = ("collecting only, no device opened",)
+    explained: set[str] = field(default_factory=set)
+    sanitizes: bool = False
+    profiler: Profiler | None = None
+    cluster: ClusterExecutor | None = None
+
+    @classmethod
+    def prepare(cls, settings: Settings) -> Workbench:
+        """Look at the instructor's folder and the expected verdicts.
+
+        Raises:
+            SettingsError: a file of expected verdicts is wrong.
+        """
+        from pytest_gpulab.grading.calibration.choice import DeviceThresholds
+        from pytest_gpulab.grading.catalogue import Catalogue
+        from pytest_gpulab.grading.expected import ExpectationError, Expectations
+
+        try:
+            expectations = Expectations.load(settings.expected)
+        except ExpectationError as error:
+            raise SettingsError(str(error)) from None
+        thresholds = DeviceThresholds(settings.calibration, settings.exercises, settings.calibrate)
+        return cls(settings, Catalogue(settings.exercises), expectations, thresholds)
+
+    def check_arguments(self, paths: Iterable[Path]) -> None:
+        """Refuse files that can never be graded; folders are searched, and what is missing pytest says itself.
+
+        Raises:
+            SettingsError: with the file's name.
+        """
+        for path in paths:
+            if path.is_file() and path.suffix != ".cu":
+                raise SettingsError(f"{path} is not a .cu file: with --gpulab nothing else is collected")
+            if path.is_file() and not self.catalogue.is_submission(path):
+                raise SettingsError(f"{path} belongs to the exercise itself: copy it elsewhere to have it graded")
+
+    def open_device(self, will_grade: bool = True) -> None:
+        """Open the device that was asked for, or join the cluster that has it.
+
+        A GPU is merely looked at, because each submission gets a process of its own on it, with a time limit: a kernel
+        can hang or break it for a process. Python that simulates one is safe, unless someone wants a time limit.
+
+        Args:
+            will_grade: whether this process does, and not only others that it starts.
+
+        Raises:
+            SettingsError: it is not there; says what is missing and how to get it.
+        """
+        from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+        from pytest_gpulab.devices.system import processes
+        from pytest_gpulab.grading.isolation import forked
+
+        processes.mark_what_is_started()
+        if will_grade and self._will_fork():
+            forked.load_ahead()  # which takes as long as to open the device
+        info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
+        why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
+        self.device_info = info
+        self.device_lines = (f"{info.name}, because {why}", info.summary)
+        if PROTECTION in info.details:
+            self.device_lines += (f"submissions are compiled under {info.details[PROTECTION]}",)
+        if info.kind == "cuda" and self.settings.gpu is not None:
+            self.device_lines += ("--gpulab-gpu has no effect: the GPU is a real one",)
+        if info.kind == "cuda" and self.settings.architecture is not None:
+            self.device_lines += ("--gpulab-arch has no effect: a real GPU tells occupancy for itself",)
+        self.device_lines += self._choose_thresholds(info)
+        if info.kind == "cuda" or self.settings.timeout_s is not None:
+            self.close_device()
+        self._look_for_tools(info)
+
+    def _will_fork(self) -> bool:
+        """Say whether submissions most probably get processes of their own, which this one or its workers ask for."""
+        settings = self.settings
+        if settings.course.scheduler is not None:
+            return False
+        may_be_gpu = settings.device != "sim" and PathFinder.find_spec("pycuda") is not None
+        return may_be_gpu or (settings.timeout_s is not None and not settings.course.is_asked_for)
+
+    def _opened(self) -> tuple[DeviceInfo, str]:
+        from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
+        from pytest_gpulab.devices.protocol import DeviceUnavailable
+
+        settings = self.settings
+        isolated = settings.course.is_asked_for or settings.timeout_s is not None
+        described = (settings.architecture, settings.gpu)
+        try:
+            self.device, reason = open_device(settings.device, LAUNCH_LIMIT_S, *described, isolated=isolated)
+        except DeviceUnavailable as error:
+            raise SettingsError(str(error)) from None
+        return self.device.info, reason
+
+    def _joined(self) -> tuple[DeviceInfo, str]:
+        from pytest_gpulab.course.executors.dask_cluster import ClusterExecutor
+        from pytest_gpulab.course.executors.processes import ExecutorUnavailable
+
+        settings = self.settings
+        assert settings.course.scheduler is not None
+        try:
+            self.cluster = ClusterExecutor(
+                settings.course.scheduler, settings.device, settings.architecture, settings.gpu
+            )
+        except ExecutorUnavailable as error:
+            raise SettingsError(str(error)) from None
+        return self.cluster.info, self.cluster.reason
+
+    def _look_for_tools(self, info: DeviceInfo) -> None:
+        from pytest_gpulab.grading.tools import ncu, sanitizer
+
+        find, path = (self.cluster.all_say, "every worker's PATH") if self.cluster else (_says, "the PATH")
+        self.sanitizes = self.settings.sanitize and info.kind == "cuda"
+        if self.sanitizes and not find(sanitizer.is_there):
+            raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
+        if self.settings.sanitize and not self.sanitizes:
+            self.device_lines += ("--gpulab-sanitizer needs a GPU: the simulated one watches every access by itself",)
+        if self.settings.count and info.kind == "simulated":
+            self.device_lines += ("--gpulab-ncu needs a GPU: the simulated one counts for itself, and -v shows it",)
+        elif self.settings.count and not find(ncu.is_there):
+            self.device_lines += (f"--gpulab-ncu has no effect: ncu, of Nsight Compute, is not on {path}",)
+        elif self.settings.count:
+            self.profiler = ncu.Profiler()
+
+    def _choose_thresholds(self, info: DeviceInfo) -> tuple[str, ...]:
+        from pytest_gpulab.grading.calibration.file import CalibrationError
+
+        try:
+            line = self.thresholds.choose(info)
+        except CalibrationError as error:
+            raise SettingsError(str(error)) from None
+        return (line,) if line else ()
+
+    @property
+    def device_spec(self) -> str:
+        """The device that was opened, as `open_device` takes it; never `auto`."""
+        assert self.device_info is not None, "a device is opened before anything runs"
+        return "sim" if self.device_info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
+
+    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
+        """Return what grades a submission: in this process if the device is open here."""
+        from pytest_gpulab.grading.grader import Grader
+        from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+
+        exercise = self.thresholds.applied_to(exercise)
+        if self.device is not None:
+            annotate = self.settings.annotate
+            return Grader(exercise, path, self.device, self.settings.seed, label, annotate=annotate)
+        spec, info = self.device_spec, self.device_info
+        assert info is not None
+        timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S
+        settings = self.settings
+        more = (settings.architecture, self.sanitizes, self.profiler, settings.annotate)
+        return RemoteGrader(exercise, path, spec, info, settings.seed, label, timeout_s, *more, gpu=settings.gpu)
+
+    def close_device(self) -> None:
+        """Give the device back, if one is open."""
+        if self.device is not None:
+            self.device.close()
+            self.device = None
+
+
+def _says(is_there: Callable[[], bool]) -> bool:
+    return is_there()

@@ -1,0 +1,107 @@
+"""`--gpulab-report=classroom50:PATH`: `result.json` of a Classroom 50 autograder, schema `classroom50/result/v1`.
+
+Scores are whole numbers there; where points are not, all of them count ten or a hundred times as much. Checks that the
+machine could not grade are left out, of the score and of the most that can be scored. Classroom 50 takes an exit status
+other than 0 for a failure of its infrastructure, and pytest's is 1 where a check fails: the autograder is to end with 0
+if and only if this file was written, which happens only if something could be graded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.reports.context import Context, ReportError
+from pytest_gpulab.reports.formats import check_file, write_text
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import Row, graded_points, refuse_a_part, shown_checks, the_only_row, why_no_score
+from pytest_gpulab.reports.terminal.check_text import check_text, cleaned, finding_text
+
+from .json_report import json_text
+
+SCHEMA = "classroom50/result/v1"
+VARIABLES: Mapping[str, str] = {
+    "classroom": "CLASSROOM",
+    "assignment": "ASSIGNMENT",
+    "submission": "SUBMISSION_TAG",
+    "commit": "COMMIT_URL",
+    "release": "RELEASE_URL",
+}
+OPTIONAL_VARIABLES: Mapping[str, str] = {"owner": "OWNER", "assignment_type": "ASSIGNMENT_TYPE"}
+"""The runner writes these itself, too."""
+_FACTORS = (1, 10, 100)
+
+
+def check(path: Path, context: Context) -> None:
+    """See that the runner's variables are there and the file can be written.
+
+    Raises:
+        OSError: it cannot be written.
+        ReportError: variables are missing.
+    """
+    missing = [name for name in VARIABLES.values() if not context.environment.get(name)]
+    if missing:
+        raise ReportError(f"Classroom 50's runner sets {', '.join(missing)}, which this process has not got")
+    check_file(path, context)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write the file.
+
+    Raises:
+        OSError: it cannot be written.
+        ReportError: several students were graded, or nothing could be, or a part of the checks only.
+    """
+    refuse_a_part(gradebook, context)
+    write_text(path, json_text(document(the_only_row(gradebook), context)))
+
+
+def document(row: Row, context: Context) -> dict[str, Any]:
+    """Return the result as Classroom 50 wants it, builtins only.
+
+    Raises:
+        ReportError: too little could be graded for a score.
+    """
+    if graded_points(row) is None:
+        raise ReportError(why_no_score(row))
+    tests = _tests(row)
+    environment = context.environment
+    given = {key: environment[name] for key, name in OPTIONAL_VARIABLES.items() if environment.get(name)}
+    return {
+        "schema": SCHEMA,
+        **{key: environment[name] for key, name in VARIABLES.items()},
+        **given,
+        "review": environment.get("REVIEW_URL") or environment["COMMIT_URL"],
+        "datetime": context.finished.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "score": sum(test["score"] for test in tests),
+        "max-score": sum(test["max-score"] for test in tests),
+        "tests": tests,
+    }
+
+
+def _tests(row: Row) -> list[dict[str, Any]]:
+    factor = factor_of(row.checks)
+    tests = [_test(name, check, factor) for name, check in shown_checks(row) if check.verdict != "not gradable"]
+    return tests + [
+        {"test-name": cleaned(name), "passed": False, "score": 0, "max-score": 0, "message": finding_text(finding)}
+        for name, finding in row.ungraded
+    ]
+
+
+def _test(name: str, check: CheckResult, factor: int) -> dict[str, Any]:
+    return {
+        "test-name": cleaned(name),
+        "passed": check.verdict in ("passed", "inconclusive"),
+        "score": round(float(check.points) * factor),
+        "max-score": round(float(check.max_points) * factor),
+        "message": check_text(check),
+    }
+
+
+def factor_of(checks: Iterable[CheckResult]) -> int:
+    """Return by how much all points are multiplied so that they are whole, or as good as."""
+    points = [float(each) for check in checks for each in (check.points, check.max_points)]
+    exact = (factor for factor in _FACTORS if all(abs(p * factor - round(p * factor)) < 1e-6 for p in points))
+    return next(exact, _FACTORS[-1])

@@ -1,0 +1,110 @@
+"""`--gpulab-report=prairielearn:PATH`: `results.json` of a PrairieLearn external grader, for one student.
+
+The score is the share of the points that could be graded, so that the machine's faults cost nothing. Where nothing
+could be graded, or too little, the result is `"gradable": false`, for which PrairieLearn charges no attempt. A kernel
+that does not compile is gradable: it is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import write_text
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import (
+    Points,
+    Row,
+    graded_points,
+    points_text,
+    refuse_a_part,
+    shown_checks,
+    the_only_row,
+)
+from pytest_gpulab.reports.terminal.check_text import MEANING, check_text, cleaned, finding_text
+
+from .json_report import json_text
+
+MAX_BYTES = 1_000_000
+"""PrairieLearn takes files of 1 MB."""
+CUT = "\n(cut: PrairieLearn takes 1 MB)"
+_OUTPUT_LIMITS = (40_000, 10_000, 2_500, 600, 150, 0)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write the file.
+
+    Raises:
+        OSError: it cannot be written.
+        ReportError: several students were graded, or nothing was, or a part of the checks only.
+    """
+    refuse_a_part(gradebook, context)
+    write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
+
+
+def document(row: Row) -> dict[str, Any]:
+    """Return the results as PrairieLearn wants them, builtins only, of any length."""
+    points = graded_points(row)
+    if points is None:
+        return {"gradable": False, "format_errors": _why_not(row)}
+    return {
+        "gradable": True,
+        "score": points.share or 0.0,
+        "message": _message(points),
+        "output": "\n".join(f"{cleaned(name)}\n{finding_text(finding)}" for name, finding in row.ungraded),
+        "tests": [_test(name, check) for name, check in shown_checks(row)],
+    }
+
+
+def _why_not(row: Row) -> list[str]:
+    """Say what failed in words that are the grader's own: PrairieLearn may show them as HTML."""
+    exercises = sorted({grade.exercise for grade in row.grades})
+    codes = {finding.code for check in row.checks for finding in check.findings}
+    codes |= {finding.code for _, finding in row.ungraded}
+    graded = f" of {', '.join(exercises)}" if exercises else ""
+    why = f" ({', '.join(sorted(codes))})" if codes else ""
+    points = Points.of(row.checks)
+    much = f"{points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points"
+    if points.graded:
+        told = f"{much}{graded} could not be graded{why}, so there is no score."
+        return [f"{told} Tell your instructor. No attempt is charged."]
+    return [f"The grader failed{why}: nothing{graded} could be graded, by no fault of yours. No attempt is charged."]
+
+
+def _message(points: Points) -> str:
+    told = f"{points_text(points.earned)} of {points_text(points.graded)} points."
+    if points.ungraded:
+        told += f" Checks for {points_text(points.ungraded)} more could not be graded, by no fault of yours."
+    return told
+
+
+def _test(name: str, check: CheckResult) -> dict[str, Any]:
+    is_graded = check.verdict != "not gradable"
+    return {
+        "name": cleaned(name),
+        "points": float(check.points) if is_graded else 0.0,
+        "max_points": float(check.max_points) if is_graded else 0.0,
+        "message": MEANING[check.verdict],
+        "output": check_text(check),
+    }
+
+
+def fitted(results: dict[str, Any]) -> dict[str, Any]:
+    """Return the results with texts cut, the longest first, until they fit into what PrairieLearn takes."""
+    for limit in _OUTPUT_LIMITS:
+        if len(json_text(results)) <= MAX_BYTES:
+            break
+        results = results | {"output": _cut(results["output"], limit)}
+        results["tests"] = [test | {"output": _cut(test["output"], limit)} for test in results["tests"]]
+    return results
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return text whose JSON has at most that many bytes, but for the note that says that it was cut."""
+    kept = text.removesuffix(CUT)
+    while len(json.dumps(kept)) > limit + 2 and kept:
+        kept = kept[: min(len(kept) - 1, limit * len(kept) // len(json.dumps(kept)))]
+    return text if kept == text else kept + CUT

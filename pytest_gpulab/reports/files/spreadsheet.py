@@ -1,0 +1,162 @@
+"""`--gpulab-report=csv:PATH`: a table for spreadsheets, a row a student, and beside it one with a row a check.
+
+The same grades give the same bytes: there is no time in it, neither of day nor of work. Files are UTF-8 with a byte
+order mark, without which spreadsheets take names for something else.
+
+    student, name       the id, and the name from the roster
+    one an exercise     points earned; empty if nothing was handed in, graded, or too little of it could be graded
+    total               points earned in all exercises; empty as above
+    not_gradable        points of checks that the machine could not grade: they are in nobody's total
+    note                what a reader of the figures must know
+
+Sums are of the points as they are; each figure is then rounded to four digits after the point.
+
+A text that a spreadsheet could take for a formula gets an apostrophe before the sign that makes it one: students choose
+the names of folders, and a cell `=HYPERLINK(...)` would run on the computer of whoever opens the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.formats import check_file, write_text
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.students import (
+    NOT_HANDED_IN,
+    ONLY_SOME_CHECKS,
+    Points,
+    Row,
+    graded_points,
+    points_text,
+    rows,
+    unscored,
+)
+from pytest_gpulab.reports.terminal.annotated import visible
+
+DETAILS = "-details"
+_DETAIL_COLUMNS = (
+    "student", "name", "exercise", "submission", "check", "hidden", "required",
+    "verdict", "points", "max_points", "findings",
+)  # fmt: skip
+# At the start, and after what separates cells in other countries' spreadsheets; full-width signs count as well.
+_FORMULA = re.compile(r"""(^|[,;|])(\s*["']*\s*)([=+\-@＝＋－＠])""")
+
+Cells = Sequence[str]
+
+
+def details_path(path: Path) -> Path:
+    """Return where the table with a row a check is written: `grades-details.csv` beside `grades.csv`."""
+    return path.with_name(f"{path.stem}{DETAILS}{path.suffix}")
+
+
+def check(path: Path, context: Context) -> None:
+    """Try whether both files can be written.
+
+    Raises:
+        OSError: one of them cannot.
+    """
+    check_file(path, context)
+    check_file(details_path(path), context)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write both files.
+
+    Raises:
+        OSError: one of them cannot be written.
+    """
+    table = rows(gradebook)
+    write_text(details_path(path), _csv(check_lines(table)), "utf-8-sig")
+    write_text(path, _csv(student_lines(table, context.interrupted)), "utf-8-sig")  # last: then its details are there
+
+
+def _csv(lines: Iterable[Cells]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([harmless(cell) for cell in line] for line in lines)
+    return text.getvalue()
+
+
+def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
+    """Yield the cells of the table with a row a student, headers first; of a run that was stopped each row says so."""
+    exercises = sorted({grade.exercise for row in table for grade in row.grades})
+    yield "student", "name", *exercises, "total", "not_gradable", "note"
+    for row in table:
+        grades = {grade.exercise: grade for grade in row.grades}
+        points = Points.of(row.checks)
+        scored = replace(row, grades=tuple(grade for grade in row.grades if not unscored([grade])))
+        total = points_text(Points.of(scored.checks).earned) if graded_points(scored) else ""
+        cells = [_exercise_cell(grades.get(exercise)) for exercise in exercises]
+        ungraded = points_text(points.ungraded) if points.ungraded else ""
+        notes = "; ".join((*_notes_of_run(row, interrupted), *_notes(row, exercises, interrupted)))
+        yield row.student.id, row.student.name, *cells, total, ungraded, notes
+
+
+def check_lines(table: Iterable[Row]) -> Iterator[Cells]:
+    """Yield the cells of the table with a row a check, headers first."""
+    yield _DETAIL_COLUMNS
+    for row in table:
+        for grade in row.grades:
+            for check in grade.checks:
+                yield (row.student.id, row.student.name, grade.exercise, grade.submission, *_check_cells(check))
+        for submission, finding in row.ungraded:
+            yield (row.student.id, row.student.name, "", submission, "", "", "", "not graded", "", "", finding.code)
+
+
+def _check_cells(check: CheckResult) -> Cells:
+    points = "" if check.verdict == "not gradable" else points_text(check.points)
+    codes = " ".join(dict.fromkeys(finding.code for finding in check.findings))
+    said = ("yes" if flag else "no" for flag in (check.hidden, check.required))
+    return check.name, *said, check.verdict, points, points_text(check.max_points), codes
+
+
+def _exercise_cell(grade: Grade | None) -> str:
+    if grade is None:
+        return ""
+    points = Points.of(grade.checks)
+    return points_text(points.earned) if points.graded and not unscored([grade]) else ""
+
+
+def _notes_of_run(row: Row, interrupted: bool) -> Iterator[str]:
+    if interrupted:
+        yield "the run was stopped"  # and so checks are missing, selected or not
+    elif row.is_part:
+        yield ONLY_SOME_CHECKS
+
+
+def _notes(row: Row, exercises: Iterable[str], interrupted: bool) -> Iterator[str]:
+    if row.absent:
+        yield "handed in nothing"
+        return
+    graded = {grade.exercise: grade for grade in row.grades}
+    gaps = []
+    for exercise in exercises:
+        if exercise in graded:
+            yield from _notes_of_grade(graded[exercise])
+            continue
+        gaps.append(row.gap(exercise, interrupted))
+        if gaps[-1] == NOT_HANDED_IN or not interrupted:  # else it is said already
+            yield f"{exercise}: {gaps[-1]}"
+    left_out = row.left_out.items() if NOT_HANDED_IN in gaps else ()  # it may be what is missing
+    for name, finding in (*row.ungraded, *left_out):
+        yield f"{name}: {finding.what.removesuffix('.')}"
+
+
+def _notes_of_grade(grade: Grade) -> Iterator[str]:
+    ungraded = Points.of(grade.checks).ungraded
+    if ungraded:
+        no_score = ", so there is no score" if unscored([grade]) else ""
+        yield f"{grade.exercise}: {points_text(ungraded)} points not gradable{no_score}"
+    if any(check.verdict == "not started" for check in grade.checks):
+        yield f"{grade.exercise}: not started"
+
+
+def harmless(text: str) -> str:
+    """Return a cell's text that no spreadsheet takes for a formula, on one line."""
+    return _FORMULA.sub(r"\1\2'\3", visible(text))

@@ -1,0 +1,134 @@
+"""What the HTML pages share: one template environment, a strict policy, and words for figures.
+
+Whatever a template shows is escaped by Jinja, and first loses what nobody can see, such as signs that turn text round.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpulab.grading.grade import Measurement
+from pytest_gpulab.reports.context import ReportError
+from pytest_gpulab.reports.students import points_text
+from pytest_gpulab.reports.terminal.annotated import MEANING, NO_FIGURES, visible
+from pytest_gpulab.reports.terminal.table import three_digits
+
+from .annotated_html import LISTING_STYLE, SHARES
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+UNKNOWN = "–"
+SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈", "not gradable": "?", "not started": "○"}
+_OPTIONAL = re.compile(r"</t[dhr]>\n?")
+"""End tags that HTML does not ask for: a sixth of a page with the sources of a whole class."""
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def require(what: str, *libraries: str) -> None:
+    """Make sure that libraries are there.
+
+    Raises:
+        ReportError: one is not; says how to get it.
+    """
+    missing = [name for name in libraries if find_spec(name) is None]
+    if missing:
+        needs = " and ".join(missing)
+        raise ReportError(f"{what} needs {needs}: python -m pip install 'pytest-gpulab[class]'")
+
+
+def rendered(template: str, script: str = "", more_style: str = "", **values: Any) -> str:
+    """Return a page.
+
+    Args:
+        template: its file's name, a child of `base.html.jinja`.
+        script: the file of the page's one script; without it the page's policy allows none.
+        more_style: rules besides those of all pages.
+        values: what the template shows.
+    """
+    from markupsafe import Markup
+
+    style = _text("style.css") + LISTING_STYLE + SHARES + more_style
+    code = _text(script) if script else ""
+    page = {"policy": _policy(style, code), "style": Markup(style), "script": Markup(code)}
+    return _OPTIONAL.sub("", _environment().get_template(template).render(page | values))
+
+
+def moment(time: datetime) -> str:
+    """Return a time in UTC to the minute."""
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def _policy(style: str, script: str) -> str:
+    """Return a Content-Security-Policy that allows these two texts and nothing else, from nowhere."""
+    scripts = _hash(script) if script else "'none'"
+    return f"default-src 'none'; style-src {_hash(style)}; script-src {scripts}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _text(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"signs": SIGNS, "listing_columns": f"{MEANING} {NO_FIGURES}"}
+    environment.filters |= {
+        "counted": lambda count, what: f"{count} {what}{'s' * (count != 1)}",
+        "digits": lambda value: UNKNOWN if value is None else three_digits(value),
+        "hundredths": lambda value: round(100 * (value or 0.0)),
+        "interval": interval,
+        "lines": lines,
+        "number": lambda value: UNKNOWN if value is None else f"{value:g}",
+        "of_peak": of_peak,
+        "percent": lambda value: UNKNOWN if value is None else f"{100 * value:.0f} %",
+        "points": lambda value: points_text(round(value, 2)),
+        "plain": lambda value: "" if value is None else f"{value:.6g}",
+        "speedup": lambda value: UNKNOWN if value is None else f"{value:.2f}x",
+    }
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if type(value) is str else value  # not Markup, which is made of what went through here
+
+
+def lines(texts: Iterable[str]) -> Any:
+    """Return texts below each other, as HTML."""
+    from markupsafe import Markup
+
+    return Markup("\n").join(visible(line.expandtabs(4)) for text in texts for line in text.splitlines())
+
+
+def interval(measurement: Measurement) -> str:
+    """Return between what a speedup lies, or how far an estimate from a sample of the blocks may err."""
+    if measurement.low is not None and measurement.high is not None:
+        return f"{measurement.low:.3f}x to {measurement.high:.3f}x"
+    return f"±{measurement.sampling_error_pct:.1f} %" if measurement.sampling_error_pct else UNKNOWN
+
+
+def of_peak(measurement: Measurement) -> str:
+    """Return how much of the memory's peak bandwidth is reached."""
+    reached, peak = measurement.bandwidth_gb_s, measurement.peak_bandwidth_gb_s
+    return UNKNOWN if reached is None or not peak else f"{100 * reached / peak:.0f} %"

@@ -1,0 +1,82 @@
+"""`--gpulab-feedback=DIR`: a small page a student, with what that student may see and nothing of anyone else.
+
+A page is called after the student's id: `jdoe42.html`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+
+from pytest_gpulab.reports import formats
+from pytest_gpulab.reports.context import Context
+from pytest_gpulab.reports.gradebook import Gradebook
+from pytest_gpulab.reports.standings import Standing, standings
+from pytest_gpulab.reports.students import Points, Row, file_name, refuse_a_part, rows, unscored
+from pytest_gpulab.reports.terminal.annotated import listings
+from pytest_gpulab.reports.visibility import for_student
+
+from . import environment
+from .views import GradeView
+
+
+def check(path: Path, context: Context) -> None:
+    """Refuse what is known not to work.
+
+    Raises:
+        ReportError: a library is missing.
+        OSError: the folder cannot be made or written to.
+    """
+    environment.require("feedback", "jinja2")
+    formats.check_folder(path)
+
+
+def write(path: Path, gradebook: Gradebook, context: Context) -> None:
+    """Write a page for everyone who handed something in.
+
+    Raises:
+        OSError: one cannot be written.
+        ReportError: the run was stopped, or only some of the checks were graded.
+    """
+    refuse_a_part(gradebook, context)
+    path.mkdir(exist_ok=True)
+    exercises = {grade.exercise for grade in gradebook.grades if grade.student}
+    for standing in standings(gradebook, gradebook.grades):
+        name = f"{file_name(standing.row.student.id)}.html"
+        formats.write_text(path / name, page(standing, context.finished, exercises))
+
+
+def readers(gradebook: Gradebook) -> list[Row]:
+    """Return the rows of those who get a page: everyone who handed something in."""
+    return [row for row in rows(gradebook) if row.handed_in]
+
+
+def page(standing: Standing, created: datetime, exercises: Collection[str] = ()) -> str:
+    """Return a student's page, with the totals of the instructor's report but without expected verdicts.
+
+    Args:
+        standing: the student's.
+        created: when it is written, in UTC.
+        exercises: of the class; those of which the student has no grade are named.
+    """
+    row = standing.row
+    grades = [for_student(grade) for grade in row.grades]
+    views = [GradeView(grade) for grade in grades]
+    missing = sorted(set(exercises) - {grade.exercise for grade in grades})
+    return environment.rendered(
+        "feedback.html.jinja",
+        student=row.student,
+        views=views,
+        ungraded=row.ungraded,
+        missing=missing,
+        left_out=row.left_out if missing else {},
+        unscored=unscored(row.grades),
+        earned=standing.earned,
+        possible=standing.possible,
+        ungraded_points=Points.of(row.checks).ungraded,
+        devices=list(dict.fromkeys(grade.provenance.device for grade in grades)),
+        has_listings=any(listings(grade) for grade in grades),
+        estimated=any(view.estimated for view in views),
+        created=environment.moment(created),
+    )

@@ -1,0 +1,103 @@
+"""One submission's grade as the pages show it, to instructors and to students alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pytest_gpulab.grading.grade import CheckResult, Grade
+from pytest_gpulab.reports.terminal import annotated
+from pytest_gpulab.reports.terminal.reasons import MORE, Reason, condensed, reasons
+from pytest_gpulab.reports.terminal.table import overall_verdict, timings
+
+from . import annotated_html
+
+_MAX_PRINTED = 4000
+_WORDS = {MORE: "more of the same"}  # there is no option that shows all of them on a page
+
+
+@dataclass(frozen=True)
+class ShownListing:
+    """An annotated source: what was run, in words, and the table as HTML (`Markup`)."""
+
+    heading: str
+    table: Any
+
+
+@dataclass(frozen=True)
+class GradeView:
+    """What a template shows of a grade; `expected` are the failures that the instructor expects."""
+
+    grade: Grade
+    expected: Collection[tuple[str, str]] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The worst check's."""
+        return overall_verdict(self.grade)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it fails, and the instructor expects each of its failures."""
+        failed = {(self.grade.submission, check.name) for check in self.grade.checks if check.verdict == "failed"}
+        return bool(failed) and failed <= set(self.expected)
+
+    @property
+    def passed(self) -> int:
+        """How many checks were passed."""
+        return sum(check.verdict == "passed" for check in self.grade.checks)
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """Why checks did not pass, reasons that are alike together; each hint is given once."""
+        hints: set[str] = set()
+        shown = []
+        for reason in condensed(reasons(self.grade, set(self.expected))):
+            finding = replace(reason.finding, hint="") if reason.finding.hint in hints else reason.finding
+            hints.add(finding.hint)
+            shown.append(replace(reason, finding=replace(finding, what=_WORDS.get(finding.what, finding.what))))
+        return shown
+
+    @cached_property
+    def measured(self) -> list[CheckResult]:
+        """The checks with a time."""
+        return [check for check in self.grade.checks if check.measurement is not None]
+
+    @property
+    def estimated(self) -> bool:
+        """Whether a cost model gave the times."""
+        return any(measurement.estimated for measurement in timings(self.grade).values())
+
+    @property
+    def sizes(self) -> str:
+        """At which it was timed."""
+        return " and ".join(sorted({measurement.size for measurement in timings(self.grade).values()}))
+
+    @property
+    def limits(self) -> list[str]:
+        """What limits the kernels, unless a hint says so, each with what it is about, to follow "What limits it"."""
+        hints = " ".join(reason.finding.hint for reason in self.reasons)
+        return [
+            f"{f' ({label})' if label else ''}: {timed.bottleneck}"
+            for label, timed in timings(self.grade).items()
+            if timed.bottleneck and timed.bottleneck not in hints
+        ]
+
+    @property
+    def printed(self) -> list[tuple[str, Any]]:
+        """What kernels printed, by check, cut if it is long."""
+        from .environment import lines
+
+        return [(check.name, lines([check.printed[:_MAX_PRINTED]])) for check in self.grade.checks if check.printed]
+
+    @property
+    def listings(self) -> list[ShownListing]:
+        """The annotated sources."""
+        from markupsafe import Markup
+
+        return [
+            ShownListing(annotated.title(listing), Markup("\n".join(annotated_html.section(self.grade, listing))))
+            for listing in annotated.listings(self.grade)
+        ]

@@ -1,0 +1,202 @@
+"""An annotated source listing: each line with its share of the cost, its counters, and what is unsafe about it.
+
+Pure: listings in, lines of text out. `html` lays the same rows out as a page.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.grading.listing import ListedFile, ListedLine, Listing
+
+from .table import WIDTH
+
+COLUMNS = ("time", "instr", "lanes", "sectors", "waves")
+WIDTHS = (6, 6, 5, 7, 6)
+NUMBER_WIDTH = 4
+SOURCE_WIDTH = WIDTH - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS)
+MEANING = (
+    "time: share of the estimated time. instr: machine instructions issued by warps. lanes: of 32, that work in one. "
+    "sectors: 32-byte sectors of global memory a request. waves: passes of shared memory a request."
+)
+NO_FIGURES = (
+    "No instruction of the kernels comes from lines without figures: they were left out or became part of others."
+)
+
+Counters = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of source with its figures in words, and what there is to say below it.
+
+    Attributes:
+        number, text: of the line.
+        figures: one a column, empty where there is none.
+        notes: what the columns have no room for.
+        hazards: what is unsafe, worst first.
+        time_share: 0 to 1, or None.
+    """
+
+    number: int
+    text: str
+    figures: tuple[str, ...] = ("",) * len(COLUMNS)
+    notes: tuple[str, ...] = ()
+    hazards: tuple[str, ...] = ()
+    time_share: float | None = None
+
+
+def listings(grade: Grade) -> tuple[Listing, ...]:
+    """Return a submission's listings, one for each size and variant, whichever process made it."""
+    found = (check.listing for check in grade.checks if check.listing is not None)
+    return tuple({(listing.size, listing.variant): listing for listing in reversed([*found])}.values())[::-1]
+
+
+def title(listing: Listing) -> str:
+    """Return what was run: the size, the variant, the device, the whole time."""
+    if not listing.device:
+        return "as it was handed in"
+    variant = f"{listing.variant}, " if listing.variant else ""
+    time = f", estimated {listing.estimated_ms:.3g} ms" if listing.estimated_ms is not None else ""
+    return f"{variant}size {listing.size} on the {listing.device}{time}"
+
+
+def rows(file: ListedFile, grade: Grade, listing: Listing) -> Iterator[Row]:
+    """Yield the rows of a file, with the hazards of the listing's run and those that the checks found elsewhere."""
+    hazards: dict[int, dict[str, None]] = {}
+    for hazard in listing.hazards:
+        if hazard.file == file.name:
+            what = f"{'warning: ' if hazard.harmless else ''}{hazard.what}"
+            hazards.setdefault(hazard.line, {})[what] = None
+    for check in grade.checks:
+        for finding in check.findings:
+            name, _, number = finding.where.rpartition(":")
+            if name == file.name and number.isdecimal() and not finding.because:
+                hazards.setdefault(int(number), {})[f"{finding.code}: {finding.what}"] = None
+    for line in file.lines:
+        yield _row(line, tuple(hazards.get(line.number, ())))
+
+
+def _row(line: ListedLine, hazards: tuple[str, ...]) -> Row:
+    if not line.counters:
+        return Row(line.number, line.text, hazards=hazards)
+    c, share = line.counters, line.time_share
+    figures = (
+        "" if share is None else f"{100 * share:.1f} %",
+        compact(c["smsp__inst_executed.sum"]) if c.get("smsp__inst_executed.sum") else "",
+        _ratio(c.get("smsp__thread_inst_executed_pred_on.sum", 0.0), c.get("smsp__inst_executed.sum", 0.0)),
+        _ratio(*(_global(c, what) for what in ("sectors", "requests"))),
+        _ratio(_shared(c), sum(c.get(f"gpulab__shared_requests_op_{op}.sum", 0.0) for op in ("ld", "st", "atom"))),
+    )
+    return Row(line.number, line.text, figures, tuple(_notes(c)), hazards, share)
+
+
+def _global(c: Counters, what: str) -> float:
+    return sum(c.get(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum", 0.0) for op in ("ld", "st", "atom", "red"))
+
+
+def _shared(c: Counters, what: str = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op") -> float:
+    return sum(c.get(f"{what}_{op}.sum", 0.0) for op in ("ld", "st", "atom"))
+
+
+def _notes(c: Counters) -> Iterator[str]:
+    """Yield what a line does that costs more than it must."""
+    conflicts = _shared(c, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op")
+    if conflicts > 0:
+        yield f"bank conflicts: {compact(conflicts)} of {compact(_shared(c))} passes of shared memory"
+    parted = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
+    if parted > 0:
+        yield f"divergence: warps part at {compact(parted)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
+    asked = c.get("gpulab__constant_requests.sum", 0.0)
+    if asked and c.get("idc__requests.sum", 0.0) > asked:
+        yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses a request, one pass each"
+    for space in ("global", "shared"):
+        passes = c.get(f"gpulab__atomic_passes_{space}.sum", 0.0)
+        if passes:
+            yield f"atomics on {space} memory: {compact(passes)} passes, lanes that meet at one address one by one"
+    if c.get("gpulab__barriers.sum"):
+        yield f"barrier: warps come to one {compact(c['gpulab__barriers.sum'])} times"
+
+
+def lines(grade: Grade) -> Iterator[str]:
+    """Yield a submission's listings, at most `WIDTH` columns wide."""
+    for listing in listings(grade):
+        yield from _wrapped(grade.submission, "", "  ")
+        yield from _wrapped(title(listing), "  ", "  ")
+        if listing.note:
+            yield from _wrapped(f"! {listing.note}", "  ", "    ")
+        for file in listing.files:
+            yield _joined("", file.name, COLUMNS)
+            for row in rows(file, grade, listing):
+                yield from _laid_out(row)
+        yield ""
+
+
+def listing_sections(grades: Iterable[Grade]) -> list[tuple[str, list[str]]]:
+    """Return the report's section of listings, a title and its lines; none where there is no listing."""
+    found = [line for grade in grades for line in lines(grade)]
+    return [("gpulab: listings", [*found, *_wrapped(f"{MEANING} {NO_FIGURES}", "", "")])] if found else []
+
+
+def _laid_out(row: Row) -> Iterator[str]:
+    yield _joined(str(row.number), row.text, row.figures)
+    indent = " " * (NUMBER_WIDTH + 1)
+    for hazard in row.hazards:
+        yield from _wrapped(hazard, f"{indent}! ", f"{indent}  ")
+    for note in row.notes:
+        yield from _wrapped(note, f"{indent}^ ", f"{indent}  ")
+
+
+def _joined(number: str, text: str, figures: Sequence[str]) -> str:
+    if not any(figures):
+        return f"{number:>{NUMBER_WIDTH}}  {fitted(text, WIDTH - NUMBER_WIDTH - 2)}".rstrip()
+    cells = " ".join(f"{figure:>{width}}" for figure, width in zip(figures, WIDTHS, strict=True))
+    return f"{number:>{NUMBER_WIDTH}}  {fitted(text, SOURCE_WIDTH)} {cells}".rstrip()
+
+
+def compact(value: float) -> str:
+    """Return a count in at most 5 characters: `512`, `1.05M`."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}" if value < 999.5 * size else f"{value / size:.0f}{unit}"
+    return f"{value:.0f}"
+
+
+def _ratio(part: float, whole: float) -> str:
+    return f"{part / whole:.1f}" if whole else ""
+
+
+def fitted(text: str, width: int) -> str:
+    """Return text at exactly that many columns of a terminal, cut or filled up; nothing in it can turn it round."""
+    text = visible(text.expandtabs(4))
+    if sum(map(_columns, text)) <= width:
+        return text + " " * (width - sum(map(_columns, text)))
+    kept, room = "", width - 3
+    for char in text:
+        room -= _columns(char)
+        if room < 0:
+            break
+        kept += char
+    return kept + "..." + " " * (width - 3 - sum(map(_columns, kept)))
+
+
+def visible(text: str) -> str:
+    """Return text with a question mark for what is not to be seen, such as signs that reverse its direction."""
+    if text.isprintable():  # nearly always, and far faster
+        return text
+    return "".join("?" if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") else char for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _wrapped(text: str, first: str, then: str) -> Iterable[str]:
+    import textwrap
+
+    return textwrap.wrap(visible(text), WIDTH, initial_indent=first, subsequent_indent=then, break_on_hyphens=False)

@@ -1,0 +1,118 @@
+"""What the terminal shows of a class: how each exercise went, what went wrong most, everyone's points.
+
+A screen or two however many students there are; the files of `--gpulab-report` and `-v` have the rest.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from pytest_gpulab.grading.grade import Grade
+from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
+from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.standings import Standing, exercises_of, standings
+from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text, unscored
+
+from .table import WIDTH, WORST_FIRST, laid_out, overall_verdict
+
+MAX_STUDENTS = 60
+"""Rows of the table of students; a longer one only with `-v`."""
+MAX_LINES = 10
+
+Section = tuple[str, list[str]]
+
+
+def class_sections(gradebook: Gradebook) -> Iterator[Section]:
+    """Yield the summary's sections, each a title and its lines, at most `WIDTH` columns wide but for long names."""
+    grades = counting_grades(gradebook)
+    everyone = standings(gradebook, grades)
+    yield from _section("gpulab: class", _exercises(grades, everyone))
+    yield from _section("gpulab: checks that most fail", _hardest(grades))
+    yield from _section("gpulab: commonest findings", _findings(grades))
+    yield from _section("gpulab: what was handed in", _told(gradebook.problems))
+    yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
+    yield from _section("gpulab: handed in nothing", _told([_name(each.id, each.name) for each in gradebook.absent]))
+    if len(everyone) <= MAX_STUDENTS:
+        yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
+    yield from _section("gpulab: points that are not as they were", list(gradebook.changes))
+
+
+def _section(title: str, lines: list[str]) -> Iterator[Section]:
+    if lines:
+        yield title, lines
+
+
+def _students(everyone: Sequence[Standing], exercises: Sequence[str]) -> list[str]:
+    if not everyone:
+        return []
+    rows = [_student_row(standing, exercises) for standing in everyone]
+    return laid_out(("student", "verdict", *exercises, "total"), rows)
+
+
+def _student_row(standing: Standing, exercises: Sequence[str]) -> tuple[str, ...]:
+    row = standing.row
+    points = {grade.exercise: _points(grade) for grade in row.grades}
+    cells = (points.get(exercise, "-") for exercise in exercises)
+    return _name(row.student.id, row.student.name), _verdict(row), *cells, _total(standing)
+
+
+def _points(grade: Grade) -> str:
+    points = Points.of(grade.checks)
+    return points_text(points.earned) if points.graded and not unscored([grade]) else "n/a"
+
+
+def _verdict(row: Row) -> str:
+    worst = {overall_verdict(grade) for grade in row.grades}
+    return next((verdict for verdict in WORST_FIRST if verdict in worst), "passed" if row.grades else "failed")
+
+
+def _total(standing: Standing) -> str:
+    if graded_points(standing.row) is None:
+        verdicts = {check.verdict for check in standing.row.checks}
+        has_no_points = verdicts and "not gradable" not in verdicts
+        return "n/a" if has_no_points else "not gradable"
+    return f"{points_text(standing.earned)}/{points_text(standing.possible)}"
+
+
+def _exercises(grades: Sequence[Grade], everyone: Sequence[Standing]) -> list[str]:
+    """Return a table of scores, in percent of the points."""
+    rows = []
+    for score in scores(grades, everyone):
+        shares = (f"{share:.0%}" for share in (score.mean, *score.quartiles))
+        counts = (str(score.full), str(score.below_half))
+        rows.append((score.title, points_text(score.max_points), str(len(score.shares)), *shares, *counts))
+    headers = ("exercise", "points", "graded", "mean", "quarter", "median", "3 quarters", "all points", "below half")
+    return laid_out(headers, rows) if rows else []
+
+
+def _hardest(grades: Sequence[Grade]) -> list[str]:
+    required = (rate for rate in check_rates(grades) if rate.required)
+    found = hardest(required, MAX_LINES)
+    return [f"{rate.exercise}::{rate.name}: {rate.passed} of {rate.decided} passed" for rate in found]
+
+
+def _findings(grades: Sequence[Grade]) -> list[str]:
+    lines = []
+    for found in commonest(grades, MAX_LINES):
+        lines += _wrapped(f"{found.submissions} x {found.code}, such as: {found.example}")
+    return lines
+
+
+def _alike(duplicates: Sequence[Likeness]) -> list[str]:
+    """Return the closest ones: questions, never verdicts."""
+    closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
+    return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in _wrapped(told)]
+
+
+def _told(lines: Sequence[str], limit: int = MAX_STUDENTS) -> list[str]:
+    more = len(lines) - limit
+    return [*lines[:limit], f"and {more} more"] if more > 0 else list(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _name(identifier: str, name: str) -> str:
+    return f"{identifier} ({name})" if name and name != identifier else identifier

@@ -1,0 +1,164 @@
+"""What is known of the devices that graded, and how the submissions' kernels fill them: tables for `-v`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import TypeVar
+
+from pytest_gpulab.grading.grade import Grade, KernelCounters, KernelOccupancy, Provenance
+
+from .table import WIDTH, laid_out, short_names, timings
+
+_HEADERS = (
+    "submission", "kernel", "block", "regs", "shared", "blocks", "warps", "occup.", "limited by", "suggested"
+)  # fmt: skip
+_MAX_KERNEL = 18
+_SHORT = {"registers": "regs", "shared memory": "shared"}  # as in the other columns
+COUNTERS = {
+    "ns": ("gpu__time_duration.sum",),
+    "occup.": ("sm__warps_active.avg.pct_of_peak_sustained_active",),
+    "warps": ("sm__warps_active.avg.per_cycle_elapsed",),
+    "DRAM": ("dram__throughput.avg.pct_of_peak_sustained_elapsed",),
+    "bytes": ("dram__bytes_read.sum", "dram__bytes_write.sum"),
+    "branches": ("smsp__sass_branch_targets.sum",),
+    "divergent": ("smsp__sass_branch_targets_threads_divergent.sum",),
+    "conflicts": (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+}
+_UNKNOWN = "n/a"
+_PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
+_Kernel = TypeVar("_Kernel", KernelOccupancy, KernelCounters)
+_NOTES = (
+    "blocks, warps: what a multiprocessor holds at a time; regs: a thread; shared: bytes a block;",
+    "suggested: threads of the block with the highest occupancy, which need not be the fastest.",
+)
+
+
+def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each device's name and a line for each fact; a device that several processes opened comes once."""
+    devices: dict[tuple[str, ...], Provenance] = {}
+    for grade in grades:
+        provenance = grade.provenance
+        which = (provenance.details.get(label, "") for label in ("UUID", "PCI address"))  # NVML's name may be missing
+        devices.setdefault((provenance.device, *which), provenance)
+    for (name, *_), provenance in devices.items():
+        rows = {"architecture": provenance.architecture, "compiler": provenance.compiler, **provenance.details}
+        yield name, _two_columns(rows)
+
+
+def _two_columns(rows: dict[str, str]) -> list[str]:
+    indent = max(map(len, rows)) + 2
+    return [
+        line
+        for label, text in rows.items()
+        for line in textwrap.wrap(
+            text or "n/a", WIDTH, initial_indent=label.ljust(indent), subsequent_indent=" " * indent
+        )
+    ]
+
+
+def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
+    """Return a table of the kernels that one exercise's submissions were timed with; empty where there are none."""
+    names = short_names([grade.submission for grade in grades])
+    each = list(zip(names, map(_kernels, grades), strict=True))
+    rows = [
+        (name if is_first else "", *_figures(kernel))
+        for name, kernels in each
+        for is_first, kernel in _numbered(kernels)
+    ]
+    more = [line for name, kernels in each for kernel in kernels for line in _more_memory(name, kernel)]
+    architectures = sorted({kernel.architecture for grade in grades for kernel in _kernels(grade)})
+    return [*laid_out(_HEADERS, rows), f"For {' and '.join(architectures)}.", *_NOTES, *more] if rows else []
+
+
+def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
+    """Return a table of what was counted in one exercise's timed launches; empty where nothing was.
+
+    Args:
+        grades: see above.
+        with_simulated: whether to show what the simulated GPU counts, too, which it does unasked.
+    """
+    names = short_names([grade.submission for grade in grades])
+    launches = [
+        (name if is_first else "", launch)
+        for name, grade in zip(names, grades, strict=True)
+        for is_first, launch in _numbered(_launches(grade, with_simulated))
+    ]
+    columns = {
+        column: counters
+        for column, counters in COUNTERS.items()
+        if any(_sum(launch, counters) != _UNKNOWN for _, launch in launches)
+    }
+    rows = [
+        (name, _abridged(launch.kernel), str(prod(launch.grid)), *(_sum(launch, names) for names in columns.values()))
+        for name, launch in launches
+    ]
+    legend = [
+        line
+        for column, counters in columns.items()
+        for line in textwrap.wrap(f"{column}: {' + '.join(counters)}", WIDTH, subsequent_indent="  ")
+    ]
+    return [*laid_out(("submission", "kernel", "blocks", *columns), rows), *legend] if columns else []
+
+
+def counter_notes(grades: Iterable[Grade]) -> list[str]:
+    """Return why there are no counters although they were asked for, each reason once."""
+    return sorted({m.counters_note for grade in grades for m in timings(grade).values() if m.counters_note})
+
+
+def _launches(grade: Grade, with_simulated: bool) -> list[KernelCounters]:
+    shown = (measured for measured in timings(grade).values() if with_simulated or not measured.estimated)
+    return list(dict.fromkeys(launch for measured in shown for launch in measured.counters))
+
+
+def _sum(launch: KernelCounters, names: Sequence[str]) -> str:
+    """Return the sum of counters in a few characters, with its unit where that is per cent."""
+    found = [counter for counter in launch.counters if counter.name in names]
+    if len(found) < len(names):
+        return _UNKNOWN
+    total = sum(counter.value for counter in found)
+    if found[0].unit == "%":
+        return f"{total:.1f}%"
+    exponent = max((power for power in _PREFIXES if total >= 10**power), default=0)
+    return f"{total / 10**exponent:.4g}{_PREFIXES.get(exponent, '')}"
+
+
+def _abridged(name: str) -> str:
+    return name if len(name) <= _MAX_KERNEL else f"{name[: _MAX_KERNEL - 2]}.."
+
+
+def _kernels(grade: Grade) -> list[KernelOccupancy]:
+    return list(dict.fromkeys(kernel for measured in timings(grade).values() for kernel in measured.kernels))
+
+
+def _numbered(kernels: Sequence[_Kernel]) -> Iterator[tuple[bool, _Kernel]]:
+    return ((index == 0, kernel) for index, kernel in enumerate(kernels))
+
+
+def _more_memory(submission: str, kernel: KernelOccupancy) -> list[str]:
+    """Return what most kernels do not use, in words."""
+    used = {
+        "bytes of local memory a thread (arrays, spilled registers)": kernel.local_bytes,
+        "bytes of `__constant__` variables": kernel.constant_bytes,
+    }
+    told = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)
+    return textwrap.wrap(f"{submission}, {kernel.kernel}: {told}.", WIDTH, subsequent_indent="  ") if told else []
+
+
+def _figures(kernel: KernelOccupancy) -> tuple[str, ...]:
+    suggested = kernel.suggested_block_threads
+    return (
+        _abridged(kernel.kernel),
+        str(kernel.block_threads),
+        "n/a" if kernel.registers is None else str(kernel.registers),
+        str(kernel.shared_bytes),
+        str(kernel.active_blocks),
+        str(kernel.active_warps),
+        f"{kernel.occupancy:.0%}",
+        ", ".join(_SHORT.get(supply, supply) for supply in kernel.limited_by) or "n/a",
+        "n/a" if suggested is None else str(suggested),
+    )

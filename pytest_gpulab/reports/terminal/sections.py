@@ -1,0 +1,222 @@
+"""What the terminal shows: a table an exercise, then the findings, then what the signs mean.
+
+Everything is made from a `Gradebook`; nothing here prints.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
+from pytest_gpulab.reports.gradebook import Gradebook
+
+from .bandwidth import bandwidth_lines
+from .class_summary import class_sections
+from .hardware import counter_lines, counter_notes, device_tables, occupancy_lines
+from .reasons import MAX_NAMED, Reason, condensed, reasons
+from .table import WIDTH, table_lines, timings
+
+Section = tuple[str, list[str]]
+
+MAX_PRINTED = 10
+"""Lines of what a kernel printed that are shown, of one check; `-v` shows all that was kept, of each reason's first."""
+
+
+def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
+    """Return one check's findings; pytest takes the first line for its short summary.
+
+    Args:
+        findings: at least one.
+        already_shown: what was shown for other checks of the same submission, kept up to date here: a compiler's
+            message that ten checks share is printed once.
+    """
+    lines: list[str] = []
+    for finding in findings:
+        lines.append(f"{finding.code}: {finding.what}")
+        details = [f"  at {finding.where}"] if finding.where and not finding.because else []
+        details += _details(finding, indent="  ")
+        lines += ["  (details above)"] if details and finding in already_shown else details
+        already_shown.add(finding)
+    return "\n".join(lines)
+
+
+def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
+    """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for tools' messages.
+
+    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, what is known of
+    the device, how the kernels fill it, and how sure the times are. Of a class there is a summary, and all that with a
+    positive verbosity only.
+    """
+    if of_class:
+        yield from class_sections(gradebook)
+    if not of_class or verbosity > 0:
+        yield from _all_sections(gradebook, verbosity)
+
+
+def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
+    grades = gradebook.grades
+    if verbosity > 0:
+        yield from ((f"gpulab: {name}", lines) for name, lines in device_tables(grades))
+    for exercise, group in groupby(grades, key=lambda grade: grade.exercise):
+        members = list(group)
+        yield (
+            f"gpulab: {exercise}{_sizes(members)}",
+            table_lines(
+                members, gradebook.expected, {grade.submission for grade in members if gradebook.is_part(grade)}
+            ),
+        )
+        moved = bandwidth_lines(members) if verbosity > 0 else []
+        if moved:
+            yield f"gpulab: {exercise}, bandwidth", moved
+        kernels = occupancy_lines(members) if verbosity > 0 else []
+        if kernels:
+            yield f"gpulab: {exercise}, occupancy", kernels
+        counted = counter_lines(members, with_simulated=verbosity > 0)
+        if counted:
+            yield f"gpulab: {exercise}, counters", counted
+    timing = list(_timing(grades)) if verbosity > 0 else []
+    if timing:
+        yield "gpulab: timing", timing
+    lines = list(_all_findings(gradebook, verbosity))
+    if lines and verbosity >= 0:
+        yield "gpulab: findings", lines
+
+
+def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
+    """Yield what a reader of the tables that `sections` made must know, and of a class, without them, of its grades."""
+    parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
+    if parts:
+        yield f"Not all checks were run, and points are of those that were: {_abridged(parts)}."
+    measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
+    has_tables = not of_class or verbosity > 0
+    if measurements and has_tables:
+        yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
+    yield from _thresholds(gradebook.grades)
+    if any(measurement.estimated for measurement in measurements) and has_tables:
+        yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
+    too_long = "while it timed, so times may be too long"
+    others = {other for measurement in measurements for other in measurement.shared_with}
+    if others:
+        yield f"! other processes used the GPU {too_long}: {_abridged(sorted(others))}."
+    held_down = {words for measurement in measurements for words in measurement.held_down_by}
+    if held_down:
+        yield f"! the GPU was slowed down {too_long}: {_abridged(sorted(held_down))}."
+    yield from (f"! {note}." for note in counter_notes(gradebook.grades))
+    if gradebook.expected and has_tables:
+        yield "* fails as the instructor's expected verdicts say."
+
+
+def _abridged(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMED
+    return ", ".join(names if more <= 1 else [*names[:MAX_NAMED], f"and {more} more"])
+
+
+def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
+    """Yield whose thresholds were applied, once where it is the same for all; an estimate is held to no others."""
+    sources: dict[str, list[str]] = {}
+    for grade in grades:
+        if any(not measured.estimated for measured in timings(grade).values()):
+            exercises = sources.setdefault(grade.provenance.thresholds, [])
+            exercises += [grade.exercise] if grade.exercise not in exercises else []
+    for source, exercises in sources.items():
+        of = f" of {', '.join(exercises)}" if len(sources) > 1 else ""
+        yield _wrapped(f"thresholds{of}: {source}.", "")
+
+
+def _timing(grades: Iterable[Grade]) -> Iterator[str]:
+    """Yield what the tables have no room for."""
+    for grade in grades:
+        timed = [(check.name, check.measurement) for check in grade.checks if check.measurement is not None]
+        lines = [f"  {name}: {measured.certainty}" for name, measured in timed if measured.certainty]
+        yield from [grade.submission, *lines] if lines else []
+
+
+def _sizes(grades: Iterable[Grade]) -> str:
+    sizes = {measurement.size for grade in grades for measurement in timings(grade).values()}
+    return f", speed at {' and '.join(sorted(sizes))}" if sizes else ""
+
+
+def _all_findings(gradebook: Gradebook, verbosity: int) -> Iterator[str]:
+    for submission, finding in sorted(gradebook.ungraded.items()):
+        yield submission
+        yield from _finding_lines("NOT GRADED", finding)
+    for grade in gradebook.grades:
+        lines = list(_submission_findings(grade, gradebook.expected, verbosity))
+        if lines:
+            yield grade.submission
+            yield from lines
+
+
+def _submission_findings(grade: Grade, expected: set[tuple[str, str]], verbosity: int) -> Iterator[str]:
+    hints: set[str] = set()
+    is_verbose, has_printed = verbosity > 0, False
+    found = reasons(grade, expected)
+    for reason in found if is_verbose else condensed(found):
+        heading, finding = reason.heading(named=None if is_verbose else MAX_NAMED), reason.finding
+        if reason.is_minor and not is_verbose:
+            yield from _headline(heading, finding)
+        else:
+            yield from _finding_lines(heading, replace(finding, hint="") if finding.hint in hints else finding)
+            hints.add(finding.hint)
+        if reason.printed and (is_verbose or not has_printed):
+            has_printed = True
+            yield from _printed(reason, None if is_verbose else MAX_PRINTED)
+
+
+def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
+    yield from _headline(heading, finding)
+    yield from _details(finding, indent="      ")
+
+
+def _printed(reason: Reason, most: int | None) -> Iterator[str]:
+    """Yield what kernels printed, in their own layout."""
+    lines = reason.printed.splitlines()
+    yield f"      printed in {next(iter(reason.checks.values()))[0]}:"
+    yield from (f"        {line}" for line in lines[:most])
+    if most is not None and len(lines) > most:
+        yield f"        ... and {len(lines) - most} more lines; -v shows all"
+
+
+def _headline(heading: str, finding: Finding) -> Iterator[str]:
+    place = f" ({finding.where})" if finding.where else ""
+    what = f"{finding.code}: {finding.what}{place}"
+    if len(f"  {heading}: {what}") <= WIDTH:
+        yield f"  {heading}: {what}"
+    else:
+        yield _wrapped(f"{heading}:", "  ")
+        yield _wrapped(what, "      ")
+
+
+def _details(finding: Finding, indent: str) -> Iterator[str]:
+    if finding.line:
+        yield f"{indent}{finding.quote}"
+    for line in finding.evidence:
+        parts = line.splitlines()  # more than one: a tool's own layout
+        yield from [_wrapped(line, indent)] if len(parts) == 1 else (indent + part for part in parts)
+    if finding.hint:
+        yield _wrapped(f"hint: {finding.hint}", indent)
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def threshold_note(result: CheckResult) -> str:
+    """Return what a check asks for on this device if that is not what its name says, else nothing."""
+    other = result.other_threshold
+    return "" if other is None else f"here {result.name} asks for {other:g}x"
+
+
+def result_reason(result: CheckResult) -> str:
+    """Return one line for a check that neither passed nor failed."""
+    return ": ".join([result.verdict, *(finding.what for finding in result.findings[:1])])
