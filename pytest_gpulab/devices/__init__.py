@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from .protocol import Device, DeviceAbsent, DeviceInfo, DeviceUnavailable
+if TYPE_CHECKING:  # every session of pytest imports this package for `system.threads`: NumPy must not be loaded then
+    from .protocol import Device, DeviceInfo
 
 __all__ = ["open_device"]
 
@@ -39,6 +41,8 @@ def open_device(
         DeviceUnavailable: what was asked for is not there; says what is missing and how to get it. Or there is a GPU
             for `auto` that cannot be used, or not now: an estimate instead would be one that nobody asked for.
     """
+    from .protocol import DeviceAbsent, DeviceUnavailable
+
     if spec == "sim":
         return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), "it was asked for"
     if spec == "auto":
@@ -53,6 +57,8 @@ def open_device(
 
 
 def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) -> Device:
+    from .protocol import DeviceAbsent
+
     if find_spec("fcntl") is None:  # Windows: graders take their turns on a GPU by locks on files
         raise DeviceAbsent("grading on a GPU works on Linux only")
     from pytest_gpulab.devices.cuda.driver import check_packages
