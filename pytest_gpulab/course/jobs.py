@@ -29,7 +29,7 @@ from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
-from pytest_gpulab.grading.isolation.worker_process import Custody
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 from pytest_gpulab.grading.thresholds import UNCALIBRATED, Thresholds
 from pytest_gpulab.grading.time_limits import TimeLimits
 from pytest_gpulab.grading.tools.ncu import Profiler
@@ -168,30 +168,30 @@ _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
 """What devices said of themselves when this process first graded on them."""
 
 
-def graded_apart(job: Job, known: DeviceInfo | None = None, custody: Custody | None = None) -> Grade:
+def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope | None = None) -> Grade:
     """Grade a submission in a process of its own, with a time limit for every check.
 
     Args:
         job: what to grade.
         known: what its device says about itself, if that need not be asked.
-        custody: of its processes.
+        scope: of its processes.
 
     Raises:
         NotGraded, MemoryError: as `graded`.
-        CancelledError: the custody is over.
+        CancelledError: the scope is over.
     """
-    settings, custody = job.settings, custody or Custody()
-    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-", dir=custody.folder) as folder:
+    settings, scope = job.settings, scope or ProcessScope()
+    with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-", dir=scope.folder) as folder:
         path, loaded = _written(job, Path(folder)), _loaded(job)
         profiler = _profiler() if settings.count else None
-        more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu, custody)
+        more = (settings.architecture, settings.sanitize, profiler, settings.annotate, settings.gpu, scope)
         looked_at = (settings.device, settings.architecture, settings.gpu)
         info = known or _infos.get(looked_at)
         grader = RemoteGrader(loaded, path, settings.device, info, settings.seed, job.label, settings.timeout_s, *more)
         with closing(grader):
             _infos[looked_at] = grader.begin()
             checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
-        custody.check()  # or what came of processes that were ended would pass for a grade
+        scope.check()  # or what came of processes that were ended would pass for a grade
         return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
 
 

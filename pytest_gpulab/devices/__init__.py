@@ -20,7 +20,7 @@ def open_device(
     occupancy_architecture: str | None = None,
     gpu: str | None = None,
     isolated: bool = False,
-    foresighted: bool = False,
+    prefetching: bool = False,
     known: DeviceInfo | None = None,
 ) -> tuple[Device, str]:
     """Open a device and say in a few words why it was this one.
@@ -34,7 +34,7 @@ def open_device(
         gpu: which GPU the simulated one describes, such as `t4`; the H200 if None.
         isolated: whether the simulated one's compiler runs in a process of its own under limits, in a sandbox where
             there is one, as strangers' kernels need; nvcc always does.
-        foresighted: whether an isolated compiler may use several processor cores; nvcc always may.
+        prefetching: whether an isolated compiler may use several processor cores; nvcc always may.
         known: what a GPU's `info` says, if it was asked before: then it is opened when it is first needed.
 
     Raises:
@@ -44,12 +44,12 @@ def open_device(
     from .protocol import DeviceAbsent, DeviceUnavailable
 
     if spec == "sim":
-        return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), "it was asked for"
+        return _open_simulated(gpu, occupancy_architecture, isolated, prefetching), "it was asked for"
     if spec == "auto":
         try:
             return _open_cuda(0, launch_limit_s, known), "PyCUDA and an NVIDIA GPU are there"
         except DeviceAbsent as missing:
-            return _open_simulated(gpu, occupancy_architecture, isolated, foresighted), f"no CUDA device: {missing}"
+            return _open_simulated(gpu, occupancy_architecture, isolated, prefetching), f"no CUDA device: {missing}"
     cuda = re.fullmatch(r"cuda(?::(\d+))?", spec)
     if cuda is None:
         raise DeviceUnavailable(f"no device is called {spec!r}; use auto, cuda, cuda:N (a number) or sim")
@@ -69,7 +69,7 @@ def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) ->
     return CudaDevice(ordinal, launch_limit_s, known)
 
 
-def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, foresighted: bool) -> Device:
+def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, prefetching: bool) -> Device:
     from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
     from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, described_gpu
 
@@ -77,4 +77,4 @@ def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolate
 
     compiler = CompilerProcess() if isolated else None
     model, architecture = described_gpu(gpu or DEFAULT_GPU), occupancy_architecture
-    return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, foresighted=foresighted)
+    return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, prefetching=prefetching)

@@ -237,7 +237,7 @@ class Module(Protocol):
         """The `__device__` and `__constant__` variables by their names."""
 
     @property
-    def remembers(self) -> bool:
+    def has_state(self) -> bool:
         """Whether a launch may leave something behind, not in its arrays, that a later one finds."""
 
     def read_symbol(self, name: str) -> bytes:
@@ -386,7 +386,7 @@ class LaunchLimits(Protocol):
 
 
 @runtime_checkable
-class ForesightedDevice(Protocol):
+class PrefetchingDevice(Protocol):
     """A device whose compiler can work on several variants of a source at once."""
 
     def compile_ahead(

@@ -13,7 +13,7 @@ import numpy as np
 from pytest_gpulab.devices.hardware.metrics import with_ratios
 from pytest_gpulab.devices.protocol import Device, Hazard, LaunchProfile, SourceLine
 from pytest_gpulab.exercise import DEFAULT_VARIANT, Case, Exercise, Problem, Size, SpeedTier, Variant
-from pytest_gpulab.grading.compilation.builds import Blocked, Build, Builds, VariantKey, cases_of, variant_key
+from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds, VariantKey, cases_of, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run, replay
@@ -66,7 +66,7 @@ class Annotator:
             device = self._device if simulated else counting_device()
             self._budget.begin()
             listing = listing_of(self._loaded, self._path, device, self._seed, *subject, self._budget)
-        except (Blocked, InstructorsMistake):  # a check says so, too
+        except (BuildFailed, InstructorsMistake):  # a check says so, too
             return result
         return replace(result, listing=listing)
 
@@ -114,7 +114,7 @@ def listing_of(
     listing = Listing(size_text(size), name, simulated.info.name, None, ())
     try:
         build = Builds(path, loaded, simulated, budget).of(variant)
-    except Blocked as blocked:
+    except BuildFailed as blocked:
         return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
     if run.error is not None:  # a sampled block may have waited for one that was left out: run them all

@@ -18,7 +18,7 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
-from pytest_gpulab.grading.compilation.builds import Blocked, Builds, cases_of, variants_of
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.compilation.source_quotes import Quotes
 from pytest_gpulab.grading.correctness.cases import USUAL, CaseOutcome, CaseRuns, Limits
 from pytest_gpulab.grading.correctness.safety import Outcomes, harmless, not_checked, unsafe
@@ -106,12 +106,12 @@ class Grader:
     def close(self) -> None:
         """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
 
-    def assume(self, check: Check, found: Finding) -> None:
+    def record_failure(self, check: Check, found: Finding) -> None:
         """Take a case, a race or the compilation for failed, because it brought down another process that tried."""
         if isinstance(check.subject, Case):
-            self._cases.assume(check.subject, found)
+            self._cases.record_failure(check.subject, found)
         elif isinstance(check.subject, SpeedTier):
-            self._costs.assume(check.subject, found)
+            self._costs.record_failure(check.subject, found)
         elif check.subject is None:
             self._builds.block(found)
 
@@ -124,7 +124,7 @@ class Grader:
             return judge(check)
         except InstructorsMistake as mistake:
             return check.result("not gradable", (mistake.finding,))
-        except Blocked as blocked:
+        except BuildFailed as blocked:
             return check.result(blocked.verdict, (because_of("compile", blocked.finding),))
         except DeviceUnavailable as error:  # a GPU that others fill, wherever that shows
             verdict, found = of_error(error)
@@ -147,7 +147,7 @@ class Grader:
     def _compile(self, check: Check) -> CheckResult:
         try:
             self._builds.of_all(variants_of(self._loaded.exercise))
-        except Blocked as blocked:
+        except BuildFailed as blocked:
             return check.result(blocked.verdict, (blocked.finding,))
         return check.result("passed", self._builds.notes())
 
@@ -181,7 +181,7 @@ class Grader:
         for case in visible_first(self._loaded.exercise.cases):
             try:
                 found.append((case, self._cases.outcome(case)))
-            except Blocked as blocked:  # perhaps because an earlier case broke the device
+            except BuildFailed as blocked:  # perhaps because an earlier case broke the device
                 if next(self._that_broke_the_device(found), None) is None:
                     raise
                 found.append((case, CaseOutcome(blocked.verdict, (blocked.finding,))))
@@ -200,7 +200,7 @@ class Grader:
     def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
         try:
             unused = self._usages().unused(uses)
-        except Blocked as blocked:
+        except BuildFailed as blocked:
             return self._uncounted(check, blocked)
         if not unused:
             return check.result("passed")
@@ -218,7 +218,7 @@ class Grader:
                 self._counted = Usages(self._loaded, simulated, builds, self._seed, costs)
         return self._counted
 
-    def _uncounted(self, check: Check, blocked: Blocked) -> CheckResult:
+    def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
         """Return why nothing is counted or costed; time that an earlier check used up is told there."""
         found = blocked.finding
         if found.code != TIME_LIMIT:
@@ -246,7 +246,7 @@ class Grader:
             decided = decision(measurement)
             wrong = self._costs.wrong(tier) if decided != "failed" else ()
             measurement = replace(measurement, reference_ms=self._costs.reference_ms(tier))
-        except Blocked as blocked:
+        except BuildFailed as blocked:
             return self._uncounted(check, blocked)
         if wrong:
             return check.result("failed", wrong, measurement)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
     from pytest_gpulab.grading.grade import Finding
-    from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+    from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 
     from .items import AnyGrader
 
@@ -194,9 +194,9 @@ class ClassHooks:
                 self._gradebook.ungraded[problem.label] = problem.finding
                 self._gradebook.owners[problem.label] = student
 
-    def _duplicates(self) -> Iterator[Likeness]:
+    def _duplicates(self) -> Iterator[SimilarPair]:
         from pytest_gpulab.course.intake.similarity import alike, given_with
-        from pytest_gpulab.reports.gradebook import Likeness
+        from pytest_gpulab.reports.gradebook import SimilarPair
 
         owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
         by_exercise: dict[str, dict[str, bytes]] = {}
@@ -206,7 +206,7 @@ class ClassHooks:
         for exercise, sources in by_exercise.items():
             for group in alike(sources, given_with(self._exercises / exercise), owners):
                 yield from (
-                    Likeness(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
+                    SimilarPair(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
                 )
 
     def pytest_unconfigure(self) -> None:
@@ -223,9 +223,9 @@ class ClassFolder(pytest.Collector):
 
     def collect(self) -> Iterator[CudaFile]:
         """Yield a file for every submission that counts, and for those that cannot be graded."""
-        from pytest_gpulab.reports.gradebook import as_people_count
+        from pytest_gpulab.reports.gradebook import natural_sort_key
 
-        for each in sorted(self._hooks.collected, key=lambda each: as_people_count(each.label)):
+        for each in sorted(self._hooks.collected, key=lambda each: natural_sort_key(each.label)):
             yield HandedInFile.from_parent(
                 self,
                 path=self._hooks.source / each.label,

@@ -18,8 +18,8 @@ import pytest
 from pytest_gpulab.devices.system.threads import with_one_thread
 
 from . import options
-from .items import MARKER, WORKBENCH, CudaFile, CudaFolder, place_skip, tell_of_errors, usage_errors
-from .session import Workbench
+from .items import GRADING_SESSION, MARKER, CudaFile, CudaFolder, place_skip, tell_of_errors, usage_errors
+from .session import GradingSession
 from .settings import ClassSettings, ReportFile, Settings, SettingsError, shown
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class GradingHooks:
         )
         self.started = datetime.now(timezone.utc)
         self._check_reports(settings)
-        self.bench = config.stash[WORKBENCH] = Workbench.prepare(settings)
+        self.bench = config.stash[GRADING_SESSION] = GradingSession.prepare(settings)
         self.further = tuple(self._further(settings.course))
         if not settings.course.submissions:
             self._choose_paths()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .session import Workbench
+from .session import GradingSession
 from .settings import SettingsError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PRINTF = "printf"
 """What pytest calls what kernels printed."""
 
 
-WORKBENCH: pytest.StashKey[Workbench] = pytest.StashKey()
+GRADING_SESSION: pytest.StashKey[GradingSession] = pytest.StashKey()
 
 
 class CheckFailed(Exception):
@@ -116,9 +116,9 @@ class CudaFile(pytest.File):
             yield BrokenItem.from_parent(self, name="expected", explanation=explanation)
 
     @property
-    def workbench(self) -> Workbench:
+    def workbench(self) -> GradingSession:
         """What the session's nodes share."""
-        return self.config.stash[WORKBENCH]
+        return self.config.stash[GRADING_SESSION]
 
     @property
     def exercise_name(self) -> str | None:

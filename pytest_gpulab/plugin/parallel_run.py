@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .items import WORKBENCH, CheckItem, CudaFile, tell_of_errors, usage_errors
-from .session import Workbench
+from .items import GRADING_SESSION, CheckItem, CudaFile, tell_of_errors, usage_errors
+from .session import GradingSession
 from .settings import Settings, SettingsError, shown
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class JobHooks:
         self._errors: list[str] = []
 
     @property
-    def bench(self) -> Workbench:
+    def bench(self) -> GradingSession:
         """What the session's nodes share."""
-        return self.config.stash[WORKBENCH]
+        return self.config.stash[GRADING_SESSION]
 
     @property
     def settings(self) -> Settings:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Workbench:
+class GradingSession:
     """What grading needs, shared by all nodes of a session.
 
     Attributes:
@@ -52,7 +52,7 @@ class Workbench:
     cluster: ClusterExecutor | None = None
 
     @classmethod
-    def prepare(cls, settings: Settings) -> Workbench:
+    def prepare(cls, settings: Settings) -> GradingSession:
         """Look at the instructor's folder and the expected verdicts.
 
         Raises:

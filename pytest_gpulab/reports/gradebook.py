@@ -51,7 +51,7 @@ def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class SimilarPair:
     """Two students' sources for one exercise that are nearly the same: a question to ask, never a verdict.
 
     Attributes:
@@ -104,7 +104,7 @@ class Gradebook:
     absent: tuple[Student, ...] = ()
     problems: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    duplicates: tuple[Likeness, ...] = ()
+    duplicates: tuple[SimilarPair, ...] = ()
     handed_in: Mapping[str, Mapping[str, bool]] | None = None
     left_out: Mapping[str, Mapping[str, Finding]] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
@@ -134,7 +134,7 @@ class Gradebook:
     def grades(self) -> tuple[Grade, ...]:
         """One grade a submission, sorted by exercise and then by name as people count (2 before 10)."""
         grades = map(_joined, self._parts.values())
-        return tuple(sorted(grades, key=lambda grade: (grade.exercise, as_people_count(grade.submission))))
+        return tuple(sorted(grades, key=lambda grade: (grade.exercise, natural_sort_key(grade.submission))))
 
     def is_part(self, grade: Grade) -> bool:
         """Say whether a grade lacks checks of its exercise."""
@@ -150,7 +150,7 @@ def _joined(parts: dict[int, Grade]) -> Grade:
     return replace(in_order[0], checks=tuple(grade.checks[0] for grade in in_order))
 
 
-def as_people_count(name: str) -> list[tuple[int, int, str]]:
+def natural_sort_key(name: str) -> list[tuple[int, int, str]]:
     """Return what sorts names with numbers in them as people do: 2 before 10."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

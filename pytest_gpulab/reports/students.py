@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Student
 
 from .context import Context, ReportError
-from .gradebook import Gradebook, as_people_count
+from .gradebook import Gradebook, natural_sort_key
 from .visibility import for_student
 
 NOT_HANDED_IN = "not handed in"
@@ -114,7 +114,7 @@ def rows(gradebook: Gradebook) -> list[Row]:
     for submission, finding in sorted(gradebook.ungraded.items()):
         ungraded.setdefault(gradebook.owners.get(submission, submission), []).append((submission, finding))
     absent = {student.id for student in gradebook.absent}
-    keys = sorted({*names, *gradebook.chosen, *grades, *ungraded}, key=as_people_count)
+    keys = sorted({*names, *gradebook.chosen, *grades, *ungraded}, key=natural_sort_key)
     return [
         Row(
             names.get(key, Student(key)),

@@ -24,7 +24,7 @@ from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.system.processes import is_grader
 from pytest_gpulab.grading.isolation import forked
-from pytest_gpulab.grading.isolation.worker_process import Custody
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
@@ -124,8 +124,8 @@ def test_what_goes_wrong_with_a_job_is_its_own_matter(
 def test_all_of_a_run_share_a_folder(exercises: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str | None] = []
 
-    def graded_apart(job: object, known: object, custody: Custody) -> None:
-        seen.append(custody.folder)
+    def graded_apart(job: object, known: object, scope: ProcessScope) -> None:
+        seen.append(scope.folder)
 
     monkeypatch.setattr(gpus, "graded_apart", graded_apart)
     with closing(GpuExecutor(1, ("sim",))) as executor:

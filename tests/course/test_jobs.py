@@ -30,7 +30,7 @@ from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.isolation.remote import RemoteGrader
-from pytest_gpulab.grading.isolation.worker_process import Custody
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 from pytest_gpulab.grading.thresholds import Thresholds
 
 INFO = DeviceInfo("cuda", "NVIDIA H200", "nvcc 13.0", "sm_90", False, {"SMs": "132"})
@@ -191,17 +191,17 @@ def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
 
 def test_what_comes_of_processes_that_were_ended_is_no_grade(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second opinion that is ended is none, and the check passes without it."""
-    custody = Custody()
+    scope = ProcessScope()
 
     def run(grader: RemoteGrader, check: Check) -> CheckResult:
         if check.name == "correct[n=1001]":
-            custody.end()
+            scope.end()
         return check.result("passed")
 
     monkeypatch.setattr(RemoteGrader, "run", run)
     assert {check.verdict for check in graded_apart(right).checks} == {"passed"}
     with pytest.raises(CancelledError):
-        graded_apart(right, None, custody)
+        graded_apart(right, None, scope)
 
 
 def test_a_launch_without_memory_is_left_to_another_process(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_gpulab.course.jobs import GradingSettings, Job, content_sha256
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.grading.grade import Grade, Provenance
-from pytest_gpulab.grading.isolation.worker_process import Custody
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 EXERCISE = """
 import os, signal, time
@@ -76,7 +76,7 @@ def out_of_memory(job: Job, known: DeviceInfo | None = None) -> Grade:
     raise MemoryError("no room for the grade of " + job.label)
 
 
-def graded_nowhere(job: Job, known: DeviceInfo | None, custody: Custody) -> Grade:
+def graded_nowhere(job: Job, known: DeviceInfo | None, scope: ProcessScope) -> Grade:
     """Take the place of `graded_apart`: say which GPU it would have been, once all workers had the time to start."""
     time.sleep(0.5)
     name = known.name if known else "unknown"

@@ -11,7 +11,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 from pytest_gpulab.devices.compiler.nvrtc_program import Request
-from pytest_gpulab.devices.protocol import CompileError, ForesightedDevice
+from pytest_gpulab.devices.protocol import CompileError, PrefetchingDevice
 
 
 def test_variants_are_worked_on_side_by_side_and_no_more_when_they_are_asked_for(
@@ -75,11 +75,11 @@ def test_where_no_further_process_starts_all_is_compiled_in_turn(
     assert all(compiler.compiled(request).output for request in requests)
 
 
-@pytest.mark.parametrize("foresighted", [False, True])
-def test_a_device_compiles_ahead_if_it_may(foresighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("prefetching", [False, True])
+def test_a_device_compiles_ahead_if_it_may(prefetching: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler_process, "WORTH_A_PROCESS_S", 0.0)
-    device, _ = open_device("sim", isolated=True, foresighted=foresighted)
-    assert isinstance(device, ForesightedDevice)
+    device, _ = open_device("sim", isolated=True, prefetching=prefetching)
+    assert isinstance(device, PrefetchingDevice)
     variants = [{"WHAT": str(what)} for what in range(3)]
     device.compile_ahead(KERNEL, "a.cu", variants, HEADERS)
     asked: list[Request] = []
@@ -91,5 +91,5 @@ def test_a_device_compiles_ahead_if_it_may(foresighted: bool, monkeypatch: pytes
         array = device.array([0], "int32")
         device.compile(KERNEL, "a.cu", variant, HEADERS).launch("f", (1,), (1,), (array,))
         assert array.get()[0] == 7 + what
-    assert len(asked) == (0 if foresighted else 3)
+    assert len(asked) == (0 if prefetching else 3)
     device.close()

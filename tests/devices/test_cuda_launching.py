@@ -10,7 +10,7 @@ from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
-from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
@@ -164,7 +164,9 @@ class Broken(Refusing):
 
 
 def broken_context(tmp_path):
-    context = PrimaryContext(Broken(), SimpleNamespace(get_attribute=ATTRIBUTES.__getitem__), 1.0, Turns("G", tmp_path))
+    context = PrimaryContext(
+        Broken(), SimpleNamespace(get_attribute=ATTRIBUTES.__getitem__), 1.0, GpuLock("G", tmp_path)
+    )
     context._context = SimpleNamespace(push=lambda: None)
     return context
 
@@ -175,7 +177,7 @@ def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
         context.wait("f")
     assert caught.value.code == "out-of-bounds" and not context.usable
     begin_s = time.monotonic()
-    with Turns("G", tmp_path).timing(in_silence=True):  # no kernel runs any more, however long this process lives
+    with GpuLock("G", tmp_path).timing(in_silence=True):  # no kernel runs any more, however long this process lives
         assert time.monotonic() - begin_s < 0.5 * gpu_lock.OUTSIDE_WAIT_S
 
 
@@ -184,7 +186,7 @@ def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_
     monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.SILENCE_WAIT_S", 0.01)
     never = SimpleNamespace(record=lambda: None, query=lambda: False)
     driver = SimpleNamespace(Event=lambda: never, Context=SimpleNamespace(pop=lambda: None), Error=Driver.Error)
-    its, others = Turns("G", tmp_path), Turns("G", tmp_path)
+    its, others = GpuLock("G", tmp_path), GpuLock("G", tmp_path)
     context = PrimaryContext(driver, None, 0.05, its)
     context._context = SimpleNamespace(push=lambda: None)
     with pytest.raises(KernelFault, match="the kernel had not ended after"), context.at_work():

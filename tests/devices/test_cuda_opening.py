@@ -16,7 +16,7 @@ from pytest_gpulab.devices.cuda import gpu as gpu_module
 from pytest_gpulab.devices.cuda import gpu_lock
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.driver import primary_context
-from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.memory import Blocks
 from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnavailable
 
@@ -62,12 +62,12 @@ def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatc
     class Gpu:
         def retain_primary_context(self):
             begin_s = time.monotonic()
-            with Turns("GPU-1", tmp_path).timing():
+            with GpuLock("GPU-1", tmp_path).timing():
                 waited_s.append(time.monotonic() - begin_s)
             return "made once"
 
     monkeypatch.setattr(context_module, "primary_context", lambda gpu: gpu.retain_primary_context())
-    context = PrimaryContext(Driver(), Gpu(), 1.0, Turns("GPU-1", tmp_path))
+    context = PrimaryContext(Driver(), Gpu(), 1.0, GpuLock("GPU-1", tmp_path))
     assert not waited_s
     context.make()
     assert waited_s[0] >= 0.3
@@ -266,7 +266,7 @@ def test_a_known_gpu_that_nobody_needed_is_never_opened(opening):
 
 
 def test_a_device_that_was_not_used_can_be_closed(tmp_path):
-    context = PrimaryContext(Driver(), None, 1.0, Turns("GPU-1", tmp_path))
+    context = PrimaryContext(Driver(), None, 1.0, GpuLock("GPU-1", tmp_path))
     Blocks(context).close()
     context.close()
     assert not context.usable

@@ -15,7 +15,7 @@ from fake_driver import Driver
 from pytest_gpulab.devices.cuda import module as module_module
 from pytest_gpulab.devices.cuda.context import PrimaryContext
 from pytest_gpulab.devices.cuda.faults import DriverRefusal
-from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.memory import Blocks, CudaMemory, copy_within
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
@@ -62,7 +62,7 @@ class Gpu:
 
     def __init__(self, folder: Path) -> None:
         self.driver = Failing()
-        self.context = PrimaryContext(self.driver, None, 1.0, Turns("G", folder))  # type: ignore[arg-type]
+        self.context = PrimaryContext(self.driver, None, 1.0, GpuLock("G", folder))  # type: ignore[arg-type]
         self.context._context = SimpleNamespace(push=self.driver.does)
         self.blocks = Blocks(self.context)
         self.memory, self.other = (CudaMemory(self.blocks, (8,), np.float32) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Turns among processes: who times on a GPU, and who may give it work meanwhile."""
+"""GpuLock among processes: who times on a GPU, and who may give it work meanwhile."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 
 from pytest_gpulab.devices.cuda import gpu_lock
-from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 LIMIT_S = 20
@@ -19,7 +19,7 @@ def of_process(tmp_path):
     made = []
 
     def make(identity="GPU-1"):
-        made.append(Turns(identity, tmp_path))
+        made.append(GpuLock(identity, tmp_path))
         return made[-1]
 
     yield make
@@ -33,7 +33,7 @@ def of_process(tmp_path):
 class Worker(threading.Thread):
     """Is in another process's turn, as a rule to give the GPU work, until it is told to end."""
 
-    def __init__(self, its, turn=Turns.working):
+    def __init__(self, its, turn=GpuLock.working):
         super().__init__()
         WORKERS.append(self)
         self.turn, self.works, self.ends = turn(its), threading.Event(), threading.Event()
@@ -147,7 +147,7 @@ def is_kept_out(its):
     return not gets_in(its, 0.1)
 
 
-@pytest.mark.parametrize("inner", [Turns.working, Turns.making])
+@pytest.mark.parametrize("inner", [GpuLock.working, GpuLock.making])
 def test_work_within_work_ends_with_the_outer_one(of_process, inner, monkeypatch):
     monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", 1.5)
     one, timer = of_process(), of_process()
@@ -168,7 +168,7 @@ def test_who_works_too_long_gives_way(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
     slow = of_process()
     with slow.working():
-        slow.give_way()
+        slow.yield_gpu()
         assert begins_at_once(of_process())
 
 
@@ -188,7 +188,7 @@ class Slow(Worker):
 
     def run(self):
         with self.turn:
-            self.its.give_way()
+            self.its.yield_gpu()
             self.works.set()
             assert self.ends.wait(LIMIT_S)
 
@@ -207,7 +207,7 @@ def test_in_silence_those_are_waited_for_who_gave_way_and_nobody_else_begins(of_
 
 def test_in_silence_those_are_waited_for_who_began_because_they_had_waited_too_long(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "PATIENCE_S", 0.05)
-    first = Worker(of_process(), Turns.timing)
+    first = Worker(of_process(), GpuLock.timing)
     assert first.works.wait(LIMIT_S)
     hasty = Worker(of_process())
     assert hasty.works.wait(LIMIT_S)
@@ -218,7 +218,7 @@ def test_in_silence_those_are_waited_for_who_began_because_they_had_waited_too_l
     assert patient.works.wait(LIMIT_S)
 
 
-@pytest.mark.parametrize("turn", [Turns.working, Turns.timing])
+@pytest.mark.parametrize("turn", [GpuLock.working, GpuLock.timing])
 def test_in_silence_those_are_waited_for_whose_work_never_ends_until_their_process_does(of_process, turn):
     stuck = of_process()
     with turn(stuck):
@@ -241,8 +241,8 @@ def test_silence_is_not_waited_for_for_ever(of_process, monkeypatch):
 def test_who_gave_way_and_begins_something_else_is_as_others_are(of_process):
     slow = of_process()
     with slow.working():
-        slow.give_way()
-        timer = Worker(of_process(), Turns.timing)
+        slow.yield_gpu()
+        timer = Worker(of_process(), GpuLock.timing)
         assert timer.works.wait(LIMIT_S)
         begin_s = time.monotonic()
         threading.Timer(0.2, timer.end).start()
@@ -256,7 +256,7 @@ def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_proce
 
     def work():
         with slow.working():
-            slow.give_way()
+            slow.yield_gpu()
             gave_way.set()
             assert goes_on.wait(LIMIT_S)
             with slow.working():  # which waits for the patient one
@@ -274,7 +274,7 @@ def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_proce
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("turn", [Turns.working, Turns.making])
+@pytest.mark.parametrize("turn", [GpuLock.working, GpuLock.making])
 def test_in_silence_those_inside_are_waited_for_longer(of_process, turn, monkeypatch):
     monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", 0.01)
     monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.01)
@@ -293,9 +293,9 @@ def test_who_cannot_go_outside_because_of_one_who_times_there_goes_later(of_proc
             patch.setattr(gpu_lock, "OUTSIDE_WAIT_S", 0.01)
             hasty = Patient(of_process())
             assert hasty.works.wait(LIMIT_S)
-        slow.give_way()
+        slow.yield_gpu()
         hasty.end()
-        slow.give_way()
+        slow.yield_gpu()
         patient = Patient(of_process())
         assert not patient.works.wait(0.2)
     assert patient.works.wait(LIMIT_S)
@@ -304,7 +304,7 @@ def test_who_cannot_go_outside_because_of_one_who_times_there_goes_later(of_proc
 def test_a_kernel_that_is_timed_may_take_long(of_process):
     timer = of_process()
     with timer.timing():
-        timer.give_way()
+        timer.yield_gpu()
         assert is_kept_out(of_process())
 
 
@@ -318,17 +318,17 @@ def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
         assert Worker(waits).works.wait(LIMIT_S)
         begin_s = time.monotonic()
         WORKERS[-1].end()
-        with waits.working():  # its patience is over, once for all
+        with waits.working():  # its retry_budget is over, once for all
             assert time.monotonic() - begin_s < 0.5 * gpu_lock.PATIENCE_S
 
 
 def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
-    maker = Worker(of_process(), Turns.making)
+    maker = Worker(of_process(), GpuLock.making)
     assert maker.works.wait(LIMIT_S)
-    timer = Worker(of_process(), Turns.timing)
+    timer = Worker(of_process(), GpuLock.timing)
     assert not timer.works.wait(0.1)
     assert gets_in(of_process())
-    second = Worker(of_process(), Turns.making)
+    second = Worker(of_process(), GpuLock.making)
     assert not second.works.wait(0.1)
     maker.end()
     assert timer.works.wait(LIMIT_S)
@@ -340,16 +340,16 @@ def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
 def test_nobody_waits_for_ever_for_contexts(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.05)
     monkeypatch.setattr(gpu_lock, "SILENCE_WAIT_S", LIMIT_S)
-    maker = Worker(of_process(), Turns.making)
+    maker = Worker(of_process(), GpuLock.making)
     assert maker.works.wait(LIMIT_S)
     assert begins_at_once(of_process())
 
 
 def follower(of_process, waits_s):
     """Return who waited so long for another one's timing and follows it, and who waited to work; both have begun."""
-    first = Worker(of_process(), Turns.timing)
+    first = Worker(of_process(), GpuLock.timing)
     assert first.works.wait(LIMIT_S)
-    second = Worker(of_process(), Turns.timing)
+    second = Worker(of_process(), GpuLock.timing)
     time.sleep(waits_s)
     worker = Worker(of_process())
     assert not worker.works.wait(0.05)
@@ -381,9 +381,9 @@ def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_proce
     """The first one waits for a context; meanwhile the second one does not keep others from work."""
     monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 2 * LIMIT_S)
     monkeypatch.setattr(gpu_lock, "QUEUE_S", 2 * LIMIT_S)
-    maker = Worker(of_process(), Turns.making)
+    maker = Worker(of_process(), GpuLock.making)
     assert maker.works.wait(LIMIT_S)
-    timers = [Worker(of_process(), Turns.timing) for _ in range(2)]
+    timers = [Worker(of_process(), GpuLock.timing) for _ in range(2)]
     time.sleep(0.1)
     assert all(gets_in(of_process()) for _ in range(3))
     maker.end()

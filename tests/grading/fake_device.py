@@ -33,7 +33,7 @@ class Program:
         kernels: name to function.
         parameters: name to the size of each parameter; None as from a device that cannot tell.
         symbols: name to contents.
-        remembers: whether a launch may leave something behind.
+        has_state: whether a launch may leave something behind.
         error: raised by compiling.
         on_reset: called as the variables are to have their first contents again.
     """
@@ -42,7 +42,7 @@ class Program:
     parameters: tuple[int, ...] | None = None
     symbols: dict[str, bytes] = field(default_factory=dict)
     error: DeviceError | None = None
-    remembers: bool = True
+    has_state: bool = True
     on_reset: Callable[[], None] = lambda: None
 
 
@@ -92,8 +92,8 @@ class FakeModule:
         return tuple(self.program.symbols)
 
     @property
-    def remembers(self) -> bool:
-        return self.program.remembers
+    def has_state(self) -> bool:
+        return self.program.has_state
 
     def read_symbol(self, name: str) -> bytes:
         return self.program.symbols[name]

@@ -109,7 +109,7 @@ class Foresighted(FakeDevice):
 
 
 @pytest.fixture
-def foresighted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def prefetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr("doubling.FakeDevice", Foresighted)
     return Bench(tmp_path)
 
@@ -119,23 +119,23 @@ OF_VARIANTS = tuple(Case(f"n={4 + n}", 4 + n, 20, variant=variant) for n, varian
 AGAIN = Case("n=8", 8, 20, variant=Variant("positive", {"T": "int"}, facts={"low": 0}))
 
 
-def test_the_first_variant_is_compiled_alone_and_the_others_ahead_each_once(foresighted: Bench) -> None:
-    foresighted.results(right(), cases=(*OF_VARIANTS, AGAIN), speed=(), compile_points=10)
-    assert foresighted.device.ahead == [(1, [{"T": "int"}, {"T": "double"}])]
-    assert [defines for _, _, defines, _ in foresighted.device.compiled] == [{"T": v.name} for v in VARIANTS]
+def test_the_first_variant_is_compiled_alone_and_the_others_ahead_each_once(prefetching: Bench) -> None:
+    prefetching.results(right(), cases=(*OF_VARIANTS, AGAIN), speed=(), compile_points=10)
+    assert prefetching.device.ahead == [(1, [{"T": "int"}, {"T": "double"}])]
+    assert [defines for _, _, defines, _ in prefetching.device.compiled] == [{"T": v.name} for v in VARIANTS]
 
 
-def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(foresighted: Bench) -> None:
+def test_what_does_not_compile_as_one_variant_is_not_tried_as_others(prefetching: Bench) -> None:
     error = Program(error=CompileError(DIAGNOSTICS))
-    foresighted.result("compile", error, cases=OF_VARIANTS, speed=(), compile_points=30)
-    assert foresighted.device.ahead == [] and len(foresighted.device.compiled) == 1
+    prefetching.result("compile", error, cases=OF_VARIANTS, speed=(), compile_points=30)
+    assert prefetching.device.ahead == [] and len(prefetching.device.compiled) == 1
 
 
 def test_a_compiler_that_cannot_be_run_ahead_is_not_the_students_fault(
-    foresighted: Bench, monkeypatch: pytest.MonkeyPatch
+    prefetching: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Foresighted, "error", DeviceError("no program can be run from /tmp"))
-    results = foresighted.results(right(), cases=OF_VARIANTS, speed=(), compile_points=30)
+    results = prefetching.results(right(), cases=OF_VARIANTS, speed=(), compile_points=30)
     assert results["compile"].verdict == "not gradable"
     assert results["compile"].findings[0].what == "The device failed: no program can be run from /tmp"
     assert results["compile"].findings[0].hint.endswith("it has to be graded again.")

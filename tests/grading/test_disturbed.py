@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
-from pytest_gpulab.grading.compilation.builds import Blocked
+from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.plans.replay import Run
 from pytest_gpulab.grading.usage import constant_reads
 
@@ -52,6 +52,6 @@ def test_a_value_that_ends_a_loop_is_used_and_its_runs_have_a_limit_of_their_own
 
 @pytest.mark.parametrize("ended", [0, 1])
 def test_reads_that_no_time_is_left_for_do_not_count_as_used(monkeypatch: pytest.MonkeyPatch, ended: int) -> None:
-    with pytest.raises(Blocked) as blocked:
+    with pytest.raises(BuildFailed) as blocked:
         share(monkeypatch, ended)
     assert (blocked.value.verdict, blocked.value.finding.code) == ("failed", "time-limit")

@@ -14,7 +14,7 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Buffer, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.plans.prepare import make_plan
-from pytest_gpulab.grading.speed.targets import Contender, Pool
+from pytest_gpulab.grading.speed.targets import BenchmarkTarget, BufferPool
 from pytest_gpulab.grading.speed.validation import SETS, most_checked
 
 CATALOGUE = Catalogue(Path(__file__).parents[2] / "exercises")
@@ -54,6 +54,6 @@ def test_a_race_leaves_room_for_a_context(name: str) -> None:
     for tier in {(tier.size, tier.variant.name): tier for tier in exercise.speed}.values():
         plan, scales = make_plan(exercise, Problem(tier.size, tunables, tier.variant)), Scales()
         inputs = [{each.name: zeros(each) for each in plan.buffers if each.role == "input"} for _ in range(SETS)]
-        contender = Contender(Pool(cast(TimingDevice, scales)), cast(Any, None), plan, inputs)
+        contender = BenchmarkTarget(BufferPool(cast(TimingDevice, scales)), cast(Any, None), plan, inputs)
         contender.spare_outputs(most_checked(contender))
         assert contender.nbytes < scales.nbytes <= BYTES_A_GRADER - CONTEXT_BYTES

@@ -11,7 +11,7 @@ import pytest
 from pytest_gpulab import devices
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading.isolation import forked
-from pytest_gpulab.plugin.session import Workbench
+from pytest_gpulab.plugin.session import GradingSession
 from pytest_gpulab.plugin.settings import ClassSettings, Settings
 
 EXERCISES = Path(__file__).parents[2] / "exercises"
@@ -42,7 +42,7 @@ def pycuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(settings: Settings, will_grade: bool = True) -> None:
-    bench = Workbench.prepare(settings)
+    bench = GradingSession.prepare(settings)
     bench.open_device(will_grade)
     bench.close_device()
 

@@ -10,8 +10,8 @@ from pytest_gpulab.grading.diagnosis import error_location
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import mismatches
 from pytest_gpulab.grading.diagnosis.error_location import ordinal, place_of
-from pytest_gpulab.grading.diagnosis.missing_terms import omission
-from pytest_gpulab.grading.diagnosis.patterns import Circumstances, Mistake
+from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
+from pytest_gpulab.grading.diagnosis.patterns import RunContext, WrongValue
 from pytest_gpulab.grading.diagnosis.tiling import tiling_of
 
 N = 1000
@@ -24,12 +24,12 @@ def plan(n: int, blocks: int, threads: int, dtype: Any = np.int32, size: int | N
     return Plan(buffers, (Launch("kernel", (blocks,), (threads,), ("in", "out")),))
 
 
-def mistake(actual: Any, expected: Any, tolerance: Any = 0, **around: Any) -> Mistake:
+def mistake(actual: Any, expected: Any, tolerance: Any = 0, **around: Any) -> WrongValue:
     actual, expected = np.asarray(actual), np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
     assert wrong.any()
-    known = Circumstances(**around)
-    return Mistake("out", actual, expected, np.broadcast_to(tolerance, actual.shape), wrong, known)
+    known = RunContext(**around)
+    return WrongValue("out", actual, expected, np.broadcast_to(tolerance, actual.shape), wrong, known)
 
 
 def said(*args: Any, **around: Any) -> str:
@@ -277,7 +277,7 @@ def test_what_a_generous_tolerance_would_explain_is_not_said() -> None:
 
 def omitted(actual: Any, expected: Any, x: Any = X, tolerance: float = 0, threads: int = 128, blocks: int = 8) -> str:
     around = {"plan": plan(x.size, blocks, threads, x.dtype, size=1), "inputs": {"in": x}}
-    pattern = omission(mistake(np.array([actual], x.dtype), np.array([expected]), tolerance, **around))
+    pattern = missing_terms_of(mistake(np.array([actual], x.dtype), np.array([expected]), tolerance, **around))
     return pattern.what if pattern else ""
 
 
@@ -310,7 +310,7 @@ def test_what_a_sum_or_a_product_leaves_out(counted: Any, words: str) -> None:
 def test_what_each_thread_takes_after_its_first_element() -> None:
     taken = X[INDEX % 256 < 128].sum()
     around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
-    pattern = omission(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
+    pattern = missing_terms_of(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
     assert pattern is not None and pattern.what == WITHOUT + "what each thread takes after its first element"
 
 
@@ -386,7 +386,7 @@ def test_what_a_block_has_of_a_plane() -> None:
 )
 def test_sums_and_differences_that_overflow_are_not_what_was_expected(values: Any, wanted: Any, got: Any) -> None:
     around = {"plan": plan(values.size, 1, 32, values.dtype, size=1), "inputs": {"in": values}}
-    assert omission(mistake(got, wanted, **around)) is None
+    assert missing_terms_of(mistake(got, wanted, **around)) is None
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -10,7 +10,7 @@ from clocked_device import ClockedBench
 
 from pytest_gpulab.exercise import Buffer
 from pytest_gpulab.grading.plans.replay import FIRST, initial_contents
-from pytest_gpulab.grading.speed.targets import FIRST_BYTES, Pool
+from pytest_gpulab.grading.speed.targets import FIRST_BYTES, BufferPool
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint64, np.dtype([("key", np.int16), ("value", np.int8)])])
@@ -21,7 +21,7 @@ def test_large_arrays_whose_elements_are_all_alike_are_filled_on_the_device(
     sent: list[int] = []
     array = clocked.device.array
     monkeypatch.setattr(clocked.device, "array", lambda values: sent.append(values.nbytes) or array(values))
-    pool = Pool(clocked.device)
+    pool = BufferPool(clocked.device)
     for elements in (FIRST_BYTES // np.dtype(dtype).itemsize, 3 * FIRST_BYTES + 5):
         buffer = Buffer("x", "scratch", dtype, (elements, 1), zeroed=zeroed)
         expected = initial_contents(buffer, {}, FIRST.poison)

@@ -22,7 +22,7 @@ from pytest_gpulab.devices.system.processes import LOCKS
 from pytest_gpulab.devices.system.threads import ONE_THREAD
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from pytest_gpulab.grading.isolation import forked, worker_process
-from pytest_gpulab.grading.isolation.worker_process import Crashed, Custody, Worker
+from pytest_gpulab.grading.isolation.worker_process import Crashed, ProcessScope, Worker
 
 LEAVES = """
 import json, os, sys, tempfile
@@ -79,8 +79,8 @@ def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str
 ) -> None:
     monkeypatch.delenv(LOCKS, raising=False)
-    custody = Custody(str(tmp_path))
-    started = Worker({}, custody)
+    scope = ProcessScope(str(tmp_path))
+    started = Worker({}, scope)
     answer = started.ask({}, 60.0)
     started.kill()
     assert Path(answer["left"]).parent.parent == tmp_path and not list(tmp_path.iterdir())
@@ -88,25 +88,25 @@ def test_of_a_run_it_shares_a_folder_for_contents_and_leaves_its_files_there(
 
 
 def test_another_thread_ends_it_and_whatever_would_follow(tmp_path: Path, threads: str) -> None:
-    custody, before = Custody(str(tmp_path)), Custody(str(tmp_path))
-    ended, unharmed, first = Worker({}, custody), Worker({}, before), Worker({}, custody)
+    scope, before = ProcessScope(str(tmp_path)), ProcessScope(str(tmp_path))
+    ended, unharmed, first = Worker({}, scope), Worker({}, before), Worker({}, scope)
     first.kill()
     ended.ask({}, 60.0)
-    ender = threading.Timer(0.2, custody.end)
+    ender = threading.Timer(0.2, scope.end)
     ender.start()
     with pytest.raises(Crashed, match="was ended by SIGKILL"):
         ended.ask({}, 60.0)
     ended.kill()
     with pytest.raises(CancelledError):
-        Worker({}, custody)
+        Worker({}, scope)
     with pytest.raises(CancelledError):
-        worker_process.answered_under(["env"], {}, {}, 60.0, custody)
+        worker_process.answered_under(["env"], {}, {}, 60.0, scope)
     with pytest.raises(CancelledError):
-        custody.check()
+        scope.check()
     before.check()
     assert unharmed.ask({}, 60.0)["threads"] == threads
     unharmed.kill()
-    custody.end()
+    scope.end()
     assert not list(tmp_path.iterdir())
 
 
@@ -136,7 +136,7 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(LOCKS, "elsewhere")
-    answer, _ = worker_process.answered_under(["env"], {}, {}, 60.0, Custody())
+    answer, _ = worker_process.answered_under(["env"], {}, {}, 60.0, ProcessScope())
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 
 

@@ -22,7 +22,7 @@ from pytest_gpulab.grading.speed.benchmark import (
     WARM_UP_ROUNDS,
 )
 from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, MAX_ROUNDS, SETTLED_OVER
-from pytest_gpulab.grading.speed.targets import REPLICAS, STEP_BYTES, Contender
+from pytest_gpulab.grading.speed.targets import REPLICAS, STEP_BYTES, BenchmarkTarget
 from pytest_gpulab.grading.speed.validation import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
 
 
@@ -302,13 +302,13 @@ def test_what_is_shorter_than_its_overhead_has_a_time_all_the_same(clocked: Cloc
 
 
 def test_a_sides_overhead_is_that_of_its_launches() -> None:
-    class Watch:
+    class HazardChecker:
         def overhead_ms(self, launches: int) -> float:
             return 0.005 + 0.001 * launches
 
-    contender = Contender.__new__(Contender)
+    contender = BenchmarkTarget.__new__(BenchmarkTarget)
     contender.plan = Plan((), (Launch("f", (1,), (1,), ()),) * 3)
-    watch: Any = Watch()
+    watch: Any = HazardChecker()
     assert contender.overhead_ms(watch) == pytest.approx(0.008)
     assert contender.overhead_ms(watch, runs=4) == pytest.approx((0.005 + 0.012) / 4)
 

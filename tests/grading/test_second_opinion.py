@@ -245,7 +245,7 @@ def test_what_was_asked_before_closing_is_asked_again_after_it(bench: Class) -> 
     with closing(bench.grader(READS_BEYOND)) as grader:
         second = grader._second
         assert second is not None
-        second.look_ahead(bench.checks["compile"])
+        second.prefetch(bench.checks["compile"])
         second.close()
         for name in ("correct[n=31]", "safe[memory]", "correct[n=1]"):
             result = grader.run(bench.checks[name])

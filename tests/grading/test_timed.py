@@ -18,7 +18,7 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.speed import contents
 from pytest_gpulab.grading.speed.contents import Inputs
 from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
-from pytest_gpulab.grading.speed.targets import Contender
+from pytest_gpulab.grading.speed.targets import BenchmarkTarget
 
 
 def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
@@ -102,13 +102,13 @@ def test_processes_make_the_sets_of_contents_in_another_order_and_use_them_alike
         made[-1].append(told[-1][-1])
         return contents.timed_inputs(*told)
 
-    def noting_used(side: Contender, *told: Any) -> None:
+    def noting_used(side: BenchmarkTarget, *told: Any) -> None:
         used[-1].append(b"".join(inputs["in"].tobytes() for inputs in told[3]))
         made_ready(side, *told)
 
-    made_ready = Contender.__init__
+    made_ready = BenchmarkTarget.__init__
     monkeypatch.setattr("pytest_gpulab.grading.speed.measured.timed_inputs", noting_made)
-    monkeypatch.setattr(Contender, "__init__", noting_used)
+    monkeypatch.setattr(BenchmarkTarget, "__init__", noting_used)
     for number in (4, 5):
         monkeypatch.setattr("os.getpid", lambda number=number: number)
         made.append([]), used.append([])

@@ -14,9 +14,9 @@ from fake_device import Program
 
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.checks import checks_of
-from pytest_gpulab.grading.speed.benchmark import Race
+from pytest_gpulab.grading.speed.benchmark import Benchmark
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import Pool
+from pytest_gpulab.grading.speed.targets import BufferPool
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
 
@@ -48,7 +48,7 @@ def test_a_result_that_is_kept_and_replayed_is_wrong(clocked: ClockedBench, cost
 def test_a_result_replayed_where_an_address_repeats_is_wrong(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pool, "move_copies", lambda self, rng: None)  # as if each copy got its old place again
+    monkeypatch.setattr(BufferPool, "move_copies", lambda self, rng: None)  # as if each copy got its old place again
     remembered: dict[int, Any] = {}
 
     def twice(options: Any, source: Any, out: Any, n: Any) -> dict[str, Any]:
@@ -227,8 +227,8 @@ def test_of_large_runs_the_fastest_on_each_set_are_checked(
         return {"estimated_ms": next(costs_ms) if n == SIZE else 1.0}
 
     results: list[Any] = []
-    run = Race.run
-    monkeypatch.setattr(Race, "run", lambda race, *args: results.append(run(race, *args)) or results[0])
+    run = Benchmark.run
+    monkeypatch.setattr(Benchmark, "run", lambda race, *args: results.append(run(race, *args)) or results[0])
     monkeypatch.setattr(CheckedRuns, "add", spying)
     clocked.watch.noise = lambda sample: 1.0  # type: ignore[method-assign]
     assert tier(clocked, program(twice)).verdict == "passed"

@@ -13,14 +13,14 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.speed.targets import Pool
+from pytest_gpulab.grading.speed.targets import BufferPool
 
 
 def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked: ClockedBench) -> None:
     """In another process, that is: the GPU cannot be used any more in the one where it happened."""
     grader, found = clocked.grader(right(1.0), speed=TIERS), Finding("device-fault", "given up")
     checks = [check for check in checks_of(replace(EXERCISE, speed=TIERS)) if check.kind == "speedup"]
-    grader.assume(checks[0], found)
+    grader.record_failure(checks[0], found)
     results = [grader.run(check) for check in checks]
     assert [(result.verdict, result.findings) for result in results] == [("failed", (found,))] * 2
     assert clocked.watch.cold == []
@@ -29,10 +29,10 @@ def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked:
 def test_a_gpu_without_room_for_outputs_to_be_checked_is_nobodys_fault(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(pool: Pool, buffer: Buffer) -> None:
+    def full(pool: BufferPool, buffer: Buffer) -> None:
         raise DeviceUnavailable("the GPU has no room for 1,024 bytes more")
 
-    monkeypatch.setattr(Pool, "spare", full)
+    monkeypatch.setattr(BufferPool, "spare", full)
     result = tier(clocked, right(1.0))
     assert (result.verdict, result.findings[0].code) == ("not gradable", "device-fault")
 

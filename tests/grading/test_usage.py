@@ -11,7 +11,7 @@ from block_sums import EXERCISE, INTS, TREE, changed, graded, line_of
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
 from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usage, UsesCheck
-from pytest_gpulab.grading.compilation.builds import Blocked
+from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.usage import checks as usage_module
 from pytest_gpulab.grading.usage.checks import _figure
 
@@ -107,7 +107,7 @@ def test_without_a_simulated_gpu_nothing_is_counted(monkeypatch: pytest.MonkeyPa
         raise DeviceUnavailable("NVRTC is not installed")
 
     monkeypatch.setattr(usage_module, "open_device", unavailable)
-    with pytest.raises(Blocked) as blocked:
+    with pytest.raises(BuildFailed) as blocked:
         usage_module.counting_device()
     assert blocked.value.verdict == "not gradable"
     assert blocked.value.finding.what == "What the kernels use cannot be counted here: NVRTC is not installed"

@@ -59,11 +59,11 @@ class ClockedGpu(SimulatedDevice):
     working = alone
 
     @contextmanager
-    def stopwatch(self, in_silence: bool = False) -> Iterator[Watch]:
-        yield Watch(self)
+    def stopwatch(self, in_silence: bool = False) -> Iterator[HazardChecker]:
+        yield HazardChecker(self)
 
 
-class Watch:
+class HazardChecker:
     l2_bytes = 0
     peak_bandwidth_gb_s = 1e9
     tick_ms = 0.0

@@ -16,7 +16,7 @@ from test_terminal_report import PROVENANCE, book, speed
 from pytest_gpulab.grading.grade import Grade, Student
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.files import json_report
-from pytest_gpulab.reports.gradebook import Likeness
+from pytest_gpulab.reports.gradebook import SimilarPair
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_the_class_is_told(tmp_path: Path) -> None:
     made.roster = (Student("17", "Ann Bell"), Student("18"))
     made.absent = made.roster[1:]
     made.problems, made.changes = ("18/x.txt: no .cu file",), ("a.cu: 10 points, not 20",)
-    made.duplicates = (Likeness("sum", ("a.cu", "b.cu"), 0.9, (((12, 40),), ((3, 31),))),)
+    made.duplicates = (SimilarPair("sum", ("a.cu", "b.cu"), 0.9, (((12, 40),), ((3, 31),))),)
     json_report.write(tmp_path / "grades.json", made, Context())
     document = load(tmp_path / "grades.json")
     assert document["roster"] == [{"id": "17", "name": "Ann Bell"}, {"id": "18", "name": ""}]

@@ -21,7 +21,7 @@ from pytest_gpulab.devices.compiler.limits import Limits
 from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.cuda.driver import room_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
-from pytest_gpulab.devices.cuda.gpu_lock import Turns
+from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc, compiles_nothing, explained
 from pytest_gpulab.devices.cuda.nvcc.limits import limited
 from pytest_gpulab.devices.cuda.timing.sampler import own_kernels_run
@@ -220,8 +220,8 @@ def kept_from_the_gpu(machine: Machine) -> str:
 
 
 def lock_held(machine: Machine) -> str:
-    with Turns("GPU-1", machine.folder).timing():
-        again = Turns("GPU-1", machine.folder).timing(wait_s=0)
+    with GpuLock("GPU-1", machine.folder).timing():
+        again = GpuLock("GPU-1", machine.folder).timing(wait_s=0)
         with pytest.raises(DeviceUnavailable) as caught, again:
             pass
     return str(caught.value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_gpulab.grading.findings import HINTS, because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Student, Verdict
 from pytest_gpulab.grading.listing import TIME_SHARE, ListedFile, ListedLine, Listing
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness, result_properties
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, result_properties
 
 GIVEN = ("Ada", "Alan", "Barbara", "Claude", "Donald", "Edsger", "Frances", "Grace", "Hedy", "Ines", "John", "Leslie")
 FAMILY = ("Arslan", "Becker", "Çelik", "Dubois", "Eriksson", "Fischer", "García", "Ivanova", "Kowalski", "Nguyễn")
@@ -78,7 +78,7 @@ class Made:
         roster = tuple(Student(f"s{100 + n}", names[n % len(names)]) for n in range(self.students))
         absent = roster[7::20]
         problems = ("s103/scan: 2 files, the newest counts: scan_v2.cu", "s141/notes.docx: belongs to no exercise")
-        alike = (Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
+        alike = (SimilarPair("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
         book = Gradebook(roster=roster, absent=absent, problems=problems, duplicates=alike)
         book.ungraded["class/s104/sacn.cu"] = Finding("no-exercise", "No exercise is called sacn.")
         book.owners["class/s104/sacn.cu"] = "s104"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from generated_class import Made, add
 
 from pytest_gpulab.grading.grade import Grade, Student
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.terminal.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
 from pytest_gpulab.reports.terminal.table import WIDTH
@@ -85,15 +85,15 @@ def test_who_earned_other_points_than_before_is_listed() -> None:
 def test_sources_that_are_alike_are_told_closest_first_with_their_lines() -> None:
     book = Made(3).gradebook()
     book.duplicates = (
-        Likeness("scan", ("s2/scan.cu", "s3/scan.cu"), 0.71, (((1, 9),), ((2, 10),))),
-        Likeness("scan", ("s1/scan.cu", "s2/scan.cu"), 0.94, (((12, 40), (50, 50)), ((3, 31), (41, 41)))),
+        SimilarPair("scan", ("s2/scan.cu", "s3/scan.cu"), 0.71, (((1, 9),), ((2, 10),))),
+        SimilarPair("scan", ("s1/scan.cu", "s2/scan.cu"), 0.94, (((12, 40), (50, 50)), ((3, 31), (41, 41)))),
     )
     assert summary(book)["near-identical sources"] == [
         "94 % alike: s1/scan.cu:12-40, 50 and s2/scan.cu:3-31, 41",
         "71 % alike: s2/scan.cu:1-9 and s3/scan.cu:2-10",
     ]
     many = tuple((line, line) for line in range(1, 99, 2))
-    book.duplicates = tuple(Likeness("scan", (f"a{n}", "b"), 1.0, (many, ())) for n in range(MAX_LINES + 2))
+    book.duplicates = tuple(SimilarPair("scan", (f"a{n}", "b"), 1.0, (many, ())) for n in range(MAX_LINES + 2))
     told = summary(book)["near-identical sources"]
     assert told[0] == "100 % alike: a0:1, 3, 5, 7, 9, 11 (43 more places) and b" and told[-1] == "and 2 more"
     assert len(told) == MAX_LINES + 1

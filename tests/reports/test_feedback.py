@@ -15,7 +15,7 @@ from test_instructor_page import HOSTILE, Page, hostile_book
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.pages import environment
 from pytest_gpulab.reports.pages.feedback import page
 from pytest_gpulab.reports.standings import standings
@@ -63,7 +63,7 @@ def test_exercises_without_a_grade_are_named_and_columns_of_sources_explained(tm
 
 def test_a_page_needs_no_script_and_tells_neither_seed_nor_suspicion(tmp_path: Path) -> None:
     book = Made(4).gradebook()
-    book.duplicates = (Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
+    book.duplicates = (SimilarPair("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97),)
     for text in written(tmp_path, book).values():
         assert "<script" not in text and "script-src &#39;none&#39;" in text and "noscript" not in text
         assert "97 %" not in text and "alike" not in text and "7130713" not in text

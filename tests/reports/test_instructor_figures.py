@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from pytest_gpulab.grading.findings import because_of
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance, Student, Verdict
 from pytest_gpulab.reports.class_statistics import TOTAL, Scores, check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.instructor.flags import BORDERLINE, IMPOSSIBLE, LIKENESS, SHARED, UNGRADABLE, flags
 from pytest_gpulab.reports.instructor.ladders import ladders
 from pytest_gpulab.reports.instructor.people import Cell, people
@@ -245,7 +245,7 @@ def test_everything_odd_is_flagged_worst_first() -> None:
         timed(shared_with=("a game", "a browser")),
     )
     two = grade("s2", "scan", check("compile", "not gradable", findings=(fault,)))
-    alike = Likeness("scan", ("class/s1/scan.cu", "class/s2/scan.cu"), 0.974)
+    alike = SimilarPair("scan", ("class/s1/scan.cu", "class/s2/scan.cu"), 0.974)
     found = flags(book(one, two, duplicates=(alike,)), [one, two])
     assert [(flag.kind, flag.what) for flag in found] == [
         (IMPOSSIBLE, "Faster than the memory."),
@@ -259,14 +259,14 @@ def test_everything_odd_is_flagged_worst_first() -> None:
 
 def test_sources_that_hang_together_are_one_flag() -> None:
     pairs = [("d", "e", 0.9), ("a", "b", 0.95), ("b", "c", 0.91), ("e", "a", 0.9), ("x", "y", 1.0)]
-    alike = [Likeness("scan", (one, other), similarity) for one, other, similarity in pairs]
-    other = Likeness("sum", ("a", "b"), 0.99)
+    alike = [SimilarPair("scan", (one, other), similarity) for one, other, similarity in pairs]
+    other = SimilarPair("sum", ("a", "b"), 0.99)
     assert [(flag.exercise, flag.submissions, flag.what) for flag in flags(book(duplicates=(*alike, other)), [])] == [
         ("scan", ("x", "y"), "100 % alike"),
         ("scan", ("a", "b", "c", "d", "e"), "90 to 95 % alike"),
         ("sum", ("a", "b"), "99 % alike"),
     ]
-    crowd = tuple(Likeness("scan", (f"s{n}", f"s{m}"), 1.0) for n in range(200) for m in range(n))
+    crowd = tuple(SimilarPair("scan", (f"s{n}", f"s{m}"), 1.0) for n in range(200) for m in range(n))
     (flag,) = flags(book(duplicates=crowd), [])
     assert len(flag.submissions) == 200
 
@@ -276,7 +276,7 @@ def test_people_are_called_by_name_and_found_by_what_happened() -> None:
     two = [replace(grade("", "sum", check("a")), submission=f"my/files/{name}.cu") for name in "xy"]
     made = book(one, *two, roster=(Student("s1", "Ada"),), owners={"s9/odd.cu": "s9"})
     made.ungraded["s9/odd.cu"] = Finding("no-exercise", "No exercise is called odd.")
-    found = flags(book(duplicates=(Likeness("scan", (one.submission, "other.cu"), 0.9),)), [])
+    found = flags(book(duplicates=(SimilarPair("scan", (one.submission, "other.cu"), 0.9),)), [])
     persons = people(standings(made, made.grades), ["scan", "sum"], found, ())
     assert [person.called for person in persons] == ["x", "y", "Ada", "s9"]
     assert [person.flags for person in persons] == [(), (), tuple(found), ()]

@@ -19,7 +19,7 @@ from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement
 from pytest_gpulab.grading.listing import ListedFile, ListedHazard, ListedLine, Listing
 from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness, result_properties
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, result_properties
 from pytest_gpulab.reports.instructor.page import page, provenances
 from pytest_gpulab.reports.pages import environment
 
@@ -87,7 +87,7 @@ def hostile_book() -> Gradebook:
     )
     for name in ("a", "b"):
         add(book, Grade(f"{name}/{HOSTILE}.cu", HOSTILE, checks, provenance, HOSTILE))
-    book.duplicates = (Likeness(HOSTILE, (f"a/{HOSTILE}.cu", HOSTILE), 0.9),)
+    book.duplicates = (SimilarPair(HOSTILE, (f"a/{HOSTILE}.cu", HOSTILE), 0.9),)
     book.ungraded[HOSTILE] = where
     book.owners[HOSTILE] = HOSTILE
     return book
@@ -186,7 +186,7 @@ def test_many_flags_of_a_kind_wait_behind_a_line(text: str) -> None:
 
 def test_a_flag_says_where_sources_are_alike_with_a_few_pairs_at_most() -> None:
     book = FEW.gradebook()
-    pair = Likeness("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97, (((3, 20),), ((4, 21),)))
+    pair = SimilarPair("scan", ("class/s100/scan.cu", "class/s101/scan.cu"), 0.97, (((3, 20),), ((4, 21),)))
     book.duplicates = (pair,)
     told = "<div>97 % alike: class/s100/scan.cu:3-20 and class/s101/scan.cu:4-21</div>"
     assert f'<td class="l">{told}' in page(book, EVENING)

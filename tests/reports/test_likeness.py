@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpulab.reports.context import Context
 from pytest_gpulab.reports.files import json_report
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.instructor.flags import flags
 
 LINES = (((12, 40),), ((3, 31), (35, 35)))
@@ -18,9 +18,9 @@ LINES = (((12, 40),), ((3, 31), (35, 35)))
 
 def test_a_flag_has_a_line_for_each_pair_closest_first() -> None:
     alike = (
-        Likeness("scan", ("b", "c"), 0.71),
-        Likeness("scan", ("a", "b"), 0.94, LINES),
-        Likeness("scan", ("x", "y"), 0.8, LINES),
+        SimilarPair("scan", ("b", "c"), 0.71),
+        SimilarPair("scan", ("a", "b"), 0.94, LINES),
+        SimilarPair("scan", ("x", "y"), 0.8, LINES),
     )
     assert [(flag.submissions, flag.what, flag.evidence) for flag in flags(Gradebook(duplicates=alike), [])] == [
         (("a", "b", "c"), "71 to 94 % alike", ("94 % alike: a:12-40 and b:3-31, 35", "71 % alike: b and c")),
@@ -30,7 +30,7 @@ def test_a_flag_has_a_line_for_each_pair_closest_first() -> None:
 
 def test_programs_get_the_ranges(tmp_path: Path) -> None:
     path = tmp_path / "grades.json"
-    json_report.write(path, Gradebook(duplicates=(Likeness("scan", ("a", "b"), 0.94, LINES),)), Context())
+    json_report.write(path, Gradebook(duplicates=(SimilarPair("scan", ("a", "b"), 0.94, LINES),)), Context())
     document = json.loads(path.read_text())
     (found,) = document["duplicates"]
     assert found["lines"] == [[[12, 40]], [[3, 31], [35, 35]]]

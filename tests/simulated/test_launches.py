@@ -280,7 +280,7 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
 
 
 @pytest.mark.parametrize(
-    ("declared", "body", "remembers"),
+    ("declared", "body", "has_state"),
     [
         ("", "x[0] = 1;", False),
         ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = BLOCK_SIZE;", False),
@@ -293,9 +293,9 @@ def test_a_module_that_goes_while_a_kernel_runs_does_not_disturb_it(device: Simu
         ("GPULAB_TUNABLE(BLOCK_SIZE, 256)", "x[0] = ++*(int *)&gpulab_tunable_BLOCK_SIZE;", True),
     ],
 )
-def test_what_can_remember_an_earlier_launch(device: Device, declared: str, body: str, remembers: bool) -> None:
+def test_what_can_remember_an_earlier_launch(device: Device, declared: str, body: str, has_state: bool) -> None:
     module = device.compile(f"#include <gpulab.cuh>\n{declared}\n__global__ void f(int *x) {{ {body} }}\n")
-    assert module.remembers == remembers
+    assert module.has_state == has_state
 
 
 @pytest.mark.parametrize("blocks", [1, 2])

@@ -17,7 +17,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.system import processes
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.grading.isolation import forked
-from pytest_gpulab.grading.isolation.worker_process import Custody
+from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 from .processes import OTHER_FILES, Executor, LocalExecutor, allow_files
 
@@ -59,21 +59,21 @@ class GpuExecutor:
         for number in range(workers):
             self._free.put(devices[number % len(devices)])
         self._pool = ThreadPoolExecutor(workers, "grading")
-        self._custodies: dict[Future[Grade], Custody] = {}
+        self._custodies: dict[Future[Grade], ProcessScope] = {}
 
     def submit(self, job: Job) -> Future[Grade]:
         """Have a job graded as soon as a worker is free."""
-        custody = Custody(self._folder.name)
-        future = self._pool.submit(self._graded, job, custody)
-        self._custodies[future] = custody
+        scope = ProcessScope(self._folder.name)
+        future = self._pool.submit(self._graded, job, scope)
+        self._custodies[future] = scope
         future.add_done_callback(lambda done: self._custodies.pop(done, None))
         return future
 
-    def _graded(self, job: Job, custody: Custody) -> Grade:
+    def _graded(self, job: Job, scope: ProcessScope) -> Grade:
         device = self._free.get()
         try:
             job = replace(job, settings=replace(job.settings, device=device))
-            return graded_apart(job, self._known.get(device), custody)
+            return graded_apart(job, self._known.get(device), scope)
         except MemoryError as error:
             raise NotGraded(f"there was no memory to grade it: {str(error) or 'none was left'}") from None
         finally:
@@ -84,8 +84,8 @@ class GpuExecutor:
         custodies = dict(self._custodies)
         for future in custodies:
             future.cancel()
-        for custody in custodies.values():
-            custody.end()
+        for scope in custodies.values():
+            scope.end()
 
     def close(self) -> None:
         """End the processes."""

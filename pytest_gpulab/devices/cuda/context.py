@@ -14,7 +14,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
 from .driver import driver_words, no_room_for, primary_context
 from .faults import DriverRefusal, kernel_fault, late_fault, overtime_fault
-from .gpu_lock import COURTESY_S, Turns
+from .gpu_lock import COURTESY_S, GpuLock
 
 _Cause = TypeVar("_Cause", bound=BaseException)
 
@@ -30,7 +30,7 @@ class PrimaryContext:
     A kernel that runs longer than `launch_limit_s` is taken for one that never ends.
     """
 
-    def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, turns: Turns) -> None:
+    def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, turns: GpuLock) -> None:
         self.driver, self.gpu = driver, gpu
         self._launch_limit_s, self._turns = launch_limit_s, turns
         self.users: WeakSet[Any] = WeakSet()
@@ -85,7 +85,7 @@ class PrimaryContext:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Make the context current for what is not timed and may interrupt what others time; see `Turns`.
+        """Make the context current for what is not timed and may interrupt what others time; see `GpuLock`.
 
         Raises:
             DeviceUnavailable: as for `current`.
@@ -120,7 +120,7 @@ class PrimaryContext:
                     self._turns.stay_outside()
                     raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
                 if elapsed_s > COURTESY_S:
-                    self._turns.give_way()
+                    self._turns.yield_gpu()
                 if elapsed_s > spin_s:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()

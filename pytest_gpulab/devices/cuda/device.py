@@ -132,7 +132,7 @@ class CudaDevice:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile variants side by side; see `ForesightedDevice.compile_ahead`."""
+        """Compile variants side by side; see `PrefetchingDevice.compile_ahead`."""
         self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:

@@ -9,7 +9,7 @@ from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable
 from . import nvml
 from .context import PrimaryContext
 from .driver import load_driver
-from .gpu_lock import Turns
+from .gpu_lock import GpuLock
 from .memory import Blocks
 
 LEAST_CAPABILITY = (7, 5)  # what the stopwatch's own kernels are written for, and CUDA 13 compiles for
@@ -39,7 +39,7 @@ class OpenGpu:
         self.gpu = self.driver.Device(ordinal)
         _refuse_old(self.gpu)
         self.conditions = nvml.ConditionsReader(self.gpu.pci_bus_id())
-        self.turns = Turns(self.conditions.identity)
+        self.turns = GpuLock(self.conditions.identity)
         self.context = PrimaryContext(self.driver, self.gpu, launch_limit_s, self.turns)
         self.blocks = Blocks(self.context)
 

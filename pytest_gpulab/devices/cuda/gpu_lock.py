@@ -15,7 +15,7 @@ Nobody waits for ever. Whose kernel does not end goes outside, where nobody wait
 long before a door. Others time beside them, and mostly notice nothing; who does tries once more in silence: with the
 doors shut until nobody is outside any more.
 
-Turns are locks on files, which the system takes back from a process that ends, however it ends.
+GpuLock are locks on files, which the system takes back from a process that ends, however it ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody 
 OUTSIDE_WAIT_S = 12.0  # until those outside have ended, in silence: a kernel is stopped after ten seconds
 
 
-class Turns:
+class GpuLock:
     """One process's turns on one GPU.
 
     Args:
@@ -148,7 +148,7 @@ class Turns:
         if not room.is_inside:
             self._outside.take_shared(0)
 
-    def give_way(self) -> None:
+    def yield_gpu(self) -> None:
         """Let others time beside the work that has begun; to be said again while it goes on."""
         if self.is_timing:
             return

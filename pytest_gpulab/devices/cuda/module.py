@@ -84,7 +84,7 @@ class CudaModule:
         return tuple(sorted(self._names.variables))
 
     @property
-    def remembers(self) -> bool:
+    def has_state(self) -> bool:
         """Whether a launch may leave something behind: for all that is known."""
         return True
 

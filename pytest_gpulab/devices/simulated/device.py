@@ -110,7 +110,7 @@ class SimulatedModule:
         self.reset_variables()
         self._programs: dict[str, Program] = {}
         used = Counter(word for word in _WORD.findall(ptx) if word in held) if held else {}
-        self.remembers = any(used[name] > 1 for name in held)
+        self.has_state = any(used[name] > 1 for name in held)
         """Whether a launch may leave something behind: in a variable that is used, the one place there is."""
 
     def reset_variables(self) -> None:
@@ -364,7 +364,7 @@ class SimulatedDevice(DeviceMemory):
         gpu: what the cost model describes; the H200 if None.
         occupancy_architecture: what registers and occupancy are for, such as `sm_86`; the described GPU's if None.
         compiler: NVRTC in a process of its own, which the device ends; in this process if None.
-        foresighted: whether that may use several processor cores, for variants of one source that take long.
+        prefetching: whether that may use several processor cores, for variants of one source that take long.
 
     Raises:
         DeviceUnavailable: NVRTC is not installed, or nothing is known of the architecture.
@@ -375,13 +375,13 @@ class SimulatedDevice(DeviceMemory):
         gpu: Gpu | None = None,
         occupancy_architecture: str | None = None,
         compiler: CompilerProcess | None = None,
-        foresighted: bool = False,
+        prefetching: bool = False,
     ) -> None:
         super().__init__()
         self.gpu = gpu or described_gpu()
         self.occupancy_architecture = known_architecture(occupancy_architecture or self.gpu.architecture)
         self._compiler, self._version = compiler, compiler.version if compiler else nvrtc.version()
-        self._foresighted = foresighted
+        self._foresighted = prefetching
         # glibc gives every array of 128 KB and more fresh pages from the kernel, until a larger one was freed once
         np.empty(16 << 20, np.uint8)
 
@@ -417,7 +417,7 @@ class SimulatedDevice(DeviceMemory):
     def compile_ahead(
         self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
     ) -> None:
-        """Compile variants side by side if that was asked for; see `ForesightedDevice.compile_ahead`."""
+        """Compile variants side by side if that was asked for; see `PrefetchingDevice.compile_ahead`."""
         if self._compiler is not None and self._foresighted:
             texts = (source, filename, f"compute_{self.gpu.target}")
             self._compiler.ahead([nvrtc.ptx_request(*texts, defines, headers) for defines in variants])

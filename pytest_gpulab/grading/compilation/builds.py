@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, ForesightedDevice, Module
+from pytest_gpulab.devices.protocol import CompileError, Device, DeviceError, Module, PrefetchingDevice
 from pytest_gpulab.devices.source.host_code import DeviceText, device_text, normalised
 from pytest_gpulab.devices.stopwatch import at_work_on
 from pytest_gpulab.exercise import Case, Exercise, Plan, SpeedTier, Tunable, Variant
@@ -54,7 +54,7 @@ class Build:
     vectors: Mapping[str, int] = field(default_factory=dict)
 
 
-class Blocked(Exception):
+class BuildFailed(Exception):
     """Nothing can be launched: the verdict on everything that would have to be, and why."""
 
     def __init__(self, verdict: Verdict, finding: Finding) -> None:
@@ -63,20 +63,20 @@ class Blocked(Exception):
         self.finding = finding
 
 
-def made_once(made: dict[Key, Made | Blocked], key: Key, make: Callable[[], Made]) -> Made:
+def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], Made]) -> Made:
     """Return what was made for a key, or make it.
 
     Raises:
-        Blocked: it could not be made; the same reason each time, without another try.
+        BuildFailed: it could not be made; the same reason each time, without another try.
     """
     if key not in made:
         try:
             made[key] = make()
-        except Blocked as blocked:
+        except BuildFailed as blocked:
             made[key] = blocked
     found = made[key]
-    if isinstance(found, Blocked):
-        raise Blocked(found.verdict, found.finding)
+    if isinstance(found, BuildFailed):
+        raise BuildFailed(found.verdict, found.finding)
     return found
 
 
@@ -90,14 +90,14 @@ class Builds:
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
         self._path, self._loaded, self._device = path, loaded, device
         self._budget = budget or TimeBudget(TimeLimits())
-        self._made: dict[VariantKey, Build | Blocked] = {}
+        self._made: dict[VariantKey, Build | BuildFailed] = {}
         self._compiled: dict[Defines, Module] = {}
-        self._source: str | Blocked
+        self._source: str | BuildFailed
         try:
             contents = path.read_bytes()
         except OSError as error:
             self.sha256 = ""
-            self._source = Blocked("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
+            self._source = BuildFailed("failed", finding("empty-source", f"The file cannot be read: {error.strerror}."))
         else:
             self.sha256 = hashlib.sha256(contents).hexdigest()
             self._source = _checked(_decoded(contents), path.name)
@@ -131,13 +131,13 @@ class Builds:
 
     def block(self, found: Finding) -> None:
         """Never compile: that failed elsewhere."""
-        self._source = Blocked("failed", found)
+        self._source = BuildFailed("failed", found)
 
     def of(self, variant: Variant) -> Build:
         """Compile the source as that variant.
 
         Raises:
-            Blocked: it cannot be launched; the same reason each time.
+            BuildFailed: it cannot be launched; the same reason each time.
         """
         return made_once(self._made, variant_key(variant), partial(self._make, variant))
 
@@ -147,7 +147,7 @@ class Builds:
         The first one is compiled alone: what does not compile as one variant mostly does as none.
 
         Raises:
-            Blocked: one of them cannot be launched; as `of`.
+            BuildFailed: one of them cannot be launched; as `of`.
         """
         for variant in variants[:1]:
             self.of(variant)
@@ -162,14 +162,14 @@ class Builds:
     def _look_ahead(self, variants: Sequence[Variant]) -> None:
         missing = {variant_key(variant)[1]: dict(variant.defines) for variant in variants}
         unmade = [defines for key, defines in missing.items() if key not in self._compiled]
-        if unmade and isinstance(self._source, str) and isinstance(self._device, ForesightedDevice):
+        if unmade and isinstance(self._source, str) and isinstance(self._device, PrefetchingDevice):
             try:
                 self._device.compile_ahead(self._source, self._path.name, unmade, _headers(self._loaded))
             except DeviceError as error:
-                raise Blocked(*of_error(error)) from error
+                raise BuildFailed(*of_error(error)) from error
 
     def _make(self, variant: Variant) -> Build:
-        if isinstance(self._source, Blocked):
+        if isinstance(self._source, BuildFailed):
             raise self._source
         exercise = self._loaded.exercise
         try:
@@ -179,13 +179,13 @@ class Builds:
             names = parameter_names(self._source)
             problem = signature_finding(module, _plans(exercise, variant, tunables), self.code, names)
         except CompileError as error:
-            raise Blocked(*self._why_not_compiled(error, self._source)) from error
+            raise BuildFailed(*self._why_not_compiled(error, self._source)) from error
         except DeviceError as error:
-            raise Blocked(*of_error(error)) from error
+            raise BuildFailed(*of_error(error)) from error
         except InstructorsMistake as mistake:
-            raise Blocked("not gradable", mistake.finding) from mistake
+            raise BuildFailed("not gradable", mistake.finding) from mistake
         if problem is not None:
-            raise Blocked("failed", problem)
+            raise BuildFailed("failed", problem)
         is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
         module = limited(module, self._budget) if is_simulated else module
         return Build(module, tunables, names, self._source, vector_arrays(self._source))
@@ -222,32 +222,34 @@ def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
     return tuple(case for case in exercise.cases if variant_key(case.variant) == variant_key(variant))
 
 
-def _decoded(contents: bytes) -> str | Blocked:
+def _decoded(contents: bytes) -> str | BuildFailed:
     try:
         text = contents.decode("utf-8-sig")
     except UnicodeDecodeError:  # an umlaut in a comment, say, of an old editor: compilers take any bytes there
         text = contents.decode("latin-1")
     if "\0" in text:
         what = f"The file is not text: character {text.index(chr(0))} is a NUL."
-        return Blocked("failed", finding("not-utf8", what))
+        return BuildFailed("failed", finding("not-utf8", what))
     if not text.strip():
-        return Blocked("failed", finding("empty-source", "The file is empty."))
+        return BuildFailed("failed", finding("empty-source", "The file is empty."))
     return normalised(text)
 
 
-def _checked(source: str | Blocked, filename: str) -> str | Blocked:
+def _checked(source: str | BuildFailed, filename: str) -> str | BuildFailed:
     """Refuse to compile what would make the compiler read any file of this machine, or speak of other places."""
-    if isinstance(source, Blocked):
+    if isinstance(source, BuildFailed):
         return source
     found = unaccepted_include(source)
     if found is not None:
         what = f"The file may include headers by their plain names only, not {found.operand}."
         hint = "An exercise's own headers and CUDA's are found by name: no path, no `..`, no macro."
-        return Blocked("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
+        return BuildFailed("failed", finding("compile-error", what, f"{filename}:{found.line}", hint=hint))
     line = moved_line(source)
     if line is not None:
         hint = "Delete the directive: findings must point to the lines of your file."
-        return Blocked("failed", finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint))
+        return BuildFailed(
+            "failed", finding("compile-error", "The file uses `#line`.", f"{filename}:{line}", hint=hint)
+        )
     return source
 
 
@@ -263,7 +265,7 @@ def _check_started(module: Module, filename: str) -> None:
         line = int.from_bytes(module.read_symbol(todos[0])[:TUNABLE_BYTES], "little")
         kernels = ", ".join(f"`{name.removeprefix(TODO_PREFIX)}`" for name in todos)
         what = f"Nobody has written {kernels} yet."
-        raise Blocked("not started", finding("not-started", what, f"{filename}:{line}"))
+        raise BuildFailed("not started", finding("not-started", what, f"{filename}:{line}"))
 
 
 def _tunable(module: Module, tunable: Tunable) -> int:
@@ -271,16 +273,16 @@ def _tunable(module: Module, tunable: Tunable) -> int:
     if symbol not in module.symbols:
         if tunable.default is None:
             what = f"The file does not declare GPULAB_TUNABLE({tunable.name}, value)."
-            raise Blocked("failed", finding("tunable-missing", what))
+            raise BuildFailed("failed", finding("tunable-missing", what))
         return tunable.default
     contents = module.read_symbol(symbol)
     if len(contents) != TUNABLE_BYTES:
         what = f"The tunable {tunable.name} cannot be read back: it is {len(contents)} bytes wide, not {TUNABLE_BYTES}."
-        raise Blocked("failed", finding("tunable-missing", what))
+        raise BuildFailed("failed", finding("tunable-missing", what))
     value = int.from_bytes(contents, "little", signed=True)
     if value not in tunable.allowed:
         what = f"The tunable {tunable.name} is {value}, which this exercise does not accept."
-        raise Blocked("failed", finding("tunable-range", what, evidence=(f"accepted: {_listed(tunable.allowed)}",)))
+        raise BuildFailed("failed", finding("tunable-range", what, evidence=(f"accepted: {_listed(tunable.allowed)}",)))
     return value
 
 

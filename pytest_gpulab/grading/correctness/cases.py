@@ -142,7 +142,7 @@ class CaseRuns:
         """Run a case, in as many repetitions of each pattern as may differ, up to the first thing that is wrong.
 
         Raises:
-            Blocked: there is no build to run.
+            BuildFailed: there is no build to run.
         """
         build = self._builds.of(case.variant)
         if case.name not in self._outcomes:
@@ -193,7 +193,7 @@ class CaseRuns:
             if other.name != case.name and not other.hidden and time.perf_counter() < end_s:
                 yield other
 
-    def assume(self, case: Case, found: Finding) -> None:
+    def record_failure(self, case: Case, found: Finding) -> None:
         """Take a case for failed without running it, because it brought down another process."""
         file, _, line = found.where.rpartition(":")
         fault = KernelFault(found.code, found.what, SourceLine(file, int(line)) if file else None)
@@ -211,7 +211,7 @@ class CaseRuns:
                 for pattern in case.patterns:
                     rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                     prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
-                    decoy = None if runs or not build.module.remembers else self._decoy(case, problem, prepared)
+                    decoy = None if runs or not build.module.has_state else self._decoy(case, problem, prepared)
                     if not runs:  # then once for all patterns: who asks often waits often
                         stay.enter_context(at_work_on(self._device))
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)

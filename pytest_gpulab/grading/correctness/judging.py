@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
-from pytest_gpulab.grading.diagnosis.patterns import Circumstances
+from pytest_gpulab.grading.diagnosis.patterns import RunContext
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Verdict
 from pytest_gpulab.grading.plans.prepare import Prepared
@@ -40,7 +40,7 @@ def _were(count: int) -> str:
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
     expected = prepared.expected
-    around = Circumstances(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
+    around = RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
     found = (
         compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, around=around)
         for name, actual in run.outputs.items()

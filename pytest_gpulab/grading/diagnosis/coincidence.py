@@ -10,7 +10,7 @@ from math import lgamma, log, log2
 
 import numpy as np
 
-from .patterns import ROUNDING, Array, Mistake
+from .patterns import ROUNDING, Array, WrongValue
 
 LEAST_BITS = log2(100)  # a pattern that holds by chance in 1 of 100 results is not told
 PLACE_BITS = log2(20)  # the same for places, of which the ends are likely ones
@@ -20,13 +20,13 @@ TRIED = 12  # patterns of values, each an attempt
 TINY = 2  # elements of an input that explain nothing: most patterns hold of so few
 
 
-def is_tiny(mistake: Mistake) -> bool:
+def is_tiny(mistake: WrongValue) -> bool:
     """Return whether the input and the output are so short that any pattern would hold."""
     inputs = [values.size for values in mistake.around.inputs.values()]
     return max([*inputs, mistake.actual.size]) <= TINY if inputs else mistake.actual.size == 1
 
 
-def distinct(mistake: Mistake) -> Array:
+def distinct(mistake: WrongValue) -> Array:
     """Return positions of wrong elements that differ in what they are or in what was expected."""
     got, wanted = mistake.got[:MAX_COUNTED], mistake.wanted[:MAX_COUNTED]
     pairs = np.empty(got.size, [("got", got.dtype), ("wanted", wanted.dtype)])
@@ -35,7 +35,7 @@ def distinct(mistake: Mistake) -> Array:
     return np.asarray(at)
 
 
-def value_bits(mistake: Mistake, scale: float = 1.0, spread: float | None = None) -> float:
+def value_bits(mistake: WrongValue, scale: float = 1.0, spread: float | None = None) -> float:
     """Return how much it says that every wrong element has a predicted value.
 
     A prediction fits by chance with the probability of its window, one number or twice the slack, in the range of what
@@ -43,7 +43,7 @@ def value_bits(mistake: Mistake, scale: float = 1.0, spread: float | None = None
 
     Args:
         mistake: the wrong elements.
-        scale: as in `Mistake.is_explained_by`.
+        scale: as in `WrongValue.is_explained_by`.
         spread: the range of possible values; if None, that between plus and minus the largest value at hand.
     """
     at = distinct(mistake)

@@ -14,15 +14,15 @@ from pytest_gpulab.grading.plans.replay import Poison
 
 from .coincidence import CERTAIN
 from .error_location import ALL_BUT_FIRST, FIRST_OF_BLOCK, place_of
-from .missing_terms import omission
-from .patterns import Circumstances, Mistake, Pattern
+from .missing_terms import missing_terms_of
+from .patterns import Pattern, RunContext, WrongValue
 from .value_patterns import number, pattern_of
 
 Array = npt.NDArray[Any]
 MAX_ELEMENTS_SHOWN = 5
 MAX_EXAMINED = 1 << 22  # elements whose values are searched for a pattern; more would take seconds and gigabytes
 CHUNK = 2**15  # elements that are compared at a time, because the CPU's cache holds them
-UNKNOWN = Circumstances()
+UNKNOWN = RunContext()
 
 
 def compare(
@@ -32,7 +32,7 @@ def compare(
     tolerance: float | Array,
     poison: Poison,
     only_written: bool = False,
-    around: Circumstances = UNKNOWN,
+    around: RunContext = UNKNOWN,
 ) -> Finding | None:
     """Return what is wrong with an output, or None.
 
@@ -57,12 +57,12 @@ def compare(
     allowed = np.broadcast_to(tolerance, actual.shape)
     unwritten = wrong & poisoned
     if unwritten.any():
-        return _never_written(Mistake(name, actual, expected, allowed, unwritten, around))
-    mistake = Mistake(name, actual, expected, allowed, wrong, around)
+        return _never_written(WrongValue(name, actual, expected, allowed, unwritten, around))
+    mistake = WrongValue(name, actual, expected, allowed, wrong, around)
     return _wrong(mistake, None if only_written else place_of(wrong, mistake.tiling))
 
 
-def _never_written(mistake: Mistake) -> Finding:
+def _never_written(mistake: WrongValue) -> Finding:
     place = place_of(mistake.wrong, mistake.tiling)
     what = f"`{mistake.name}`: {_share(mistake.wrong)} never written{_colon(place)}."
     hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
@@ -81,7 +81,7 @@ _UNWRITTEN = {
 """Causes of wrong values to those of unwritten elements at the same places."""
 
 
-def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
+def _wrong(mistake: WrongValue, place: Pattern | None) -> Finding:
     """Say where the elements are and what they have in common; the more telling of the two gives the hint."""
     common = _in_common(mistake)
     what = f"`{mistake.name}`: {_share(mistake.wrong)} wrong{_colon(place)}."
@@ -94,11 +94,11 @@ def _wrong(mistake: Mistake, place: Pattern | None) -> Finding:
     return replace(found, bits=_weight(told))
 
 
-def _in_common(mistake: Mistake) -> Pattern | None:
+def _in_common(mistake: WrongValue) -> Pattern | None:
     if mistake.actual.size > MAX_EXAMINED or mistake.actual.dtype.kind not in "iufb":
         return None
     with np.errstate(all="ignore"):  # wrong values may be anything
-        return omission(mistake) or pattern_of(mistake)
+        return missing_terms_of(mistake) or pattern_of(mistake)
 
 
 def _colon(pattern: Pattern | None) -> str:
@@ -137,7 +137,7 @@ def _share(mask: Array) -> str:
     return f"{count} of {mask.size} elements {'is' if count == 1 else 'are'}"
 
 
-def _element(mistake: Mistake, at: tuple[int, ...]) -> str:
+def _element(mistake: WrongValue, at: tuple[int, ...]) -> str:
     allowed = mistake.tolerance[at]
     bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
     got, wanted = number(mistake.actual[at]), number(mistake.expected[at])

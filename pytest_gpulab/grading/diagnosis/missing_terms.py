@@ -25,7 +25,7 @@ from .error_location import (
     WARP,
     place_of,
 )
-from .patterns import Array, Mistake, Pattern
+from .patterns import Array, Pattern, WrongValue
 from .value_patterns import number
 
 OPERATIONS: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Part:
     cause: str
 
 
-def omission(mistake: Mistake) -> Pattern | None:
+def missing_terms_of(mistake: WrongValue) -> Pattern | None:
     """Return what a single wrong result leaves out, counts twice or is instead; None where that is not certain."""
     inputs = [(name, values) for name, values in mistake.around.inputs.items() if values.size > 1]
     if mistake.actual.size != 1 or len(inputs) != 1 or not TINY < inputs[0][1].size <= MAX_ELEMENTS:
@@ -75,7 +75,7 @@ def omission(mistake: Mistake) -> Pattern | None:
     return replace(found, bits=bits) if found and found.cause else found
 
 
-def _bits(mistake: Mistake, values: Array) -> float:
+def _bits(mistake: WrongValue, values: Array) -> float:
     """Return how much it says that a result is exactly that of some of the elements.
 
     Other sums might be anything up to the sum of the magnitudes; a largest or smallest one is one of the elements.
@@ -86,7 +86,7 @@ def _bits(mistake: Mistake, values: Array) -> float:
     return log2(np.unique(values).size) if is_choice else value_bits(mistake)
 
 
-def _few_different(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+def _few_different(mistake: WrongValue, name: str, values: Array) -> Pattern | None:
     """Of equal elements count those that were added up; of one among zeros tell that it is lost."""
     if not _is_expected(mistake, np.add, values):
         return None
@@ -105,7 +105,7 @@ def _few_different(mistake: Mistake, name: str, values: Array) -> Pattern | None
     return None
 
 
-def _something_else(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+def _something_else(mistake: WrongValue, name: str, values: Array) -> Pattern | None:
     if np.ptp(values) == 0 or mistake.got[0] == 0:  # zero is more than one thing
         return None
     for words, operation in OPERATIONS.items():
@@ -120,7 +120,7 @@ def _something_else(mistake: Mistake, name: str, values: Array) -> Pattern | Non
     return None
 
 
-def _part_left_out(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+def _part_left_out(mistake: WrongValue, name: str, values: Array) -> Pattern | None:
     """Try every part that a common mistake leaves out; where two of different elements fit, nothing is certain."""
     if mistake.got[0] == 0:
         return None
@@ -142,7 +142,7 @@ def _part_left_out(mistake: Mistake, name: str, values: Array) -> Pattern | None
     return pattern if is_certain else None
 
 
-def _foreign(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+def _foreign(mistake: WrongValue, name: str, values: Array) -> Pattern | None:
     """Recognise a maximum or minimum that is none of the elements, and no start value that won either."""
     got, kind = mistake.got[0], values.dtype
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
@@ -152,7 +152,7 @@ def _foreign(mistake: Mistake, name: str, values: Array) -> Pattern | None:
     return Pattern(f"it is {number(got)}, which is no element of `{name}`", FOREIGN)
 
 
-def _wraps_around(mistake: Mistake, name: str, values: Array) -> Pattern | None:
+def _wraps_around(mistake: WrongValue, name: str, values: Array) -> Pattern | None:
     """Say that sums on the way leave the range of the result's type: not every type wraps around as an integer does."""
     if not mistake.is_exact or not _is_expected(mistake, np.add, values):
         return None
@@ -163,13 +163,13 @@ def _wraps_around(mistake: Mistake, name: str, values: Array) -> Pattern | None:
     return Pattern(f"sums on the way leave the range of {mistake.actual.dtype}, and must wrap around", WRAPS)
 
 
-def _is_expected(mistake: Mistake, operation: Any, values: Array) -> bool:
+def _is_expected(mistake: WrongValue, operation: Any, values: Array) -> bool:
     with np.errstate(all="ignore"):
         result = operation.reduce(values, dtype=mistake.wanted.dtype).item()
     return bool(abs(result - mistake.wanted[0].item()) <= mistake.allowed[0])  # Python's integers do not wrap around
 
 
-def _is(mistake: Mistake, operation: Any, *parts: Array) -> bool:
+def _is(mistake: WrongValue, operation: Any, *parts: Array) -> bool:
     """Return whether the result is that of these elements; none have no result, and twice all is not a part twice."""
     kind = mistake.wanted.dtype
     values = np.concatenate(parts)

@@ -38,7 +38,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class RunContext:
     """Where an output comes from, as far as it is known.
 
     Attributes:
@@ -65,7 +65,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True, eq=False)
-class Mistake:
+class WrongValue:
     """An output, what was expected, and where it is wrong: at one element at least.
 
     Attributes:
@@ -79,7 +79,7 @@ class Mistake:
     expected: Array
     tolerance: Array
     wrong: Array
-    around: Circumstances
+    around: RunContext
 
     @cached_property
     def tiling(self) -> Tiling:

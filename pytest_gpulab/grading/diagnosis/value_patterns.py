@@ -12,9 +12,9 @@ from math import log2
 import numpy as np
 
 from .coincidence import CERTAIN, GENERAL, distinct, is_likely, is_tiny, value_bits
-from .patterns import Array, Mistake, Pattern
+from .patterns import Array, Pattern, WrongValue
 
-_Way = Callable[[Mistake], Pattern | None]
+_Way = Callable[[WrongValue], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
 NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; few elements come near by chance
@@ -55,7 +55,7 @@ NEARLY_RIGHT = (
 )
 
 
-def pattern_of(mistake: Mistake) -> Pattern | None:
+def pattern_of(mistake: WrongValue) -> Pattern | None:
     """Return the most specific statement that holds of all wrong values and hardly by chance, or None."""
     bits = value_bits(mistake)
     ways = (*_FACTS, *_PREDICTIONS, *_KINDS) if not is_tiny(mistake) and not is_likely(bits) else _FACTS
@@ -73,17 +73,17 @@ def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
-def _them(mistake: Mistake) -> str:
+def _them(mistake: WrongValue) -> str:
     return "it" if mistake.at.size == 1 else "each of them"
 
 
-def _tile(mistake: Mistake) -> int:
+def _tile(mistake: WrongValue) -> int:
     """Return the elements of a block of an array in a row; 0 where that is not known or there is one block only."""
     (tile,) = mistake.tiling if mistake.actual.ndim == 1 else (None,)
     return tile if tile and 1 < tile < mistake.actual.size else 0
 
 
-def _not_finite(mistake: Mistake) -> Pattern | None:
+def _not_finite(mistake: WrongValue) -> Pattern | None:
     if mistake.actual.dtype.kind != "f" or np.isfinite(mistake.got).any():
         return None
     if np.isnan(mistake.got).all():
@@ -91,7 +91,7 @@ def _not_finite(mistake: Mistake) -> Pattern | None:
     return Pattern(f"{_them(mistake)} is infinite", INFINITE) if np.isinf(mistake.got).all() else None
 
 
-def _constant(mistake: Mistake) -> Pattern | None:
+def _constant(mistake: WrongValue) -> Pattern | None:
     first, kind = mistake.got[0], mistake.actual.dtype
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind) if kind.kind in "iu" else None
     names = {0: "0", 1: "1"}
@@ -105,7 +105,7 @@ def _constant(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _starts_with(mistake: Mistake, first: object) -> bool:
+def _starts_with(mistake: WrongValue, first: object) -> bool:
     """Return whether a single result is the value that its sum starts with."""
     inputs = [values for values in mistake.around.inputs.values() if values.dtype.kind in "iuf"]
     if first != 0 or len(inputs) != 1:
@@ -114,7 +114,7 @@ def _starts_with(mistake: Mistake, first: object) -> bool:
     return bool(abs(total - mistake.wanted[0]) <= max(mistake.allowed[0], 0))
 
 
-def _known(mistake: Mistake) -> Pattern | None:
+def _known(mistake: WrongValue) -> Pattern | None:
     """Recognise what the exercise says of usual mistakes; elements may differ in the mistake."""
     known = [each for each in mistake.around.known() if mistake.name in each.values]
     fits = [_fits(mistake, np.asarray(each.values[mistake.name]).reshape(-1)) for each in known]
@@ -135,13 +135,13 @@ def _known(mistake: Mistake) -> Pattern | None:
     return Pattern(", ".join(counted), max(parts, key=lambda part: part[0])[1].cause, bits=bits)
 
 
-def _fits(mistake: Mistake, values: Array) -> Array:
+def _fits(mistake: WrongValue, values: Array) -> Array:
     fits = np.zeros(mistake.at.size, bool)
     fits[:] = mistake.explained(values[mistake.at])
     return fits
 
 
-def _factor(mistake: Mistake) -> Pattern | None:
+def _factor(mistake: WrongValue) -> Pattern | None:
     if mistake.is_explained_by(-mistake.wanted):
         return Pattern(f"{_them(mistake)} has the wrong sign, and is right otherwise", NEGATED)
     for factor, words in FACTORS.items():
@@ -155,7 +155,7 @@ def _factor(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _shift(mistake: Mistake) -> Pattern | None:
+def _shift(mistake: WrongValue) -> Pattern | None:
     """Recognise a result that stands one place too far to the right or left."""
     if mistake.actual.ndim != 1:
         return None
@@ -169,7 +169,7 @@ def _shift(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _own_input(mistake: Mistake) -> Pattern | None:
+def _own_input(mistake: WrongValue) -> Pattern | None:
     """Recognise the other kind of scan by what it has too much or too little, also where there is one element only."""
     for name, values in mistake.like_output().items():
         own, is_telling = values[mistake.at], mistake.at.size > 1 or mistake.actual.size == 1
@@ -182,7 +182,7 @@ def _own_input(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _offset(mistake: Mistake) -> Pattern | None:
+def _offset(mistake: WrongValue) -> Pattern | None:
     """Recognise one difference that is the same everywhere."""
     if mistake.at.size < 2 or np.ptp(mistake.wanted) == 0:
         return None
@@ -196,7 +196,7 @@ def _offset(mistake: Mistake) -> Pattern | None:
     return Pattern(f"each of them is too {size} by {number(abs(difference))}", OFFSET)
 
 
-def _block_sums(mistake: Mistake) -> Pattern | None:
+def _block_sums(mistake: WrongValue) -> Pattern | None:
     """Recognise a scan in which blocks take over too little or too much of the others."""
     tile = _tile(mistake)
     for name, values in mistake.like_output().items() if tile else ():
@@ -210,7 +210,7 @@ def _block_sums(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _by_block(mistake: Mistake) -> Pattern | None:
+def _by_block(mistake: WrongValue) -> Pattern | None:
     """Recognise a difference that is the same within each block."""
     tile = _tile(mistake)
     if not tile:
@@ -223,7 +223,7 @@ def _by_block(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _repeated_block(mistake: Mistake) -> Pattern | None:
+def _repeated_block(mistake: WrongValue) -> Pattern | None:
     tile = _tile(mistake)
     if tile and mistake.at.size > 1:
         expected = mistake.expected.astype(mistake.wanted.dtype)
@@ -232,7 +232,7 @@ def _repeated_block(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _moved(mistake: Mistake) -> Pattern | None:
+def _moved(mistake: WrongValue) -> Pattern | None:
     """Recognise right values at wrong places."""
     expected = mistake.expected.astype(mistake.wanted.dtype)
     if mistake.at.size < 3:
@@ -252,7 +252,7 @@ def _moved(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _is_transposed(mistake: Mistake, expected: Array) -> bool:
+def _is_transposed(mistake: WrongValue, expected: Array) -> bool:
     """Return whether x and y are swapped, as far as both are in the range of the other."""
     if expected.ndim != 2 or min(expected.shape) < 2:
         return False
@@ -264,7 +264,7 @@ def _is_transposed(mistake: Mistake, expected: Array) -> bool:
     return inner.at.size > 2 and inner.is_explained_by(square.reshape(-1)[inner.at])
 
 
-def _whole_numbers(mistake: Mistake) -> Pattern | None:
+def _whole_numbers(mistake: WrongValue) -> Pattern | None:
     if mistake.actual.dtype.kind != "f":
         return None
     wanted = mistake.wanted.astype(mistake.actual.dtype)
@@ -276,7 +276,7 @@ def _whole_numbers(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _small_type(mistake: Mistake) -> Pattern | None:
+def _small_type(mistake: WrongValue) -> Pattern | None:
     """Recognise values that a smaller type can hold, while it cannot hold what was expected."""
     wanted = mistake.wanted.astype(mistake.actual.dtype)
     for small in SMALL_TYPES.get(mistake.actual.dtype.kind, ()):
@@ -293,7 +293,7 @@ def _small_type(mistake: Mistake) -> Pattern | None:
     return None
 
 
-def _nearly(mistake: Mistake) -> Pattern | None:
+def _nearly(mistake: WrongValue) -> Pattern | None:
     if mistake.is_exact or not np.isfinite(mistake.got).all() or not mistake.wanted.all():
         return None
     worst = float(np.abs(mistake.difference / mistake.wanted).max())

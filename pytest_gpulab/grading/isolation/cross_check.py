@@ -30,7 +30,7 @@ from pytest_gpulab.grading.compilation.builds import cases_of
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
-from .worker_process import Crashed, Custody, Hung, Worker, WorkerError
+from .worker_process import Crashed, Hung, ProcessScope, Worker, WorkerError
 
 LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
 
@@ -46,18 +46,18 @@ SEEN = "seen on the simulated GPU, which watches every access"
 LUCK = "right on the GPU, by luck: the simulated GPU watches every access and tries other orders of warps"
 
 
-class SecondOpinion:
+class CrossCheck:
     """Grades one submission on the simulated GPU in a process of its own, while the real one is at work."""
 
-    def __init__(self, exercise: Exercise, task: Mapping[str, Any], custody: Custody) -> None:
+    def __init__(self, exercise: Exercise, task: Mapping[str, Any], scope: ProcessScope) -> None:
         """Start nothing yet.
 
         Args:
             exercise: what to grade it for.
             task: what the process on the real GPU is told.
-            custody: of the process.
+            scope: of the process.
         """
-        self._custody = custody
+        self._custody = scope
         self._exercise, self._task = exercise, {**task, **_SIMULATED}
         self._counts = not task["annotate"]  # what is annotated is counted where that happens
         self._checks = {check.name: check for check in checks_of(exercise)}
@@ -67,7 +67,7 @@ class SecondOpinion:
         self._left_s = LIMIT_S
         self._silent = ""
 
-    def look_ahead(self, check: Check) -> None:
+    def prefetch(self, check: Check) -> None:
         """Ask for everything that will be wanted, in this order: a check, those that follow it, those before."""
         names = list(self._checks)
         first = names.index(check.name)

@@ -27,8 +27,17 @@ from pytest_gpulab.grading.grader import provenance_of
 from pytest_gpulab.grading.time_limits import CHECK_S
 from pytest_gpulab.grading.tools import ncu, sanitizer
 
-from .cross_check import SecondOpinion, was_stopped
-from .worker_process import Crashed, Custody, Hung, KilledForMemory, NeverBegan, Worker, WorkerError, answered_under
+from .cross_check import CrossCheck, was_stopped
+from .worker_process import (
+    Crashed,
+    Hung,
+    KilledForMemory,
+    NeverBegan,
+    ProcessScope,
+    Worker,
+    WorkerError,
+    answered_under,
+)
 
 DEFAULT_TIMEOUT_S = CHECK_S
 IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
@@ -55,7 +64,7 @@ class RemoteGrader:
         profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
         annotate: whether to list what each source line does and costs.
         gpu: as `open_device` takes it.
-        custody: of the processes; when it is over, whatever is asked raises `CancelledError`.
+        scope: of the processes; when it is over, whatever is asked raises `CancelledError`.
     """
 
     def __init__(
@@ -72,9 +81,9 @@ class RemoteGrader:
         profiler: ncu.Profiler | None = None,
         annotate: bool = False,
         gpu: str | None = None,
-        custody: Custody | None = None,
+        scope: ProcessScope | None = None,
     ) -> None:
-        self._custody = custody or Custody()
+        self._custody = scope or ProcessScope()
         self._loaded, self._timeout_s, self._seed = exercise, timeout_s, seed
         self._label = str(path) if label is None else label
         self._info, self._sanitize, self._profiler = info, sanitize, profiler
@@ -96,7 +105,7 @@ class RemoteGrader:
         self._begun: set[str] = set()
         self._worker: Worker | None = None
         self._missing: Finding | None = None
-        self._second = SecondOpinion(exercise.exercise, self._task, self._custody) if self._on_gpu else None
+        self._second = CrossCheck(exercise.exercise, self._task, self._custody) if self._on_gpu else None
         self._is_built = True
         self._sha256 = _sha256(path)
 
@@ -109,7 +118,7 @@ class RemoteGrader:
             WorkerError: a mistake of this package.
         """
         if self._second is not None:  # the GPU takes longer
-            self._second.look_ahead(checks_of(self._loaded.exercise)[0])
+            self._second.prefetch(checks_of(self._loaded.exercise)[0])
         ending = ""
         for _ in range(ATTEMPTS):
             self._worker = Worker(self._task | self._lessons(), self._custody)
@@ -181,7 +190,7 @@ class RemoteGrader:
             return self._graded(check)
         if not self._is_built:
             return self._graded(check)
-        self._second.look_ahead(check)
+        self._second.prefetch(check)
         objection = self._second.objection(check)
         if objection is not None:
             return objection

@@ -23,7 +23,7 @@ from pytest_gpulab.devices.system.memory_kills import prefer_this_process
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.compilation.builds import Blocked, Builds
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
 from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits, capped
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
@@ -88,7 +88,7 @@ class _Bench:
             task["launch_limit_s"],
             *model,
             isolated=True,
-            foresighted=bool(task.get("beside_a_gpu")),
+            prefetching=bool(task.get("beside_a_gpu")),
             known=DeviceInfo(**task["info"]) if task["info"] else None,
         )
         loaded = Catalogue(Path(task["exercises"])).load(task["exercise"])
@@ -99,7 +99,7 @@ class _Bench:
         self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():
-            self._grader.assume(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
+            self._grader.record_failure(self._checks[name], Finding(**found | {"evidence": tuple(found["evidence"])}))
 
     def answer(self, request: _Request) -> dict[str, Any]:
         if "run_timed" in request:
@@ -119,7 +119,7 @@ class _Bench:
         builds = Builds(self._path, self._loaded, self.device)
         try:
             ncu.run_timed_plan(self._loaded, self.device, builds, check.subject, self._seed)
-        except (Blocked, InstructorsMistake, DeviceError) as error:
+        except (BuildFailed, InstructorsMistake, DeviceError) as error:
             return {"ran": False, "why": str(error)}
         return {"ran": True}
 

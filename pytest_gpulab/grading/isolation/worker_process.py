@@ -68,7 +68,7 @@ class NeverBegan(Crashed):
     """It did so before it had seen the submission."""
 
 
-class Custody:
+class ProcessScope:
     """Of one grading's processes: where they leave their files, and how another thread ends them.
 
     Args:
@@ -118,7 +118,7 @@ class Custody:
 
 
 def answered_under(
-    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float, custody: Custody
+    tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float, scope: ProcessScope
 ) -> tuple[dict[str, Any], str]:
     """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
 
@@ -128,7 +128,7 @@ def answered_under(
     Raises:
         DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
     """
-    worker = Worker(task, custody, tool)
+    worker = Worker(task, scope, tool)
     try:
         answer, said = worker.ask(request, limit_s), worker.stderr()
     except BaseException:
@@ -158,14 +158,14 @@ class Worker:
     GPU that is known, the first that needs it.
     """
 
-    def __init__(self, task: dict[str, Any], custody: Custody | None = None, under: Sequence[str] = ()) -> None:
+    def __init__(self, task: dict[str, Any], scope: ProcessScope | None = None, under: Sequence[str] = ()) -> None:
         """Start it.
 
         Raises:
-            CancelledError: whoever has the custody wants no further processes.
+            CancelledError: whoever has the scope wants no further processes.
             DeviceUnavailable: there is no room for one; says what is missing.
         """
-        self._custody = custody or Custody()
+        self._custody = scope or ProcessScope()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)

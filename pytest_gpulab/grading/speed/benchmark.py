@@ -25,7 +25,7 @@ import numpy as np
 
 from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Stopwatch, TimingDevice
 
-from .interference import FullSpeed, Looks
+from .interference import FullSpeed, ThrottleMonitor
 from .mixing import Mix
 from .statistics import (
     FEWEST_ROUNDS,
@@ -40,7 +40,7 @@ from .statistics import (
     ratio_of_medians,
     settled,
 )
-from .targets import REPLICAS, Contender, Pool
+from .targets import REPLICAS, BenchmarkTarget, BufferPool
 from .validation import SETS, CheckedRun, CheckedRuns
 
 Caches = Literal["cold", "warm"]
@@ -113,7 +113,7 @@ class RaceResult:
 
 
 @dataclass
-class Patience:
+class RetryBudget:
     """What the races of a submission share.
 
     Attributes:
@@ -132,7 +132,7 @@ def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -
     return both
 
 
-class Race:
+class Benchmark:
     """A submission against its baseline.
 
     Args:
@@ -145,9 +145,9 @@ class Race:
 
     def __init__(
         self,
-        pool: Pool,
-        baseline: Contender,
-        own: Contender,
+        pool: BufferPool,
+        baseline: BenchmarkTarget,
+        own: BenchmarkTarget,
         thresholds: Sequence[float] | None,
         is_mixable: bool,
         rng: np.random.Generator,
@@ -160,30 +160,30 @@ class Race:
         self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
         self._own_ms: list[float] = []
         self._settled = 0  # rounds of earlier sittings, without it
-        self._looks: Looks
+        self._looks: ThrottleMonitor
         self._checked = CheckedRuns(own, rng)
         self._forgotten = 0
         self._others: dict[str, None] = {}
 
-    def run(self, device: TimingDevice, patience: Patience) -> RaceResult:
+    def run(self, device: TimingDevice, retry_budget: RetryBudget) -> RaceResult:
         """Time both sides in alternating order on the device that holds them, once.
 
         Args:
             device: see there.
-            patience: of which it takes what it needs, and to which it adds what it learns.
+            retry_budget: of which it takes what it needs, and to which it adds what it learns.
 
         Raises:
             BaselineFailed: a launch of the baseline ends abnormally, if it is a `Baseline`.
             DeviceError: a launch ends abnormally, or others do not give the GPU back.
         """
-        self._looks = Looks(patience.full_speed)
+        self._looks = ThrottleMonitor(retry_budget.full_speed)
         result = self._sitting(device)
-        while self._is_spoilt(result) and patience.left_s > 0:
+        while self._is_spoilt(result) and retry_budget.left_s > 0:
             begin_s = time.monotonic()
             time.sleep(INTERRUPTED_PAUSE_S)
             self._forget()
             result = self._sitting(device, in_silence=True)
-            patience.left_s -= time.monotonic() - begin_s
+            retry_budget.left_s -= time.monotonic() - begin_s
         if self._is_doubtful(result):
             time.sleep(PAUSE_S)
             result = _of_both(result, self._sitting(device), self._thresholds or ())
@@ -320,7 +320,7 @@ class Race:
             held_down_by=disturbance.held_down_by,
         )
 
-    def _without_overhead(self, side: Contender, samples_ms: Sequence[float]) -> Samples:
+    def _without_overhead(self, side: BenchmarkTarget, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
         times_ms[self._settled :] -= side.overhead_ms(self._watch, self._runs)
         return times_ms.clip(MIN_MS)
@@ -364,7 +364,7 @@ class Race:
     def _mix(self, base: int) -> Mix:
         return Mix.drawn(base, self._rng) if self._is_mixable else Mix(base)
 
-    def _sample(self, side: Contender, turn: int, mixes: Sequence[Mix]) -> float:
+    def _sample(self, side: BenchmarkTarget, turn: int, mixes: Sequence[Mix]) -> float:
         if self._batched:
             return side.batch_ms(self._watch, mixes)
         copy = turn % REPLICAS

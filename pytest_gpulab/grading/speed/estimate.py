@@ -21,8 +21,8 @@ from pytest_gpulab.devices.protocol import Device, LaunchProfile
 from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import (
-    Blocked,
     Build,
+    BuildFailed,
     Builds,
     VariantKey,
     cases_of,
@@ -88,12 +88,12 @@ class Costs:
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
-        self._own: dict[tuple[Size, VariantKey], Timing | Blocked] = {}
+        self._own: dict[tuple[Size, VariantKey], Timing | BuildFailed] = {}
         self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # until their outputs are compared
-        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | Blocked] = {}
+        self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
         self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
 
-    def assume(self, tier: SpeedTier, found: Finding) -> None:
+    def record_failure(self, tier: SpeedTier, found: Finding) -> None:
         """Take a size for failed, because it brought down another process that ran it."""
         self._assumed[timed_size(tier, self._device), variant_key(tier.variant)] = found
 
@@ -101,7 +101,7 @@ class Costs:
         """Cost a submission and its baseline on the same data.
 
         Raises:
-            Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
+            BuildFailed: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
                 the submission's kernel ends abnormally at this size (`failed`).
             InstructorsMistake: the exercise's own code is wrong.
         """
@@ -134,7 +134,7 @@ class Costs:
         """Return what is wrong with the run that was costed: its outputs, the bytes it moved, its estimated time.
 
         Raises:
-            Blocked, InstructorsMistake: as in `measure`, which comes first.
+            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
         """
         size, variant = timed_size(tier, self._device), tier.variant
         key = (size, variant_key(variant))
@@ -151,7 +151,7 @@ class Costs:
     def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
         """Return what is wrong with a second run of kernels that can keep something from the first."""
         build = self._builds.of(problem.variant)
-        if not (costed.is_complete and build.module.remembers):
+        if not (costed.is_complete and build.module.has_state):
             return ()
         pattern, rng = self._data(problem.size, problem.variant)
         drawn, placed = rng.spawn(2)
@@ -160,7 +160,7 @@ class Costs:
         if again.run.error is not None:
             verdict, broke = of_error(again.run.error)
             if verdict != "failed":
-                raise Blocked(verdict, broke)
+                raise BuildFailed(verdict, broke)
             return (broke,)
         return wrong_outputs(self._loaded.exercise, problem, again)
 
@@ -170,7 +170,7 @@ class Costs:
         for tier in self._loaded.exercise.speed:
             if variant_key(tier.variant) == variant_key(variant):
                 size = timed_size(tier, self._device)
-                with suppress(Blocked):  # the speed check says it
+                with suppress(BuildFailed):  # the speed check says it
                     found[size] = self._own_timing(size, variant).profiles
         return found
 
@@ -206,14 +206,14 @@ class Costs:
             try:
                 builds = Builds(folder / tier.baseline, self._loaded, self._device)
                 cache[key] = self._time(run_unread_sample, self._replayed(builds, size, tier.variant))[0]
-            except Blocked as blocked:
+            except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
         return cache[key]
 
     def _own_timing(self, size: Size, variant: Variant) -> Timing:
         key = (size, variant_key(variant))
         if key in self._assumed:
-            raise Blocked("failed", self._assumed[key])
+            raise BuildFailed("failed", self._assumed[key])
         # a kernel that uses up its time does so once, not in each check
         return made_once(self._own, key, partial(self._costed_once, key, size, variant))
 
@@ -238,7 +238,7 @@ class Costs:
     def _time(self, how: Callable[..., CostedRun], replayed: _Replayed) -> tuple[Timing, CostedRun]:
         costed = how(self._device, *replayed)
         if costed.run.error is not None:
-            raise Blocked(*of_error(costed.run.error)) from costed.run.error
+            raise BuildFailed(*of_error(costed.run.error)) from costed.run.error
         return _estimated(costed.run), costed
 
     def _replayed(self, builds: Builds, size: Size, variant: Variant) -> _Replayed:
@@ -353,18 +353,18 @@ def pattern_of(exercise: Exercise, variant: Variant) -> str:
     return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
 
 
-def unusable(baseline: str, blocked: Blocked) -> Blocked:
+def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
     """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
     if blocked.verdict == "not gradable":
         return blocked
     cause = blocked.finding
     what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
-    return Blocked("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
+    return BuildFailed("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
 
 
-def not_timed(why: str) -> Blocked:
+def not_timed(why: str) -> BuildFailed:
     """Return why there is no figure, to follow a colon; a clause."""
-    return Blocked("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
+    return BuildFailed("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
 
 
 def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:

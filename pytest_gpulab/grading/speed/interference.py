@@ -64,7 +64,7 @@ class FullSpeed:
         return (self._best if is_known else 0.0) or 1.0  # others may have spoilt all measurements
 
 
-class Looks:
+class ThrottleMonitor:
     """The looks at a GPU before and after each round, and those while it warms up.
 
     Args:

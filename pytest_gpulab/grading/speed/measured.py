@@ -15,21 +15,21 @@ from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
 from pytest_gpulab.devices.stopwatch import TimingDevice, at_work_on
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import Blocked, Builds, VariantKey, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, variant_key
 from pytest_gpulab.grading.correctness.judging import wrong_with
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Run
 
-from .benchmark import Patience, Race, RaceResult
+from .benchmark import Benchmark, RaceResult, RetryBudget
 from .contents import Inputs, timed_inputs
 from .estimate import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
 from .interference import SLOWED_BY_OTHERS
 from .mixing import Mix, mixed
 from .reference_time import reference_ms
 from .sampled_comparison import right_at_places
-from .targets import Baseline, BaselineFailed, Contender, Pool
+from .targets import Baseline, BaselineFailed, BenchmarkTarget, BufferPool
 from .validation import SETS, CheckedRun, most_checked
 
 _RaceKey = tuple[object, VariantKey, str]
@@ -64,16 +64,16 @@ class TimedCosts:
 
     def __init__(self, loaded: LoadedExercise, device: TimingDevice, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
-        self._raced: dict[_RaceKey, _Raced | Blocked] = {}
+        self._raced: dict[_RaceKey, _Raced | BuildFailed] = {}
         self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
         self._reference_ms: dict[_RaceKey, float | None] = {}
-        self._patience = Patience()
+        self._patience = RetryBudget()
 
     def measure(self, tier: SpeedTier) -> Measurement:
         """Time a submission and its baseline on the same data.
 
         Raises:
-            Blocked: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
+            BuildFailed: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
                 the submission's kernel ends abnormally at this size (`failed`).
             InstructorsMistake: the exercise's own code is wrong.
         """
@@ -102,15 +102,15 @@ class TimedCosts:
             peak_bandwidth_gb_s=result.peak_bandwidth_gb_s or None,
         )
 
-    def assume(self, tier: SpeedTier, found: Finding) -> None:
+    def record_failure(self, tier: SpeedTier, found: Finding) -> None:
         """Take a race for failed, because it brought down another process that ran it."""
-        self._raced[_key(tier)] = Blocked("failed", found)
+        self._raced[_key(tier)] = BuildFailed("failed", found)
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
         """Return what is wrong with the timed work: outputs of timed runs that are wrong, an impossible time, or both.
 
         Raises:
-            Blocked, InstructorsMistake: as in `measure`.
+            BuildFailed, InstructorsMistake: as in `measure`.
         """
         key, raced = _key(tier), self._race(tier)
         if key not in self._wrong:
@@ -135,7 +135,7 @@ class TimedCosts:
         """Return how long the CPU takes for the reference, where that is known.
 
         Raises:
-            Blocked, InstructorsMistake: as in `measure`, which comes first.
+            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
         """
         key, own = _key(tier), self._race(tier).own
         if self._reference_ms.get(key) is None:
@@ -164,11 +164,11 @@ class TimedCosts:
         if key not in self._raced:
             try:
                 self._raced[key] = self._run_race(tier)
-            except Blocked as blocked:
+            except BuildFailed as blocked:
                 self._raced[key] = blocked
         raced = self._raced[key]
-        if isinstance(raced, Blocked):
-            raise Blocked(raced.verdict, raced.finding)
+        if isinstance(raced, BuildFailed):
+            raise BuildFailed(raced.verdict, raced.finding)
         return raced
 
     def _run_race(self, tier: SpeedTier) -> _Raced:
@@ -176,25 +176,25 @@ class TimedCosts:
         asked = self._loaded.thresholds
         thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
-        with closing(Pool(self._device)) as pool:
+        with closing(BufferPool(self._device)) as pool:
             _reset(own)
             contender, profiles = _on_device(own, pool)
             contender.spare_outputs(most_checked(contender))
             try:
                 other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool, Baseline)
-            except Blocked as blocked:
+            except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                race = Race(pool, baseline, contender, aims, self._loaded.exercise.mixable, rng)
+                race = Benchmark(pool, baseline, contender, aims, self._loaded.exercise.mixable, rng)
                 result = race.run(self._device, self._patience)
                 # Read while others may time already: it takes longer than most races.
                 checked = _read(self._device, result.checked)
             except BaselineFailed as failed:
-                raise unusable(tier.baseline, Blocked(*of_error(failed.error))) from failed
+                raise unusable(tier.baseline, BuildFailed(*of_error(failed.error))) from failed
             except DeviceError as error:
-                raise Blocked(*of_error(error)) from error
+                raise BuildFailed(*of_error(error)) from error
 
         if asked.measuring and result.interruption_ms:
             raise others_work(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
@@ -229,7 +229,7 @@ def _sets_in_turn() -> Sequence[int]:
     return [(os.getpid() + nth) % SETS for nth in range(SETS)]
 
 
-def others_work(interruption_ms: float, is_slow: bool) -> Blocked:
+def others_work(interruption_ms: float, is_slow: bool) -> BuildFailed:
     """Return why a ratio cannot be told, though a threshold might be reached with certainty."""
     effect = "may have held its clock down" if is_slow else "would be taken for the kernels"
     at_a_time = f"{interruption_ms:.2g} ms at a time"
@@ -241,19 +241,19 @@ def _reset(entrant: _Entrant) -> None:
     try:
         entrant.builds.of(entrant.problem.variant).module.reset_variables()
     except DeviceError as error:
-        raise Blocked(*of_error(error)) from error
+        raise BuildFailed(*of_error(error)) from error
 
 
 def _on_device(
-    entrant: _Entrant, pool: Pool, side: type[Contender] = Contender
-) -> tuple[Contender, tuple[LaunchProfile, ...]]:
+    entrant: _Entrant, pool: BufferPool, side: type[BenchmarkTarget] = BenchmarkTarget
+) -> tuple[BenchmarkTarget, tuple[LaunchProfile, ...]]:
     """Copy an entrant's data to the device and run it once."""
     module = entrant.builds.of(entrant.problem.variant).module
     try:
         contender = side(pool, module, entrant.plan, entrant.contents)
         return contender, contender.profiles()
     except DeviceError as error:
-        raise Blocked(*of_error(error)) from error
+        raise BuildFailed(*of_error(error)) from error
 
 
 def _read(device: TimingDevice, runs: Sequence[CheckedRun]) -> Mapping[Mix, Sequence[Run]]:

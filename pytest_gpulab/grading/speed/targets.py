@@ -35,7 +35,7 @@ STEP_BYTES = 512  # what the driver aligns allocations to, a multiple of what an
 WARM_SHARE = 1 / 4
 
 
-class Pool:
+class BufferPool:
     """The arrays that contenders share; `close` gives them back."""
 
     def __init__(self, device: TimingDevice) -> None:
@@ -144,7 +144,7 @@ def _key(index: int, buffer: Buffer) -> Hashable:
     return index, buffer.name, np.dtype(buffer.dtype), buffer.shape
 
 
-class Contender:
+class BenchmarkTarget:
     """A module and the plan to time, ready on the device.
 
     Args:
@@ -154,7 +154,7 @@ class Contender:
         contents: sets of input contents to mix.
     """
 
-    def __init__(self, pool: Pool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
+    def __init__(self, pool: BufferPool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
         self.module, self.plan, self.contents = module, plan, contents
         self._pool, self._buffers = pool, allocated(plan)
         # Now, because what is copied to the GPU later is copied while others wait for it.
@@ -276,16 +276,16 @@ class BaselineFailed(Exception):
         self.error = error
 
 
-class Baseline(Contender):
+class Baseline(BenchmarkTarget):
     """The side that a submission is held against: times raise `BaselineFailed` in the place of `DeviceError`."""
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
-        """Time one run; see `Contender`."""
+        """Time one run; see `BenchmarkTarget`."""
         with _told_apart():
             return super().cold_ms(watch, index, mix)
 
     def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
-        """Time one run in each copy; see `Contender`."""
+        """Time one run in each copy; see `BenchmarkTarget`."""
         with _told_apart():
             return super().batch_ms(watch, mixes)
 

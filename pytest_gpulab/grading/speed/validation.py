@@ -16,7 +16,7 @@ import numpy as np
 
 from .mixing import Mix
 from .statistics import FEWEST_ROUNDS
-from .targets import REPLICAS, Contender, Outputs
+from .targets import REPLICAS, BenchmarkTarget, Outputs
 
 SETS = 2  # of contents, which runs mix
 CANDIDATES = 2 * REPLICAS  # large runs that may be checked, at first, besides a few early ones; later some more
@@ -42,12 +42,12 @@ class CheckedRun:
     changed: Mapping[str, int]
 
 
-def most_checked(own: Contender) -> int:
+def most_checked(own: BenchmarkTarget) -> int:
     """Return how many runs are checked, at most."""
     return CANDIDATES_IF_SMALL + SETS if _is_small(own) else SETS * CHECKED_OF_A_SET
 
 
-def _is_small(own: Contender) -> bool:
+def _is_small(own: BenchmarkTarget) -> bool:
     return own.nbytes <= SMALL_BYTES
 
 
@@ -59,7 +59,7 @@ class CheckedRuns:
         rng: chooses.
     """
 
-    def __init__(self, own: Contender, rng: np.random.Generator) -> None:
+    def __init__(self, own: BenchmarkTarget, rng: np.random.Generator) -> None:
         self._own, self._rng = own, rng
         self._kept: list[CheckedRun] = []
         self._is_begun = False

@@ -63,7 +63,7 @@ def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier:
     """Run what a tier times, once, while nobody else times on the GPU: for ncu, which watches the process.
 
     Raises:
-        Blocked, InstructorsMistake, DeviceError: it does not run, as in the grade.
+        BuildFailed, InstructorsMistake, DeviceError: it does not run, as in the grade.
     """
     build = builds.of(tier.variant)
     problem = Problem(tier.size, build.tunables, tier.variant)

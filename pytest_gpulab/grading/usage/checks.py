@@ -14,7 +14,7 @@ from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import Device, DeviceError, LaunchProfile
 from pytest_gpulab.exercise import Bound, Problem, Size, Usage, UsesCheck, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.compilation.builds import Blocked, Builds, VariantKey, cases_of, made_once, variant_key
+from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, VariantKey, cases_of, made_once, variant_key
 from pytest_gpulab.grading.correctness.checked_launches import CostedRun, run_counted, wrong_outputs
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding
@@ -59,7 +59,7 @@ class Usages:
             costs: of the submission, on that device.
         """
         self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
-        self._usages: dict[tuple[Size, VariantKey], _Counted | Blocked] = {}
+        self._usages: dict[tuple[Size, VariantKey], _Counted | BuildFailed] = {}
 
     def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
         """Return a finding for each bound that is not kept, or for outputs of the counted launches that are wrong.
@@ -68,7 +68,7 @@ class Usages:
         slack, by what each element costs at a smaller size that differs each time, and at those of the speed checks.
 
         Raises:
-            Blocked: the submission cannot be counted, through nobody's fault (`not gradable`) or because a kernel ends
+            BuildFailed: the submission cannot be counted, through nobody's fault (`not gradable`) or because a kernel ends
                 abnormally at this size (`failed`).
             InstructorsMistake: the exercise's own code is wrong.
         """
@@ -130,7 +130,7 @@ class Usages:
         chooser = rng_for(self._seed, self._loaded.name, "sample", size_text(problem.size), self._builds.sha256)
         costed = run_counted(self._device, build, plan, inputs, int(chooser.integers(1 << 62)))
         if costed.run.error is not None:
-            raise Blocked(*of_error(costed.run.error))
+            raise BuildFailed(*of_error(costed.run.error))
         return costed
 
 
@@ -138,13 +138,13 @@ def counting_device() -> Device:
     """Return a simulated GPU: no other device counts.
 
     Raises:
-        Blocked: `not gradable` where there is none.
+        BuildFailed: `not gradable` where there is none.
     """
     try:
         return open_device("sim", isolated=True)[0]
     except DeviceError as error:
         what = f"What the kernels use cannot be counted here: {error}"
-        raise Blocked("not gradable", finding("not-counted", what)) from error
+        raise BuildFailed("not gradable", finding("not-counted", what)) from error
 
 
 def kept(bound: Bound, value: float, slack: float = 0.0) -> bool:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Device, DisturbedRead, KernelFault
 from pytest_gpulab.exercise import Plan
-from pytest_gpulab.grading.compilation.builds import Blocked, Build
+from pytest_gpulab.grading.compilation.builds import Build, BuildFailed
 from pytest_gpulab.grading.correctness.checked_launches import run_fresh
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.plans.replay import FIRST, Run
@@ -40,7 +40,7 @@ def used_share(
         rng: chooses the reads.
 
     Raises:
-        Blocked: there is not enough time for all these runs, or they fail for another reason than the reads.
+        BuildFailed: there is not enough time for all these runs, or they fail for another reason than the reads.
     """
     none = DisturbedRead(nth=-1, flipped=0)
     begin_s = time.perf_counter()
@@ -62,7 +62,7 @@ def used_share(
 def _undisturbed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], none: DisturbedRead) -> Run:
     run = _run(device, build, plan, inputs, none)
     if run.error is not None:
-        raise Blocked(*of_error(run.error))
+        raise BuildFailed(*of_error(run.error))
     return run
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.grading.grade import CheckResult, Grade
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 
 from .speeds import interval_of, is_usable
 
@@ -57,7 +57,7 @@ def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
 
 def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
     """Yield one flag for all that hang together: a class that shares one source has more pairs than students."""
-    by_source: dict[_Source, list[Likeness]] = {}
+    by_source: dict[_Source, list[SimilarPair]] = {}
     for pair in sorted(gradebook.duplicates, key=_closest):
         for submission in pair.submissions:
             by_source.setdefault((pair.exercise, submission), []).append(pair)
@@ -71,11 +71,11 @@ def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
         yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(told))
 
 
-def _closest(pair: Likeness) -> tuple[float, tuple[str, str]]:
+def _closest(pair: SimilarPair) -> tuple[float, tuple[str, str]]:
     return -pair.similarity, pair.submissions
 
 
-def _connected(start: _Source, by_source: Mapping[_Source, Sequence[Likeness]]) -> set[_Source]:
+def _connected(start: _Source, by_source: Mapping[_Source, Sequence[SimilarPair]]) -> set[_Source]:
     """Return the sources that a chain of likenesses leads to."""
     found, ahead = {start}, [start]
     while ahead:
@@ -86,7 +86,7 @@ def _connected(start: _Source, by_source: Mapping[_Source, Sequence[Likeness]]) 
     return found
 
 
-def _alike(pairs: Sequence[Likeness]) -> str:
+def _alike(pairs: Sequence[SimilarPair]) -> str:
     low, high = (f"{100 * end(pair.similarity for pair in pairs):.0f}" for end in (min, max))
     return f"{low} % alike" if low == high else f"{low} to {high} % alike"
 

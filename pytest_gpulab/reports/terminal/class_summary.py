@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.grading.grade import Grade
 from pytest_gpulab.reports.class_statistics import check_rates, commonest, hardest, scores
-from pytest_gpulab.reports.gradebook import Gradebook, Likeness
+from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.standings import Standing, exercises_of, standings
 from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_points, points_text, unscored
 
@@ -99,7 +99,7 @@ def _findings(grades: Sequence[Grade]) -> list[str]:
     return lines
 
 
-def _alike(duplicates: Sequence[Likeness]) -> list[str]:
+def _alike(duplicates: Sequence[SimilarPair]) -> list[str]:
     """Return the closest ones: questions, never verdicts."""
     closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
     return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in _wrapped(told)]

@@ -27,7 +27,7 @@ from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import REPLICAS, Contender, Pool
+from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget, BufferPool
 
 TOLERANCE = 0.05
 WARM_FROM_US, COLD_FROM_US = 3.0, 20.0
@@ -133,8 +133,8 @@ def times(mode: str, rounds: int) -> list[Timed]:
 def _timed(device: CudaDevice, module: Module, watch: sampler.CudaStopwatch, row: Row, mode: str, rounds: int) -> Timed:
     rng, plan = np.random.default_rng(1), row.plan()
     contents = tuple({"in": rng.random(row.elements, np.float32)} for _ in range(2))
-    with closing(Pool(device)) as pool:
-        contender = Contender(pool, module, plan, contents)
+    with closing(BufferPool(device)) as pool:
+        contender = BenchmarkTarget(pool, module, plan, contents)
         copies = contender.batch_size(watch.l2_bytes) if mode == "warm" else REPLICAS
         assert copies >= REPLICAS, f"{row} would not be timed in batches"
         samples_ms = []

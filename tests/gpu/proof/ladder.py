@@ -24,7 +24,7 @@ from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import REPLICAS, Contender, Pool
+from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget, BufferPool
 
 ELEMENTS = 2**26
 COPY_BYTES = SCAN_BYTES = 8 * ELEMENTS
@@ -63,10 +63,10 @@ class Ladder:
 
     def times_ms(self, paths: list[Path]) -> Iterator[tuple[str, float]]:
         for path in paths:
-            with closing(Pool(self._device)) as pool:
+            with closing(BufferPool(self._device)) as pool:
                 yield path.stem, self._time_ms(path, pool)
 
-    def _time_ms(self, path: Path, pool: Pool) -> float:
+    def _time_ms(self, path: Path, pool: BufferPool) -> float:
         tier = self._loaded.exercise.speed[0]
         build = Builds(path, self._loaded, self._device).of(tier.variant)
         problem = Problem(ELEMENTS, build.tunables, tier.variant)
@@ -74,7 +74,7 @@ class Ladder:
         if not self._contents:
             rngs = (np.random.default_rng(seed) for seed in range(2))
             self._contents = tuple(make_inputs(self._loaded.exercise, problem, plan, "random", rng) for rng in rngs)
-        contender = Contender(pool, build.module, plan, self._contents)
+        contender = BenchmarkTarget(pool, build.module, plan, self._contents)
 
         def sample(turn: int) -> float:
             if turn % SAMPLES_PER_PLACE == 0:

@@ -20,7 +20,7 @@ from neighbours import CLASS, Neighbour, beside
 from pytest_gpulab.devices.cuda.device import CudaDevice
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import Contender, Pool
+from pytest_gpulab.grading.speed.targets import BenchmarkTarget, BufferPool
 
 ROW, RUNS = Row("scale", 2**18, 96), 4
 PLACES, SAMPLES = 60, 9
@@ -36,7 +36,7 @@ NEIGHBOURS = {
 }
 
 
-def batches_us(pool: Pool, contender: Contender, watch: CudaStopwatch) -> dict[str, list[float]]:
+def batches_us(pool: BufferPool, contender: BenchmarkTarget, watch: CudaStopwatch) -> dict[str, list[float]]:
     """Return the times of whole batches, medians of some, in each place."""
     rng, found = np.random.default_rng(1), {IN_GRADING: [], FLUSHED: []}
     for _ in range(PLACES):
@@ -58,8 +58,8 @@ def main() -> int:
     proof, device, rng = Proof("Launches that begin late, by where arrays lie"), CudaDevice(), np.random.default_rng(2)
     contents = tuple({"in": rng.random(ROW.elements, np.float32)} for _ in range(2))
     rows, late = [], {}
-    with closing(Pool(device)) as pool:
-        contender = Contender(pool, device.compile(SOURCE), ROW.plan(), contents)
+    with closing(BufferPool(device)) as pool:
+        contender = BenchmarkTarget(pool, device.compile(SOURCE), ROW.plan(), contents)
         for name, neighbour in NEIGHBOURS.items():
             with beside(neighbour), device.stopwatch() as watch:
                 for _ in range(WARM_UPS):

@@ -210,7 +210,7 @@ def gpus_now() -> list[tuple[int, int]]:
 
 @contextmanager
 def used() -> Iterator[list[tuple[int, int]]]:
-    """Watch the GPUs meanwhile; the list holds what was most of each at the end."""
+    """HazardChecker the GPUs meanwhile; the list holds what was most of each at the end."""
     most: list[tuple[int, int]] = gpus_now()
     over = threading.Event()
 

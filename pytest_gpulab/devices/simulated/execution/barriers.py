@@ -18,7 +18,7 @@ from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, meet
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.groups.union import Union
-from pytest_gpulab.devices.simulated.hazards.checker import Watch
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
 from pytest_gpulab.devices.simulated.translation.program import Step
 
@@ -207,7 +207,7 @@ class Barriers:
                 count = int(self._per_block(entry.group.lanes)[waits].sum())
                 self._report(entry, int(np.flatnonzero(waits)[0]), [entry], count)
 
-    def _tell(self, watch: Watch, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
+    def _tell(self, watch: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
         """Let who looks for races know whom a barrier has put in order."""
         number, threads = entries[0].number, entries[0].threads
         if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):

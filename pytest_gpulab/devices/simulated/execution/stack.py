@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import KernelFault
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Value
-from pytest_gpulab.devices.simulated.hazards.checker import Watch
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import first_index, lane_at
 from pytest_gpulab.devices.simulated.translation.calls.recursion import SLOT_BYTES, STACK_BYTES, Frame, StackCall
 
@@ -28,7 +28,7 @@ class Stack:
         nbytes: of all frames of one thread.
     """
 
-    def __init__(self, threads: int, watch: Watch | None, start: int, nbytes: int) -> None:
+    def __init__(self, threads: int, watch: HazardChecker | None, start: int, nbytes: int) -> None:
         self._columns, self._watch, self._start = threads, watch, start
         self.slots = np.zeros(nbytes // SLOT_BYTES * self._columns, np.uint64)
 

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, S
 from pytest_gpulab.devices.simulated.counting.counters import Counters, Tally
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.groups.union import Union
-from pytest_gpulab.devices.simulated.hazards.checker import LaunchWatch, Watch, may_change
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchWatch, may_change
 from pytest_gpulab.devices.simulated.memory import atomics
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
 from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
@@ -129,9 +129,9 @@ class Wave:
         self.local = Banked("local", launch.program.local, self.shape.columns * self.shape.threads, fill)
         self.copies, self.bulk_copies = AsyncCopies(self), BulkCopies(self)
         self.mbarriers = Mbarriers(self)
-        self.watch: Watch | None = None
+        self.watch: HazardChecker | None = None
         if launch.watch is not None:
-            self.watch = Watch(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
+            self.watch = HazardChecker(launch.watch, self.shape, launch.shared_bytes, launch.program.local)
         stack, threads = launch.program.stack, self.shape.threads * self.shape.columns
         self.stack = None if stack is None else Stack(threads, self.watch, *stack)
         self.ntid_x, self.ntid_y, self.ntid_z = map(np.uint32, launch.block)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Value
-from pytest_gpulab.devices.simulated.hazards.races.inter_block import Crossing
+from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
@@ -50,7 +50,7 @@ class LaunchWatch:
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = Fences() if program.communicates else None
         self.reporter = Reporter(hazards, self.fences, locate)
-        self.crossing = Crossing(self.reporter)
+        self.crossing = InterBlockRaceDetector(self.reporter)
 
     def tick(self) -> int:
         """Return the next moment."""
@@ -77,7 +77,7 @@ class LaunchWatch:
         self.reporter.settle()
 
 
-class Watch:
+class HazardChecker:
     """Watches one wave."""
 
     def __init__(self, launch: LaunchWatch, shape: Shape, shared_bytes: int, local_bytes: int) -> None:

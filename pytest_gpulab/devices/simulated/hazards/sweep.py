@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 
 from .accesses import Arrival, Event, Part, Phase
-from .vector_clocks import Known, Mask, learn
+from .vector_clocks import Mask, VectorClock, learn
 
 Positions = npt.NDArray[np.int32]
 AT_ONCE = 1 << 16  # earlier accesses that are compared at once
@@ -41,7 +41,7 @@ class Race(NamedTuple):
     harmless: Mask
 
 
-class _Doers:
+class _AccessHistory:
     """Who accessed each word in one way, and when: the lanes of one warp, and the last thread of another one.
 
     That is enough where threads know of their own warp only: one of another warp stands for all others.
@@ -80,7 +80,7 @@ class _Doers:
         return self.other_at[words], self.other_thread[words]
 
 
-class _AllDoers(_Doers):
+class _AllDoers(_AccessHistory):
     """The last access of every thread to each word: where threads know of some other warps, none stands for another."""
 
     def __init__(self, words: int) -> None:
@@ -148,7 +148,7 @@ class Sweep:
 
     def __init__(
         self,
-        known: Known,
+        known: VectorClock,
         words: int,
         any_strong: bool,
         unit_bytes: int,
@@ -158,7 +158,7 @@ class Sweep:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
         self._any_strong, strong_words = any_strong, words if any_strong else 0  # they take much memory
         self.write, self.weak_write = _Write(words), _Write(strong_words)
-        doers, self._all = _AllDoers if any_order else _Doers, any_order
+        doers, self._all = _AllDoers if any_order else _AccessHistory, any_order
         self.reads, self.strong_reads, self.strong_writes = doers(words), doers(strong_words), doers(strong_words)
 
     def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
@@ -220,7 +220,9 @@ class Sweep:
             at = np.full(len(winner), part.position, np.int32)
             yield Race(part.where(bad), "WAW", at, part.thread[winner], same)
 
-    def _against(self, doers: _Doers, kind: str, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
+    def _against(
+        self, doers: _AccessHistory, kind: str, part: Part, words: IndexArray, columns: IndexArray
+    ) -> Iterator[Race]:
         """Compare with all that are noted, but for the last write, with which it was compared."""
         for warps, at in doers.warps(words):
             yield from self._against_warps(warps, at, kind, part, words, columns)
@@ -302,7 +304,7 @@ def races(
     keys = np.concatenate([part.unit for part in parts]) * len(columns) + numbered
     words, index = np.unique(keys, return_inverse=True)
     across = any(isinstance(event, Arrival | Phase) for event in events)
-    known = Known(len(columns), wave.warps, across)
+    known = VectorClock(len(columns), wave.warps, across)
     any_strong = any(not part.access.site.is_weak for part in parts)
     sweep = Sweep(known, len(words), any_strong, unit_bytes, strong, any_order)
     ends = np.cumsum([len(part.unit) for part in parts])

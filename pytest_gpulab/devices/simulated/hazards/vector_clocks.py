@@ -12,7 +12,7 @@ from .accesses import PHASES, Arrival, Event, Phase, WarpSync, split_phase
 Mask = npt.NDArray[np.bool_]
 
 
-class Known:
+class VectorClock:
     """For each thread, the position up to which it knows the accesses of others to be over.
 
     Args:
@@ -125,7 +125,7 @@ def members(lanes: Lanes, columns: IndexArray) -> Mask:
     return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
 
 
-def learn(known: Known, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
+def learn(known: VectorClock, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
     """Let threads know what an event puts in order.
 
     Args:

@@ -29,7 +29,7 @@ MAX_WORDS = 1 << 18  # that are swept at once
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
-class Crossing:
+class InterBlockRaceDetector:
     """The accesses of one launch to global memory.
 
     Args:
@@ -175,7 +175,7 @@ class _Slot:
 Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
 
 
-class _Doers:
+class _AccessHistory:
     """For each word, the last accesses of one kind by two different blocks."""
 
     def __init__(self, words: int) -> None:
@@ -200,7 +200,7 @@ class _Doers:
 
 
 class _Sweep:
-    """Goes through accesses in order; holds the last weak write, and of all else what `_Doers` does.
+    """Goes through accesses in order; holds the last weak write, and of all else what `_AccessHistory` does.
 
     What is strong races with less, so that it takes the place of nothing that is weak.
     """
@@ -209,8 +209,8 @@ class _Sweep:
         self.weak = np.array([access.site.is_weak for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
-        self.write, self.reads = _Slot(words), _Doers(words)
-        self.strong_writes, self.strong_reads = (_Doers(strong_words) for _ in range(2))
+        self.write, self.reads = _Slot(words), _AccessHistory(words)
+        self.strong_writes, self.strong_reads = (_AccessHistory(strong_words) for _ in range(2))
         self.any_strong = bool(strong_words)
 
     def access(self, part: Part, words: IndexArray) -> Iterator[Met]:

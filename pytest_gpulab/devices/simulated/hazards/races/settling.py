@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Shape
 from pytest_gpulab.devices.simulated.hazards.accesses import Access, Event, WarpSync, chosen
-from pytest_gpulab.devices.simulated.hazards.vector_clocks import Known, learn, sync_bits
+from pytest_gpulab.devices.simulated.hazards.vector_clocks import VectorClock, learn, sync_bits
 
 from .thinning import Owner
 
@@ -60,7 +60,7 @@ def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
-    known = Known(len(columns), shape.warps, across_warps=True)
+    known = VectorClock(len(columns), shape.warps, across_warps=True)
     for position, event in enumerate(events):
         learn(known, event, position, columns, one_block)
     over = known.known_to_all(shape.threads)
@@ -85,7 +85,7 @@ def _over(events: Sequence[Event], syncs: Sequence[int], shape: Shape) -> npt.ND
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
-    known = Known(len(columns), shape.warps, across_warps=False)
+    known = VectorClock(len(columns), shape.warps, across_warps=False)
     for position in syncs:
         sync = events[position]
         assert isinstance(sync, WarpSync)
