@@ -1,4 +1,4 @@
-"""The hooks and nodes of a run that grades a class: exactly what counts of what was handed in is collected.
+"""A class run: the submissions that count, their students, and notes for the reports.
 
 The ids of checks are `student/exercise.cu::check` wherever the folder lies or its archive was unpacked, so that
 pytest's own `-k`, `-x` and `--lf` work from run to run. Nothing in the folder is looked at but what is graded.
@@ -8,33 +8,32 @@ from __future__ import annotations
 
 import tempfile
 import unicodedata
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .items import CheckItem, CudaFile
+from .items import CheckItem
 from .settings import ClassSettings, SettingsError, shown
 from .summary import REPORTCHARS
 
 if TYPE_CHECKING:
     from pytest_gpulab.course.intake.roster import Roster
     from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem
-    from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.catalogue import Catalogue
     from pytest_gpulab.grading.grade import Finding
     from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 
-    from .items import AnyGrader
 
-
-class ClassHooks:
-    """The hooks; one instance a session.
+class ClassRun:
+    """A run that grades the submissions of a class; one instance per session.
 
     Attributes:
         source: the folder or archive.
         collection: what was handed in.
+        is_whole: whether all of it is graded.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class ClassHooks:
         assert course.submissions is not None
         self.config, self.source, self._gradebook = config, course.submissions, gradebook
         self._exercises = catalogue.folder
-        self._is_whole = True
+        self.is_whole = True
         self._scratch = tempfile.TemporaryDirectory(prefix="gpulab-", ignore_cleanup_errors=True)
         try:
             self._roster = _roster(course.roster)
@@ -52,7 +51,7 @@ class ClassHooks:
             self._scratch.cleanup()
             raise
         self._note_what_is_odd()
-        config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, in whose place comes the class
+        config.args = [Path(config.rootpath.anchor).as_posix()]  # one folder, which `collector` replaces by the class
 
     def _note_what_is_odd(self) -> None:
         book, students = self._gradebook, self.collection.students
@@ -62,8 +61,8 @@ class ClassHooks:
             book.roster, book.absent = self._roster.students, self._roster.absent(students)
             problems += [f"{folder}: not on the roster" for folder in self._roster.strangers(students)]
             for student, folders in self._roster.shared(students).items():
-                told = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
-                problems.append(f"{student.id}: {told}")
+                what = f"several folders, {', '.join(folders)}: for each exercise the best of them counts"
+                problems.append(f"{student.id}: {what}")
         book.problems = tuple(problems)
         book.handed_in, book.left_out = self._handed_in(), self._left_out()
         book.chosen = frozenset(book.handed_in)  # until more is known
@@ -89,25 +88,28 @@ class ClassHooks:
         return found
 
     def _problems(self) -> Iterator[str]:
-        is_told_how = False
+        is_explained = False
         for problem in self.collection.problems:
             is_misnamed = problem.finding.code == "no-exercise"
-            hint = f" {problem.finding.hint}" if is_misnamed and not is_told_how else ""  # once: it names all exercises
-            is_told_how |= is_misnamed
+            hint = (
+                f" {problem.finding.hint}" if is_misnamed and not is_explained else ""
+            )  # once: it names all exercises
+            is_explained |= is_misnamed
             yield f"{problem.label}: {problem.finding.what}{hint}"
 
     def student_id(self, folder: str) -> str:
-        """Return the id of whose a folder is: the roster's, else its name."""
+        """Return the id of the student that a folder belongs to: from the roster, else its name."""
         student = None if self._roster is None else self._roster.student(folder)
         return folder if student is None else student.id
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """Put the class in the place of the one folder that is collected."""
-        return ClassFolder.from_parent(parent, name="class", path=path, nodeid="class", hooks=self)
+    def collector(self, parent: pytest.Collector, path: Path) -> pytest.Collector:
+        """Return the node that replaces the one folder that is collected."""
+        from .class_items import ClassFolder
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        folder: ClassFolder = ClassFolder.from_parent(parent, name="class", path=path, nodeid="class", class_run=self)
+        return folder
+
+    def select(self, items: list[pytest.Item]) -> None:
         """Keep what is named on the command line: ids of students, of submissions or of checks.
 
         Raises:
@@ -126,7 +128,7 @@ class ClassHooks:
         student = name.partition("/")[0]
         if student in self.collection.students and student not in self._with_submissions:
             return f"nothing that {student} handed in is for an exercise"
-        return f"nobody handed in {name}: name a student, STUDENT/EXERCISE.cu or a check's id"
+        return f"{name} was not handed in: name a student, STUDENT/EXERCISE.cu or a check's id"
 
     @property
     def _with_submissions(self) -> set[str]:
@@ -135,19 +137,15 @@ class ClassHooks:
 
     @property
     def collected(self) -> list[HandedIn | Problem]:
-        """What stands for a student's work on an exercise, be it gradable or not."""
+        """The submissions for an exercise, and the files in their place that cannot be graded."""
         return [*self.collection.submissions, *(each for each in self.collection.problems if each.exercise)]
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Note that only a part of the class is looked at."""
-        self._is_whole = self._is_whole and not items
+    def note_chosen(self, items: Sequence[pytest.Item]) -> None:
+        """Note the students that are graded."""
+        self._gradebook.chosen = frozenset(item.parent.student for item in items if isinstance(item, CheckItem))
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note whose work is to be graded."""
-        self._gradebook.chosen = frozenset(item.parent.student for item in session.items if isinstance(item, CheckItem))
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Have pytest write neither a sign for each check nor a page for each failure, unless someone wants them."""
+    def quieten(self) -> None:
+        """Have pytest write neither a sign per check nor a page per failure, unless the command line asks for them."""
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and self.is_quiet:
             option: Any = self.config.option
@@ -157,32 +155,25 @@ class ClassHooks:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether tables are all that is written about checks."""
+        """True if the terminal shows tables and no checks."""
         return bool(self.config.get_verbosity() <= 0)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_report_teststatus(self) -> Generator[None, tuple[str, str, Any], tuple[str, str, Any]]:
-        """Leave out the signs."""
-        category, sign, word = yield
-        return (category, "", "") if self.is_quiet else (category, sign, word)
-
-    def pytest_report_header(self) -> str:
-        """Say what is graded."""
+    def header(self) -> str:
+        """Return how many submissions of how many students are graded."""
         from pytest_gpulab.course.intake.submissions import count
 
         handed_in = count(len(self.collection.submissions), "submission")
-        return f"gpulab: {handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
+        return f"{handed_in} of {count(len(self.collection.students), 'student')} in {shown(self.source)}"
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Note whose files do not count, and look for near-identical sources, before reports are written."""
-        if self._is_whole:
-            self._note_whose_files_do_not_count()
+    def finish(self) -> None:
+        """Note students without a gradable file, and find near-identical sources, before reports are written."""
+        if self.is_whole:
+            self._note_students_without_grades()
         if self.config.getoption("gpulab_report") and not self.config.getoption("collectonly"):
             self._gradebook.duplicates = tuple(self._duplicates())
 
-    def _note_whose_files_do_not_count(self) -> None:
-        """They handed something in, and have a row in the tables that says what became of it."""
+    def _note_students_without_grades(self) -> None:
+        """Give each of them a row in the tables with the reason."""
         from pytest_gpulab.course.intake.submissions import NOTHING
 
         with_submissions = set(map(self.student_id, self._with_submissions))  # a student may have several folders
@@ -201,7 +192,7 @@ class ClassHooks:
         owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
         by_exercise: dict[str, dict[str, bytes]] = {}
         for submission in self.collection.submissions:
-            with suppress(OSError):  # nobody's copy, then
+            with suppress(OSError):  # an unreadable file is no copy
                 by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
         for exercise, sources in by_exercise.items():
             for group in alike(sources, given_with(self._exercises / exercise), owners):
@@ -209,80 +200,9 @@ class ClassHooks:
                     SimilarPair(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
                 )
 
-    def pytest_unconfigure(self) -> None:
+    def clean_up(self) -> None:
         """Remove what an archive was unpacked to."""
         self._scratch.cleanup()
-
-
-class ClassFolder(pytest.Collector):
-    """All that a class handed in."""
-
-    def __init__(self, *, hooks: ClassHooks, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._hooks = hooks
-
-    def collect(self) -> Iterator[CudaFile]:
-        """Yield a file for every submission that counts, and for those that cannot be graded."""
-        from pytest_gpulab.reports.gradebook import natural_sort_key
-
-        for each in sorted(self._hooks.collected, key=lambda each: natural_sort_key(each.label)):
-            yield HandedInFile.from_parent(
-                self,
-                path=self._hooks.source / each.label,
-                name=each.label,
-                nodeid=each.label,
-                student=self._hooks.student_id(each.student),
-                handed_in=each,
-            )
-
-
-class HandedInFile(CudaFile):
-    """One submission of a class, or one that cannot be graded."""
-
-    def __init__(self, *, handed_in: HandedIn | Problem, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._handed_in = handed_in
-
-    @property
-    def exercise_name(self) -> str:
-        """The exercise that it was handed in for, by its own name or its folder's."""
-        return self._handed_in.exercise
-
-    @property
-    def filename(self) -> str:
-        """The name that the student gave it."""
-        return Path(self._handed_in.label).name
-
-    def source(self) -> bytes:
-        """Return its contents.
-
-        Raises:
-            OSError: it cannot be read, or is none that is read.
-        """
-        from pytest_gpulab.course.intake.entries import unreadable
-        from pytest_gpulab.course.intake.submissions import Problem
-
-        given = self._handed_in
-        if isinstance(given, Problem):
-            raise OSError(given.finding.what)
-        try:
-            return given.read()
-        except OSError as error:
-            self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
-            raise
-
-    def grader(self, exercise: LoadedExercise) -> AnyGrader:
-        """Return what waits for its grade, or says why there is none."""
-        from pytest_gpulab.course.intake.submissions import Problem
-        from pytest_gpulab.course.schedule import RefusedGrader
-        from pytest_gpulab.grading.grader import provenance_of
-
-        if not isinstance(self._handed_in, Problem):
-            return super().grader(exercise)
-        bench = self.workbench
-        assert bench.device_info is not None, "a device is opened before anything runs"
-        provenance = provenance_of(exercise, bench.device_info, bench.settings.seed, "")
-        return RefusedGrader(self._handed_in.verdict, self._handed_in.finding, provenance)
 
 
 def _roster(path: Path | None) -> Roster | None:

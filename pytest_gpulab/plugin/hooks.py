@@ -1,15 +1,16 @@
-"""The pytest hooks, each a line or two that delegates.
+"""The pytest hooks: each delegates, and the package implements each of them once.
 
-pytest imports this module in every session of every project that has the plugin installed, so it imports only the
-standard library and pytest; where nothing is to be graded it adds options and a marker and nothing else.
+The one exception is `pytest_terminal_summary`: `summary` wraps it twice, around pytest's own implementation and inside
+of it.
+
+pytest imports this module in every session of every project that has the plugin installed. It imports only the standard
+library and pytest. Where nothing is graded it adds options and a marker and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Generator, Iterator
-from datetime import datetime, timezone
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,16 @@ import pytest
 
 from pytest_gpulab.devices.system.threads import with_one_thread
 
-from . import options
-from .items import GRADING_SESSION, MARKER, CudaFile, CudaFolder, place_skip, tell_of_errors, usage_errors
+from . import configuration, options
+from .items import GRADING_SESSION, MARKER, CudaFile, CudaFolder, place_skip, usage_errors
 from .session import GradingSession
-from .settings import ClassSettings, ReportFile, Settings, SettingsError, shown
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from pytest_gpulab.reports.context import Context
+    from .class_run import ClassRun
+    from .parallel_run import ParallelRun
+
+TestStatus = tuple[str, str, Any]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,18 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, Any, Any]:
     """Keep pytest from configuring itself out of the folders that students hand in."""
-    known = early_config.known_args_namespace
-    given = known.file_or_dir
-    unwanted = known.noconftest
-    if options.is_grading_asked_for(early_config, known):
-        _refuse_foreign_configuration(early_config)
-        # Else pytest imports the conftest.py of every path that is named, and those of folders called test*.
-        known.file_or_dir = _own_conftest(early_config)
-        known.noconftest = unwanted or not known.file_or_dir
-    try:
+    with configuration.trusted_only(early_config):
         return (yield)
-    finally:
-        known.file_or_dir, known.noconftest = given, unwanted
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,83 +55,70 @@ def pytest_configure(config: pytest.Config) -> None:
         # Where warnings are errors, a read-only folder would end the run with a traceback after everything is graded.
         config.addinivalue_line("filterwarnings", "default:could not create cache path:pytest.PytestCacheWarning")
     config.pluginmanager.register(hooks, "gpulab-grading")
-    for more in hooks.further:
-        config.pluginmanager.register(more)
+    for part in hooks.summary.parts:
+        config.pluginmanager.register(part)
 
 
 class GradingHooks:
-    """The hooks that are there only where grading is asked for; one instance a session."""
+    """The hooks of a run that grades; one instance per session.
+
+    Where several parts have something to do in a hook, the order of the lines is the order in which they do it.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         os.environ.update(with_one_thread(os.environ))  # before anything here loads NumPy
         from pytest_gpulab.reports.gradebook import Gradebook
 
+        from .report_files import ReportFiles
+        from .summary import Summary
+
         self.config = config
-        self.gradebook = Gradebook()
-        self.written: list[ReportFile] = []
-        self.write_errors: list[str] = []
-        self.calibration: list[str] = []
-        self.is_at_end = False
         self.is_worker = hasattr(config, "workerinput")
+        self.is_at_end = False
+        self.gradebook = Gradebook()
+        self.summary = Summary(config)
+        self.files = ReportFiles(self.gradebook)
         settings = Settings.read(
             config.getoption,
             config.getini,
-            _course_folder(config),
+            configuration.course_folder(config),
             config.invocation_params.dir,
             getattr(config, "workerinput", {}).get("gpulab"),
         )
-        self.started = datetime.now(timezone.utc)
-        self._check_reports(settings)
-        self.bench = config.stash[GRADING_SESSION] = GradingSession.prepare(settings)
-        self.further = tuple(self._further(settings.course))
-        if not settings.course.submissions:
+        if not self.is_worker:
+            self.files.check(settings)
+        self.session = config.stash[GRADING_SESSION] = GradingSession.prepare(settings)
+        self.parallel = self._parallel_run()
+        self.class_run = self._class_run()
+        if self.class_run is None:
             self._choose_paths()
 
-    @property
-    def settings(self) -> Settings:
-        """What was asked for."""
-        return self.bench.settings
+    def _parallel_run(self) -> ParallelRun | None:
+        if not self.session.settings.course.is_asked_for:
+            return None
+        from .parallel_run import ParallelRun
 
-    def _further(self, course: ClassSettings) -> Iterator[object]:
-        from .summary import SummaryHooks
+        return ParallelRun(self.config, self.gradebook)
 
-        summary = SummaryHooks(self.config)
-        yield from (summary, summary.inside)
-        if course.is_asked_for:
-            from .parallel_run import JobHooks
+    def _class_run(self) -> ClassRun | None:
+        course = self.session.settings.course
+        if course.submissions is None:
+            return None
+        from .class_run import ClassRun
 
-            yield JobHooks(self.config, self.gradebook)
-        if course.submissions:
-            from .class_run import ClassHooks
-
-            yield ClassHooks(self.config, course, self.bench.catalogue, self.gradebook)
-
-    def _check_reports(self, settings: Settings) -> None:
-        from pytest_gpulab.reports import formats
-        from pytest_gpulab.reports.context import ReportError
-
-        for report in settings.reports if not self.is_worker else ():
-            try:
-                formats.check(report.format, report.path, self._context())
-            except ReportError as error:
-                raise SettingsError(str(error)) from None
-
-    def _context(self, interrupted: bool = False) -> Context:
-        from pytest_gpulab.reports.context import Context
-
-        return Context(interrupted, self.started, datetime.now(timezone.utc), os.environ)
+        return ClassRun(self.config, course, self.session.catalogue, self.gradebook)
 
     def _choose_paths(self) -> None:
         """Without a path grade the student's own copies, whatever `testpaths` says."""
         given: list[str] = self.config.getoption("file_or_dir")
-        self.bench.check_arguments(self.config.invocation_params.dir / path.split("::")[0] for path in given)
+        self.session.check_arguments(self.config.invocation_params.dir / path.split("::")[0] for path in given)
         if not given:
-            self.config.args = [str(path) for path in self.bench.catalogue.own_copies()]
+            self.config.args = [str(path) for path in self.session.catalogue.own_copies()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Give pytest-xdist's workers the seed, the exercises and the device of this process."""
-        node.workerinput["gpulab"] = self.settings.shared(self.bench.device_spec)
+        node.workerinput["gpulab"] = self.session.settings.shared(self.session.device_spec)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_testnodedown(self, error: object) -> None:
@@ -155,19 +136,26 @@ class GradingHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Open the device; pytest-xdist's controller merely looks whether it is there."""
+        """Open the device and start what grades."""
+        if self.class_run is not None:
+            self.class_run.quieten()
         if self.config.getoption("collectonly"):
             return
         is_controller = self.config.getoption("dist", "no") != "no" and not self.is_worker
         with usage_errors():
-            self.bench.open_device(will_grade=not is_controller)
-        if is_controller:
-            self.bench.close_device()
+            self.session.open_device(will_grade=not is_controller)
+            if is_controller:  # pytest-xdist's controller merely looks whether the device is there
+                self.session.close_device()
+            if self.parallel is not None:
+                self.parallel.start()
 
     def pytest_report_header(self) -> list[str]:
-        """Say which device grades, why that one, the seed, and what is known of the device."""
-        first, *more = self.bench.device_lines
-        return [f"gpulab: {first}; seed {self.settings.seed}", *(f"gpulab: {line}" for line in more)]
+        """Show the device, the reason why it was chosen, the seed, and what grades."""
+        first, *more = self.session.device_lines
+        lines = [f"{first}; seed {self.session.settings.seed}", *more]
+        lines += [] if self.parallel is None else self.parallel.header()
+        lines += [] if self.class_run is None else [self.class_run.header()]
+        return [f"gpulab: {line}" for line in lines]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -176,166 +164,128 @@ class GradingHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """Search folders without importing anything from them."""
+        """Search folders without importing anything from them; collect the class in place of the root."""
+        if self.class_run is not None:
+            return self.class_run.collector(parent, path)
         name = "." if isinstance(parent, pytest.Session) else path.name  # -k matches names, but not the root's
-        return CudaFolder.from_parent(parent, name=name, path=path)
+        folder: CudaFolder = CudaFolder.from_parent(parent, name=name, path=path)
+        return folder
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """Take submissions, and neither baselines nor an exercise's other `.cu` files."""
-        is_submission = file_path.suffix == ".cu" and self.bench.catalogue.is_submission(file_path)
+        is_submission = file_path.suffix == ".cu" and self.session.catalogue.is_submission(file_path)
         if not is_submission:
             return None
         root = self.config.rootpath  # outside of it, pytest would call two students' files alike
         nodeid = None if file_path.is_relative_to(root) else Path(os.path.relpath(file_path, root)).as_posix()
         return CudaFile.from_parent(parent, path=file_path, nodeid=nodeid)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep what the command line names of a class."""
+        if self.class_run is not None:
+            self.class_run.select(items)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note that only a part of the class is graded."""
+        if self.class_run is not None and items:
+            self.class_run.is_whole = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Note which students are graded."""
+        if self.class_run is not None:
+            self.class_run.note_chosen(session.items)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Note that the run came to its regular end."""
-        result = yield
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Grade in other processes meanwhile; note that the run came to its regular end."""
+        if self.parallel is None:
+            result = yield
+        else:
+            with self.parallel.running(session):
+                result = yield
         self.is_at_end = True
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Let a skipped check point at the submission."""
-        return place_skip(item, (yield))
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Wait for the grade of an item's submission."""
+        if self.parallel is not None:
+            self.parallel.await_grade(item)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Let a skipped check point at the submission; note whether the findings say all of a failure."""
+        report = place_skip(item, (yield))
+        self.summary.note(report, call)
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the result of a check, whichever process graded it."""
+        """Note the result of a check, from whichever process."""
         if report.when == "call" or report.failed:
             self.gradebook.add(report.user_properties, is_expected=hasattr(report, "wasxfail"))
 
-    def pytest_report_teststatus(
-        self, report: pytest.TestReport
-    ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Give a missed bonus its own category: it is neither a pass nor a failure."""
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, TestStatus, TestStatus]:
+        """Give a missed bonus its own category: it is neither a pass nor a failure. Leave out the signs of a class."""
         from pytest_gpulab.reports.gradebook import is_missed_bonus
 
-        is_missed = report.when == "call" and report.passed and is_missed_bonus(report.user_properties)
-        return ("bonus missed", "b", ("BONUS MISSED", {"yellow": True})) if is_missed else None
+        status = yield
+        if report.when == "call" and report.passed and is_missed_bonus(report.user_properties):
+            status = ("bonus missed", "b", ("BONUS MISSED", {"yellow": True}))
+        is_quiet = self.class_run is not None and self.class_run.is_quiet
+        return (status[0], "", "") if is_quiet else status
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the report files, of a run that was stopped as well, and give the device back."""
-        self.bench.close_device()
-        if self.is_worker or self.config.getoption("collectonly") or exitstatus == pytest.ExitCode.USAGE_ERROR:
-            return  # nothing was graded: the reports of the last run stay as they are
-        # The exit status does not tell: a second Ctrl-C leaves it as if nothing had happened.
+        # A second Ctrl-C leaves the exit status as if nothing had happened.
         interrupted = not self.is_at_end or bool(session.shouldfail or session.shouldstop)
-        self.write_errors = self._write_reports(interrupted)
-        if self.settings.calibrate:
-            self.write_errors += self._write_calibration(interrupted)
-        if not interrupted:
-            self.write_errors += self._unscored()
-        if self.write_errors:
-            tell_of_errors(session)
+        if self.class_run is not None:
+            self.class_run.finish()
+        if self.parallel is not None:
+            self.parallel.finish()
+        self.session.close_device()
+        is_usage_error = exitstatus == pytest.ExitCode.USAGE_ERROR
+        if not (self.is_worker or is_usage_error or self.config.getoption("collectonly")):
+            # Else nothing was graded: the reports of the last run stay as they are.
+            self.files.write(self.session, self.config.rootpath, interrupted)
+        if self._errors and session.exitstatus != pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _write_reports(self, interrupted: bool) -> list[str]:
-        from pytest_gpulab.reports import formats
-        from pytest_gpulab.reports.context import ReportError
-
-        errors, context = [], self._context(interrupted)
-        for report in self.settings.reports:
-            try:
-                formats.write(report.format, report.path, self.gradebook, context)
-                self.written.append(report)
-            except ReportError as error:
-                errors.append(str(error))
-        return errors
-
-    def _unscored(self) -> list[str]:
-        """Return why submissions have no score: a run that grades nothing must not look like one that passed."""
-        from pytest_gpulab.reports.students import unscored
-
-        return unscored(self.gradebook.grades)
-
-    def _write_calibration(self, interrupted: bool) -> list[str]:
-        from pytest_gpulab.reports.files import calibration
-
-        if interrupted:
-            self.calibration = ["The run was stopped: no calibration was written."]
-            return []
-        expected, folder = self.bench.expectations.for_path, self.config.rootpath
-        self.calibration, problems = calibration.written(
-            self.bench.thresholds,
-            self.bench.catalogue,
-            self.gradebook.grades,
-            lambda grade: expected(folder / grade.submission),
-            self.settings.fraction,
-        )
-        return problems
+    @property
+    def _errors(self) -> list[str]:
+        return [*self.files.errors, *(() if self.parallel is None else self.parallel.errors)]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the tables, the findings and how to repeat the run."""
-        if self.config.getoption("collectonly"):
-            return
+        """Print how far a parallel run came, the tables, the findings, and how to repeat the run."""
+        for line in () if self.parallel is None else self.parallel.summary():
+            terminalreporter.write_line(f"gpulab: {line}")
+        if not self.config.getoption("collectonly"):
+            self._print_results(terminalreporter)
+        for line in self._errors:
+            terminalreporter.line(f"ERROR: {line}", red=True)
+
+    def _print_results(self, terminalreporter: pytest.TerminalReporter) -> None:
         from pytest_gpulab.reports.terminal.annotated import listing_sections
         from pytest_gpulab.reports.terminal.sections import footnotes, sections
 
-        more = [("gpulab: calibration", self.calibration)] if self.calibration else []
+        more = [("gpulab: calibration", self.files.calibration)] if self.files.calibration else []
         more += listing_sections(self.gradebook.grades) if self.config.getoption("gpulab_annotate") else []
-        asked = (self.config.get_verbosity(), self.settings.course.submissions is not None)
+        asked = (self.config.get_verbosity(), self.class_run is not None)
         for title, lines in (*sections(self.gradebook, *asked), *more):
             terminalreporter.section(title)
             for line in lines:
                 terminalreporter.line(line)
-        for line in (*footnotes(self.gradebook, *asked), f"Repeat this run with --gpulab-seed={self.settings.seed}."):
+        repeat = f"Repeat this run with --gpulab-seed={self.session.settings.seed}."
+        for line in (*footnotes(self.gradebook, *asked), repeat, *self.files.written_lines()):
             terminalreporter.line(line)
-        if self.written:
-            terminalreporter.line(f"gpulab: wrote {', '.join(map(self._named, self.written))}")
-        for line in self.write_errors:
-            terminalreporter.line(f"ERROR: {line}", red=True)
 
-    def _named(self, report: ReportFile) -> str:
-        from pytest_gpulab.reports.pages.feedback import readers
-
-        if report.format != "feedback":
-            return shown(report.path)
-        pages = len(readers(self.gradebook))
-        return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
-
-
-def _course_folder(config: pytest.Config) -> Path:
-    """Return rootdir; but where pytest guesses it from the paths given, which students fill, the working folder."""
-    is_certain = config.inipath is not None or config.getoption("rootdir") is not None
-    return config.rootpath if is_certain else config.invocation_params.dir
-
-
-def _own_conftest(config: pytest.Config) -> list[str]:
-    """Return the conftest.py of the working folder or, if it has none, of the nearest one above it up to rootdir."""
-    here = config.invocation_params.dir
-    above = here.parents if here.is_relative_to(config.rootpath) else ()
-    folders = (folder for folder in (here, *above) if folder.is_relative_to(config.rootpath) or folder == here)
-    return [str(folder / "conftest.py") for folder in folders if (folder / "conftest.py").is_file()][:1]
-
-
-def _refuse_foreign_configuration(config: pytest.Config) -> None:
-    """A pytest.ini beside a submission would be found before the instructor's: only take one from here or above.
-
-    Raises:
-        pytest.UsageError: pytest picked a file from elsewhere, and nobody named it with `-c`; or a class is graded from
-            within its own submissions.
-    """
-    found, here = config.inipath, config.invocation_params.dir
-    submissions = config.known_args_namespace.gpulab_submissions
-    if submissions and here.resolve().is_relative_to((here / submissions).resolve()):
-        raise pytest.UsageError(
-            f"{here} is among the submissions, from where nothing is taken for configuration or code: "
-            "run from the course's folder"
-        )
-    if submissions and config.rootpath.resolve().is_relative_to((here / submissions).resolve()):
-        raise pytest.UsageError(
-            f"{config.rootpath} is not taken for rootdir, as it is among the submissions: "
-            "write --gpulab-submissions=DIR, with an equals sign"
-        )
-    if found and not _is_named(config) and found.parent not in (here, *here.parents):
-        raise pytest.UsageError(
-            f"{found} is not taken for configuration, as it may be a student's: "
-            "run from the course's folder, or name the file with -c"
-        )
-
-
-def _is_named(config: pytest.Config) -> bool:
-    """Say whether whoever started pytest named its configuration; what stands in a file found could do so, too."""
-    given = [*config.invocation_params.args, *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    return any(str(word).startswith(("-c", "--config-file")) for word in given)
+    def pytest_unconfigure(self) -> None:
+        """Leave the cluster and remove unpacked archives, also where nothing came of the session."""
+        if self.parallel is not None:
+            self.parallel.leave_cluster()
+        if self.class_run is not None:
+            self.class_run.clean_up()

@@ -1,7 +1,7 @@
 """The pytest nodes: folders are searched for `.cu` files, each of which yields its exercise's checks as items.
 
-Thin on purpose. What a check does is `grading`'s business, how a finding reads is `reports`'; both are imported on
-first use, so that pytest starts as fast with the plugin as without.
+Thin on purpose: `grading` runs the checks, and `reports` words the findings. Both are imported on first use, so that
+pytest starts as fast with the plugin as without.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MARKER = "gpulab"
 PRINTF = "printf"
-"""What pytest calls what kernels printed."""
+"""The title of the report section with the kernels' output."""
 
 
 GRADING_SESSION: pytest.StashKey[GradingSession] = pytest.StashKey()
@@ -37,10 +37,10 @@ GRADING_SESSION: pytest.StashKey[GradingSession] = pytest.StashKey()
 class CheckFailed(Exception):
     """A check that did not pass: the student's mistake, which `repr_failure` explains without a traceback."""
 
-    def __init__(self, findings: tuple[Finding, ...], note: str = "", is_told: bool = True) -> None:
-        """Keep what `repr_failure` says; `is_told` if the report's findings say no less."""
+    def __init__(self, findings: tuple[Finding, ...], note: str = "", is_explained: bool = True) -> None:
+        """Keep what `repr_failure` says; `is_explained` if the report's findings say no less."""
         super().__init__("; ".join(finding.what for finding in findings))
-        self.findings, self.note, self.is_told = findings, note, is_told
+        self.findings, self.note, self.is_explained = findings, note, is_explained
 
 
 class ExpectedFailure(CheckFailed):
@@ -50,11 +50,11 @@ class ExpectedFailure(CheckFailed):
 class CudaFolder(pytest.Collector):
     """A folder that is searched for `.cu` files and further folders.
 
-    Not a `pytest.Directory`, whose `conftest.py` pytest would import: what students hand in is data.
+    Not a `pytest.Directory`: pytest would import its `conftest.py`, and submissions are data.
     """
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yield what the folder holds, sorted, minus what pytest is told to ignore."""
+        """Yield the folder's files and folders, sorted, without those that pytest ignores."""
         for path in sorted(self.path.iterdir()):
             if not self.session.isinitpath(path, with_parents=path.is_dir()) and self._is_passed_over(path):
                 continue
@@ -73,7 +73,7 @@ class CudaFile(pytest.File):
     """A `.cu` file; its grader, which compiles it and keeps what it ran, lives while its checks do.
 
     Attributes:
-        student: the id of whose it is; empty where nobody said.
+        student: the student's id; empty where files are graded without a class.
     """
 
     def __init__(self, *, student: str = "", **kwargs: Any) -> None:
@@ -87,7 +87,7 @@ class CudaFile(pytest.File):
         from pytest_gpulab.grading.catalogue import BrokenExercise
         from pytest_gpulab.grading.checks import checks_of
 
-        catalogue = self.workbench.catalogue
+        catalogue = self.grading.catalogue
         name = self.exercise_name
         if name is None:
             yield UnmappedItem.from_parent(self, name="mapping")
@@ -107,7 +107,7 @@ class CudaFile(pytest.File):
             )
 
     def _expectation_mistakes(self, names: set[str]) -> Iterator[pytest.Item]:
-        expectation = self.workbench.expectations.for_path(self.path)
+        expectation = self.grading.expectations.for_path(self.path)
         if expectation is None or expectation.later:
             return
         unknown = [name for name in expectation.fails if "*" not in name and name not in names]
@@ -116,14 +116,14 @@ class CudaFile(pytest.File):
             yield BrokenItem.from_parent(self, name="expected", explanation=explanation)
 
     @property
-    def workbench(self) -> GradingSession:
-        """What the session's nodes share."""
+    def grading(self) -> GradingSession:
+        """The exercises, the device and the settings of the session."""
         return self.config.stash[GRADING_SESSION]
 
     @property
     def exercise_name(self) -> str | None:
         """The exercise that it belongs to."""
-        return self.workbench.catalogue.exercise_of(self.path)
+        return self.grading.catalogue.exercise_of(self.path)
 
     @property
     def label(self) -> str:
@@ -132,7 +132,7 @@ class CudaFile(pytest.File):
 
     @property
     def filename(self) -> str:
-        """What compilers call it."""
+        """The name that compilers show in messages."""
         return self.path.name
 
     def source(self) -> bytes:
@@ -144,17 +144,17 @@ class CudaFile(pytest.File):
         return self.path.read_bytes()
 
     def use(self, grader: AnyGrader) -> None:
-        """Ask that grader for results instead of one of this process's own."""
+        """Take results from this grader instead of grading in this process."""
         self._grader = grader
 
     def grader(self, exercise: LoadedExercise) -> AnyGrader:
         """Return the grader of this file, made on first use."""
         if self._grader is None:
-            self._grader = self.workbench.grader(exercise, self.path, self.label)
+            self._grader = self.grading.grader(exercise, self.path, self.label)
         return self._grader
 
     def teardown(self) -> None:
-        """Let go of modules, arrays and the grader's process once the last check of the file has run."""
+        """Free modules, arrays and the grader's process after the last check of the file."""
         grader, self._grader = self._grader, None
         if grader is not None:
             grader.close()
@@ -191,9 +191,9 @@ class CheckItem(GradingItem):
         super().__init__(**kwargs)
         self.exercise, self.check, self.position, self.of = exercise, check, position, of
         self.is_graded = False
-        expectation = self.parent.workbench.expectations.for_path(self.path)
+        expectation = self.parent.grading.expectations.for_path(self.path)
         # While a calibration is measured, which speeds are reached is the question.
-        is_asked = self.parent.workbench.settings.calibrate and check.kind == "speedup"
+        is_asked = self.parent.grading.settings.calibrate and check.kind == "speedup"
         self.expected_code = expectation.fails.get(check.name) if expectation and not is_asked else None
         if self.expected_code:
             reason = f"the instructor expects {self.expected_code}"
@@ -235,7 +235,7 @@ class CheckItem(GradingItem):
             raise ExpectedFailure(result.findings)
         if result.verdict in ("failed", "missed") and self.expected_code:
             note = f"the instructor expects another finding: {self.expected_code}"
-            raise CheckFailed(result.findings, note, is_told=False)
+            raise CheckFailed(result.findings, note, is_explained=False)
         if result.verdict == "failed":
             raise CheckFailed(result.findings, threshold_note(result))
 
@@ -248,7 +248,7 @@ class UnmappedItem(GradingItem):
         from pytest_gpulab.grading.grade import Finding
         from pytest_gpulab.reports.gradebook import ungraded_properties
 
-        names = ", ".join(self.parent.workbench.catalogue.names) or "none"
+        names = ", ".join(self.parent.grading.catalogue.names) or "none"
         finding = Finding(
             "no-exercise",
             f"{self.path.name} belongs to no exercise",
@@ -273,7 +273,7 @@ class BrokenItem(GradingItem):
         if self.exercise_name:
             what = f"the exercise {self.exercise_name} cannot be loaded; tell your instructor"
             self.user_properties += ungraded_properties(self.parent.label, Finding("broken-exercise", what))
-        explained = self.parent.workbench.explained
+        explained = self.parent.grading.explained
         text = f"{self.explanation.splitlines()[-1]} (as above)" if self.explanation in explained else self.explanation
         explained.add(self.explanation)
         pytest.fail(text, pytrace=False)
@@ -281,12 +281,6 @@ class BrokenItem(GradingItem):
     def runtest(self) -> None:
         """Never reached: `setup` fails."""
         raise AssertionError
-
-
-def tell_of_errors(session: pytest.Session) -> None:
-    """Let the exit status say that something went wrong, unless it says that the run was stopped."""
-    if session.exitstatus != pytest.ExitCode.INTERRUPTED:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @contextmanager

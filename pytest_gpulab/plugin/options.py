@@ -14,7 +14,7 @@ ASKS_FOR_GRADES = (
     *("--gpulab-submissions", "--gpulab-workers", "--gpulab-scheduler", "--gpulab-roster", "--gpulab-store"),
     *("--gpulab-regrade", "--gpulab-report", "--gpulab-feedback", "--gpulab-annotate"),
 )
-"""Options that nobody types who does not want anything graded; the others say how it is done."""
+"""Options that require `--gpulab`; the others only configure grading."""
 
 
 def add_to(parser: pytest.Parser) -> None:

@@ -1,13 +1,13 @@
-"""The hooks of a run that grades in many processes: each submission is a job, and its checks wait for it.
+"""Grading in several processes: each submission is a job, and its checks wait for it.
 
-They are there with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` or a class to grade.
+Used with `--gpulab-workers`, `--gpulab-scheduler`, `--gpulab-store` or a class to grade.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .items import GRADING_SESSION, CheckItem, CudaFile, tell_of_errors, usage_errors
+from .items import GRADING_SESSION, CheckItem, CudaFile, usage_errors
 from .session import GradingSession
 from .settings import Settings, SettingsError, shown
 
@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 WAIT_S = 0.1  # between two looks at how far it is
 
 
-class JobHooks:
-    """The hooks; one instance a session."""
+class ParallelRun:
+    """A run that grades in several processes; one instance per session.
+
+    Attributes:
+        errors: grades that could not be kept.
+    """
 
     def __init__(self, config: pytest.Config, gradebook: Gradebook) -> None:
         if hasattr(config, "workerinput") or config.getoption("dist", "no") != "no":
@@ -44,29 +48,31 @@ class JobHooks:
         self._workers = 0
         self._progress: Progress | None = None
         self._is_stopped = False
-        self._errors: list[str] = []
+        self.errors: list[str] = []
 
     @property
-    def bench(self) -> GradingSession:
-        """What the session's nodes share."""
+    def session(self) -> GradingSession:
+        """The exercises, the device and the settings of the session."""
         return self.config.stash[GRADING_SESSION]
 
     @property
     def settings(self) -> Settings:
-        """What was asked for."""
-        return self.bench.settings
+        """Options and ini keys."""
+        return self.session.settings
 
-    def pytest_sessionstart(self) -> None:
-        """Get ready to start processes, which open the device themselves."""
-        if self.config.getoption("collectonly"):
-            return
+    def start(self) -> None:
+        """Get ready to start processes, which open the device themselves.
+
+        Raises:
+            SettingsError: there is nothing to grade on, or the store cannot be opened.
+        """
         from pytest_gpulab.course.jobs import device_model
         from pytest_gpulab.course.schedule import Schedule
 
-        self.bench.close_device()
-        info = self.bench.device_info
-        assert info is not None, "the plugin's own hook comes first"
-        with usage_errors(), ExitStack() as opened:
+        self.session.close_device()
+        info = self.session.device_info
+        assert info is not None, "a device is opened before anything runs"
+        with ExitStack() as opened:
             store = self._store()
             if store is not None:
                 opened.callback(store.close)
@@ -89,7 +95,7 @@ class JobHooks:
                 f"grades cannot be kept in pytest's cache: {error.strerror}; name a file that can be written with "
                 "--gpulab-store=PATH"
             ) from None
-        self.bench.settings = replace(self.settings, seed=seed)
+        self.session.settings = replace(self.settings, seed=seed)
         return store
 
     def _store_path(self) -> Path | None:
@@ -103,64 +109,64 @@ class JobHooks:
         from pytest_gpulab.course.executors.gpus import executor_on
         from pytest_gpulab.course.executors.processes import ExecutorUnavailable
 
-        if self.bench.cluster is not None:
-            return self.bench.cluster
+        if self.session.cluster is not None:
+            return self.session.cluster
         devices = self._devices()
         self._workers = self.settings.course.workers or _default_workers(devices)
         try:
-            return executor_on(devices, self._workers, self.bench.device_info)
+            return executor_on(devices, self._workers, self.session.device_info)
         except ExecutorUnavailable as error:
             raise SettingsError(str(error)) from None
 
     def _devices(self) -> tuple[str, ...]:
-        spec = self.bench.device_spec
+        spec = self.session.device_spec
         if spec != "cuda":
             return (spec,)
         from pytest_gpulab.devices.cuda.fleet import alike
 
         return alike()
 
-    def pytest_report_header(self) -> list[str]:
-        """Say how many processes grade, on how many GPUs, and where grades are kept."""
+    def header(self) -> list[str]:
+        """Return how many processes grade, on how many GPUs, and where grades are kept."""
         if self._schedule is None:
             return []
         path = self._store_path()
         kept = f"grades are kept in {shown(path)}" if path else "grades are not kept"
-        return [f"gpulab: {self._who_grades()}; {kept}"]
+        return [f"{self._graders_text()}; {kept}"]
 
-    def _who_grades(self) -> str:
-        cluster = self.bench.cluster
+    def _graders_text(self) -> str:
+        cluster = self.session.cluster
         if cluster is not None:
             return f"the cluster at {cluster.address}, {_count(cluster.room, 'submission', 'submissions')} at a time"
         gpus = self._devices()
         where = f" on {len(gpus)} GPUs" if len(gpus) > 1 else ""
         return f"{_count(self._workers, 'process', 'processes')}{where}"
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Start all jobs in the order of the checks; end with what runs, however the session does."""
+    @contextmanager
+    def running(self, run: pytest.Session) -> Iterator[None]:
+        """Grade all jobs in the order of the checks; end all processes however the run ends."""
         if self._schedule is None:
-            return (yield)
+            yield
+            return
         is_under_way = False
         try:
             with usage_errors():
-                self._begin(session.items, self._schedule)
+                self._begin(run.items, self._schedule)
             is_under_way = True
-            result = yield
+            yield
             is_under_way = False
-            if not session.shouldstop and not session.shouldfail:
+            if not run.shouldstop and not run.shouldfail:
                 self._settle(self._schedule)
-            return result
         finally:
             self._erase()
-            self._is_stopped = is_under_way and not session.shouldfail  # by -x: the same command would end there again
+            self._is_stopped = is_under_way and not run.shouldfail  # by -x: the same command would end there again
             with closing(self._schedule):
                 self._progress = self._schedule.progress()
                 if self._is_stopped:
-                    self._note_what_is_graded(session.items)
+                    self._note_what_is_graded(run.items)
 
     def _note_what_is_graded(self, items: Iterable[pytest.Item]) -> None:
-        """Have reports of a stopped run hold the submissions, too, whose turn to be told of had not come."""
+        """Add submissions to the reports of a stopped run that are graded, but the items of which did not run yet."""
         graded = {file: grader for file, grader in self._graders.items() if grader.is_graded}  # others go on meanwhile
         for item in items:
             if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
@@ -186,7 +192,7 @@ class JobHooks:
         from pytest_gpulab.course.schedule import AwaitedGrader
         from pytest_gpulab.grading.grader import provenance_of
 
-        info, loaded = self.bench.device_info, self.bench.thresholds.applied_to(exercise)
+        info, loaded = self.session.device_info, self.session.thresholds.applied_to(exercise)
         assert info is not None, "a device is opened before anything runs"
         return AwaitedGrader(schedule.add(job), provenance_of(loaded, info, self.settings.seed, job.source_sha256))
 
@@ -196,15 +202,15 @@ class JobHooks:
 
         settings = self.settings
         matter = GradingSettings(
-            device=self.bench.device_spec,
+            device=self.session.device_spec,
             seed=settings.seed,
             timeout_s=settings.timeout_s or DEFAULT_TIMEOUT_S,
             architecture=settings.architecture,
             gpu=settings.gpu,
-            sanitize=self.bench.sanitizes,
-            count=self.bench.profiler is not None,
+            sanitize=self.session.sanitizes,
+            count=self.session.profiler is not None,
             annotate=settings.annotate,
-            thresholds=self.bench.thresholds.applied_to(exercise).thresholds,
+            thresholds=self.session.thresholds.applied_to(exercise).thresholds,
         )
         folder, sha256 = exercise.folder, self._content(exercise.folder)
         return Job(file.label, file.student, exercise.name, file.filename, source, folder.parent, sha256, matter)
@@ -214,15 +220,13 @@ class JobHooks:
         """Tells an exercise's contents, each folder's once."""
         return cache(_content_of)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Wait for an item's submission, and tell meanwhile how far the others are."""
+    def await_grade(self, item: pytest.Item) -> None:
+        """Wait for the grade of an item's submission, and show meanwhile how far the others are."""
         grader = self._graders.get(item.parent) if isinstance(item, CheckItem) else None
         if isinstance(item, CheckItem) and grader is not None:
             item.parent.use(grader)
             while not grader.is_done(WAIT_S):
                 self._tell()
-        return (yield)
 
     def _tell(self) -> None:
         reporter = self._reporter
@@ -243,13 +247,13 @@ class JobHooks:
 
     @cached_property
     def _reporter(self) -> pytest.TerminalReporter | None:
-        """What writes to the terminal, if anything is to be written while submissions are graded."""
+        """The terminal's reporter; None if progress is not shown."""
         reporter: pytest.TerminalReporter | None = self.config.pluginmanager.get_plugin("terminalreporter")
         return None if self.config.get_verbosity() < 0 else reporter
 
     @cached_property
     def _is_live(self) -> bool:
-        """Whether a line on a terminal tells all the time, and pytest does not write to it meanwhile."""
+        """True if one line of a terminal shows the progress all the time and pytest writes nothing meanwhile."""
         is_quiet = bool(self.settings.course.submissions) and self.config.get_verbosity() == 0
         return is_quiet and self._reporter is not None and bool(self._reporter.isatty)
 
@@ -259,28 +263,24 @@ class JobHooks:
 
         return Pace(TERMINAL_INTERVAL_S if self._is_live else PLAIN_INTERVAL_S, time.monotonic())
 
-    def pytest_unconfigure(self) -> None:
-        """Leave the cluster, also where nothing came of the session."""
-        if self.bench.cluster is not None:
-            self.bench.cluster.close()
+    def leave_cluster(self) -> None:
+        """Disconnect from the cluster, if there is one."""
+        if self.session.cluster is not None:
+            self.session.cluster.close()
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End all processes, also if no check came to run; let the exit status tell that grades were not kept."""
+    def finish(self) -> None:
+        """End all processes, also if no check was run; note the grades that were not kept."""
         if self._schedule is not None:
             self._schedule.close()
             if reasons := self._schedule.not_kept:
-                self._errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
-            if self._errors:
-                tell_of_errors(session)
+                self.errors.append(f"{_count(len(reasons), 'grade is', 'grades are')} not kept: {reasons[0]}")
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what was graded, how to go on if that is not all, and what of it was not kept."""
+    def summary(self) -> Iterator[str]:
+        """Yield what was graded and, if that is not all, how to go on."""
         if self._progress is not None:
-            terminalreporter.write_line(f"gpulab: {self._progress.line}")
+            yield self._progress.line
             if self._is_stopped:
-                terminalreporter.write_line(f"gpulab: {self._stopped(self._progress)}")
-        for line in self._errors:
-            terminalreporter.write_line(f"ERROR: {line}", red=True)
+                yield self._stopped(self._progress)
 
     def _stopped(self, progress: Progress) -> str:
         graded = f"stopped: {progress.stored + progress.graded} of {progress.total} submissions are graded"
@@ -292,10 +292,10 @@ class JobHooks:
         from pytest_gpulab.course.store import StoreError
 
         try:
-            self.gradebook.changes = tuple(_told_of(schedule.regraded()))
+            self.gradebook.changes = tuple(_change_lines(schedule.regraded()))
             schedule.settle()
         except StoreError as error:
-            self._errors.append(f"changed points are not noted for later runs: {error}")
+            self.errors.append(f"changed points are not noted for later runs: {error}")
 
 
 def _content_of(folder: Path) -> str:
@@ -318,7 +318,7 @@ def _default_workers(devices: tuple[str, ...]) -> int:
     return min(cores, sum(map(graders_with_room, devices)))
 
 
-def _told_of(regraded: Sequence[Regraded]) -> Iterator[str]:
+def _change_lines(regraded: Sequence[Regraded]) -> Iterator[str]:
     """Yield a line for each submission that earned more or less than before, and how many others are not as before."""
     listed = [each for each in regraded if each.has_other_points]
     for each in listed:

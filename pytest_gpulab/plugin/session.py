@@ -1,4 +1,4 @@
-"""What grading needs in a session: the exercises, the device, whose thresholds hold on it. Knows no pytest.
+"""The grading session: the exercises, the device, and the speed thresholds for it. Knows no pytest.
 
 Grading itself is imported on first use, so that pytest starts as fast with the plugin as without.
 """
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class GradingSession:
-    """What grading needs, shared by all nodes of a session.
+    """A grading session; all nodes share it.
 
     Attributes:
-        device: None until it is opened, for ever under `--collect-only`, and where submissions open it themselves.
-        device_info: what it says about itself, once it was opened.
-        device_lines: what grades and why that; then what is known of it, and whose thresholds hold on it.
-        thresholds: those of the device.
-        explained: texts about the instructor's mistakes that have been shown; a hundred students share them.
-        sanitizes: whether what fails is to run under compute-sanitizer.
-        profiler: where kernels are to be profiled, what their graders share.
-        cluster: what grades, where that is not this machine.
+        device: None before it is opened, under `--collect-only`, and where worker processes open it.
+        device_info: the device's own description, once it was opened.
+        device_lines: the device and the reason for it; then its properties, and the source of its thresholds.
+        thresholds: the speed thresholds for the device.
+        explained: texts about the instructor's mistakes that were shown once; a hundred students share them.
+        sanitizes: whether failing checks run under compute-sanitizer.
+        profiler: counts shared by the graders, if Nsight Compute profiles the kernels.
+        cluster: the Dask cluster that grades instead of this machine.
     """
 
     settings: Settings
@@ -53,7 +53,7 @@ class GradingSession:
 
     @classmethod
     def prepare(cls, settings: Settings) -> GradingSession:
-        """Look at the instructor's folder and the expected verdicts.
+        """Read the exercises folder and the expected verdicts.
 
         Raises:
             SettingsError: a file of expected verdicts is wrong.
@@ -99,9 +99,9 @@ class GradingSession:
 
         processes.mark_what_is_started()
         if will_grade and self._will_fork():
-            forked.load_ahead()  # which takes as long as to open the device
+            forked.load_ahead()  # takes as long as opening the device
         info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
-        why = reason.partition("; ")[0]  # without how to get what is missing: nobody asked for it
+        why = reason.partition("; ")[0]  # without the advice on what to install, which the header need not repeat
         self.device_info = info
         self.device_lines = (f"{info.name}, because {why}", info.summary)
         if PROTECTION in info.details:

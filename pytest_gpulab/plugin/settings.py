@@ -1,6 +1,6 @@
-"""What the user asked for: command line options and ini keys, read once into one frozen `Settings`.
+"""Command line options and ini keys, read once into a frozen `Settings`.
 
-Knows neither pytest nor the rest of the package: `plugin.py` hands in two look-up functions.
+Knows neither pytest nor the rest of the package: `hooks` passes two look-up functions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ WITH_A_VALUE = (
     *("submissions", "workers", "scheduler", "roster", "store"),
 )
 CALIBRATED_FRACTION = 0.85
-"""Of the reference solution's speedup: what a calibrated threshold asks for unless told otherwise."""
+"""Default share of the reference solution's speedup that a calibrated threshold requires."""
 _DEVICE = re.compile(r"auto|sim|cuda(:\d+)?")
 
 
 class SettingsError(Exception):
-    """An option or ini key that cannot be obeyed, in one line for whoever wrote it."""
+    """An invalid option or ini key, explained in one line."""
 
 
 @dataclass(frozen=True)
@@ -59,30 +59,30 @@ class ClassSettings:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether submissions are graded as jobs, in processes that are not this one."""
+        """True if submissions are graded as jobs in other processes."""
         return any((self.submissions, self.workers, self.store, self.scheduler))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that can be asked for.
+    """All options and ini keys.
 
     Attributes:
         device: `auto`, `sim`, `cuda` or `cuda:N`.
         exercises: the instructor's exercises folder.
-        seed: from 0 to `MAX_SEED`; what it was drawn or given as makes a run repeatable.
-        seed_given: whether it was not drawn.
+        seed: 0 to `MAX_SEED`; the same seed repeats a run.
+        seed_given: whether an option or ini key gave the seed; else it was drawn.
         reports: the files to write.
         expected: the instructor's TOML files of expected verdicts.
-        timeout_s: what a check may take; None where it was not given.
-        sanitize: whether compute-sanitizer looks at what fails on a GPU.
-        annotate: whether to list what each source line does and costs; a page of listings is a report.
-        count: whether Nsight Compute counts what timed kernels do on a GPU.
-        gpu: which GPU the simulated one describes, by its short name such as `t4`; None for the default.
-        architecture: what the simulated GPU tells occupancy for, such as `sm_86`; None for the GPU that it describes.
+        timeout_s: the time limit of a check; None for the default.
+        sanitize: whether checks that fail on a GPU run under compute-sanitizer.
+        annotate: whether to make listings with counters and cost per source line.
+        count: whether Nsight Compute profiles the timed kernels on a GPU.
+        gpu: the GPU that the cost model describes, by its short name such as `t4`; None for the default.
+        architecture: the architecture for occupancy on the simulated GPU, such as `sm_86`; None for that of `gpu`.
         calibration: the file with the device's thresholds, as an absolute path; `auto` looks for one among the
             exercises, `none` leaves the exercises' own.
-        calibrate: whether to make that file instead of using it.
+        calibrate: whether to measure a calibration instead of using one.
         fraction: of the reference solution's speedup, for the thresholds of a new calibration.
         course: how a class is graded.
     """
@@ -120,7 +120,7 @@ class Settings:
             ini: look-up of an ini key, empty where not given.
             rootdir: what the ini keys are relative to.
             working_folder: what options are relative to.
-            shared: from the process that started this one, which has looked for everything already.
+            shared: settings of the process that started this one.
 
         Raises:
             SettingsError: with one line that names the option and what it accepts.
@@ -150,10 +150,10 @@ class Settings:
         )
 
     def shared(self, device: str) -> dict[str, Any]:
-        """Return what processes that this one starts must have in common with it, builtins only.
+        """Return the settings that worker processes must share, as builtins only.
 
         Args:
-            device: the one that this process found. Were it chosen anew, some might be graded on another one.
+            device: the device of this process, so that no worker chooses another.
         """
         return {
             "device": device,
@@ -164,7 +164,7 @@ class Settings:
 
 
 def shown(path: Path) -> str:
-    """Return what a path is called in messages: as it was given, if that was relative to the working folder."""
+    """Return a path as messages show it: relative to the working folder if it lies there."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -218,7 +218,7 @@ def _class(option: Callable[[str], Any], working_folder: Path) -> ClassSettings:
     if asked.scheduler and asked.workers:
         raise SettingsError("--gpulab-workers starts processes on this machine: leave it out with --gpulab-scheduler")
     if asked.roster and not asked.submissions:
-        raise SettingsError("--gpulab-roster lists whose submissions are expected: it needs --gpulab-submissions")
+        raise SettingsError("--gpulab-roster lists the students of a class: it needs --gpulab-submissions")
     if asked.regrade and not (asked.submissions or asked.store):
         raise SettingsError("--gpulab-regrade needs a store of grades: --gpulab-submissions has one, or --gpulab-store")
     return asked

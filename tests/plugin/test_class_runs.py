@@ -103,7 +103,7 @@ def test_a_student_is_chosen_however_accents_are_written(course: Course) -> None
 def test_nobody_of_that_name(school: Course) -> None:
     result = school.grade(*CLASS, "an")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: nobody handed in an: name a student, STUDENT/EXERCISE.cu or a check's id"])
+    result.stderr.fnmatch_lines(["ERROR: an was not handed in: name a student, STUDENT/EXERCISE.cu or a check's id"])
 
 
 @pytest.mark.parametrize("name", ["frank", "frank/", "frank/const.cu", "dora"])

@@ -39,7 +39,7 @@ def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) 
     [
         (
             ["--gpulab-roster=r.csv"],
-            "--gpulab-roster lists whose submissions are expected: it needs --gpulab-submissions",
+            "--gpulab-roster lists the students of a class: it needs --gpulab-submissions",
         ),
         (
             ["--gpulab-regrade"],

@@ -238,7 +238,7 @@ def test_a_bug_of_the_plugin_is_an_error_with_its_traceback(course: Course) -> N
     )
     result = course.grade("twice.cu::compile")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *TypeError: 'NoneType' object is not callable", "*collect.py:*: TypeError"])
+    result.stdout.fnmatch_lines(["E *TypeError: 'NoneType' object is not callable", "*items.py:*: TypeError"])
     assert "pluggy" not in "".join(result.outlines[5:])
 
 

@@ -1,7 +1,8 @@
 """Hardware counters of a launch.
 
 - `counters`: executions per basic block, memory traffic per instruction.
-- `requests`, `banks`, `footprint`, `joining`, `contention`, `workload`: requests, bank conflicts, sectors, merged accesses.
+- `requests`, `banks`, `footprint`, `joining`: requests, bank conflicts, sectors, merged accesses.
+- `contention`, `workload`: further input of the cost model.
 - `rules`: issued instructions where no machine code can be read.
 - `accounts`: figures by Nsight Compute's names.
 """

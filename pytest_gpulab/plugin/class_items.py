@@ -1,0 +1,89 @@
+"""The pytest nodes of a class: its submissions in place of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .items import CudaFile
+
+if TYPE_CHECKING:
+    from pytest_gpulab.course.intake.submissions import HandedIn, Problem
+    from pytest_gpulab.grading.catalogue import LoadedExercise
+
+    from .class_run import ClassRun
+    from .items import AnyGrader
+
+
+class ClassFolder(pytest.Collector):
+    """The submissions of a class."""
+
+    def __init__(self, *, class_run: ClassRun, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._class_run = class_run
+
+    def collect(self) -> Iterator[CudaFile]:
+        """Yield a file for every submission that counts, and for those that cannot be graded."""
+        from pytest_gpulab.reports.gradebook import natural_sort_key
+
+        for each in sorted(self._class_run.collected, key=lambda each: natural_sort_key(each.label)):
+            yield HandedInFile.from_parent(
+                self,
+                path=self._class_run.source / each.label,
+                name=each.label,
+                nodeid=each.label,
+                student=self._class_run.student_id(each.student),
+                handed_in=each,
+            )
+
+
+class HandedInFile(CudaFile):
+    """One submission of a class, or one that cannot be graded."""
+
+    def __init__(self, *, handed_in: HandedIn | Problem, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._handed_in = handed_in
+
+    @property
+    def exercise_name(self) -> str:
+        """The exercise that it was handed in for, by its own name or its folder's."""
+        return self._handed_in.exercise
+
+    @property
+    def filename(self) -> str:
+        """The name that the student gave it."""
+        return Path(self._handed_in.label).name
+
+    def source(self) -> bytes:
+        """Return its contents.
+
+        Raises:
+            OSError: it cannot be read, or is not a kind of file that is read.
+        """
+        from pytest_gpulab.course.intake.entries import unreadable
+        from pytest_gpulab.course.intake.submissions import Problem
+
+        given = self._handed_in
+        if isinstance(given, Problem):
+            raise OSError(given.finding.what)
+        try:
+            return given.read()
+        except OSError as error:
+            self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
+            raise
+
+    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+        """Return the grader that waits for the job, or one that gives the reason why there is none."""
+        from pytest_gpulab.course.intake.submissions import Problem
+        from pytest_gpulab.course.schedule import RefusedGrader
+        from pytest_gpulab.grading.grader import provenance_of
+
+        if not isinstance(self._handed_in, Problem):
+            return super().grader(exercise)
+        grading = self.grading
+        assert grading.device_info is not None, "a device is opened before anything runs"
+        provenance = provenance_of(exercise, grading.device_info, grading.settings.seed, "")
+        return RefusedGrader(self._handed_in.verdict, self._handed_in.finding, provenance)

@@ -1,0 +1,100 @@
+"""The report files of a run: checked before grading, written after it. Knows no pytest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .session import GradingSession
+from .settings import ReportFile, Settings, SettingsError, shown
+
+if TYPE_CHECKING:
+    from pytest_gpulab.reports.context import Context
+    from pytest_gpulab.reports.gradebook import Gradebook
+
+
+class ReportFiles:
+    """The report files that were asked for.
+
+    Attributes:
+        written: those that were written.
+        errors: why the others were not, and which submissions have no score.
+        calibration: lines for the terminal about the calibration that was measured.
+    """
+
+    def __init__(self, gradebook: Gradebook) -> None:
+        self._gradebook = gradebook
+        self._started = datetime.now(timezone.utc)
+        self.written: list[ReportFile] = []
+        self.errors: list[str] = []
+        self.calibration: list[str] = []
+
+    def check(self, settings: Settings) -> None:
+        """Refuse files that cannot be written.
+
+        Raises:
+            SettingsError: with the reason.
+        """
+        from pytest_gpulab.reports import formats
+        from pytest_gpulab.reports.context import ReportError
+
+        for report in settings.reports:
+            try:
+                formats.check(report.format, report.path, self._context())
+            except ReportError as error:
+                raise SettingsError(str(error)) from None
+
+    def write(self, session: GradingSession, rootdir: Path, interrupted: bool) -> None:
+        """Write all files; collect errors instead of raising them."""
+        from pytest_gpulab.reports import formats
+        from pytest_gpulab.reports.context import ReportError
+        from pytest_gpulab.reports.students import unscored
+
+        context = self._context(interrupted)
+        for report in session.settings.reports:
+            try:
+                formats.write(report.format, report.path, self._gradebook, context)
+                self.written.append(report)
+            except ReportError as error:
+                self.errors.append(str(error))
+        if session.settings.calibrate:
+            self._write_calibration(session, rootdir, interrupted)
+        if not interrupted:  # a run that grades nothing must not look like one that passed
+            self.errors += unscored(self._gradebook.grades)
+
+    def _write_calibration(self, session: GradingSession, rootdir: Path, interrupted: bool) -> None:
+        from pytest_gpulab.reports.files import calibration
+
+        if interrupted:
+            self.calibration = ["The run was stopped: no calibration was written."]
+            return
+        expected = session.expectations.for_path
+        self.calibration, problems = calibration.written(
+            session.thresholds,
+            session.catalogue,
+            self._gradebook.grades,
+            lambda grade: expected(rootdir / grade.submission),
+            session.settings.fraction,
+        )
+        self.errors += problems
+
+    def _context(self, interrupted: bool = False) -> Context:
+        from pytest_gpulab.reports.context import Context
+
+        return Context(interrupted, self._started, datetime.now(timezone.utc), os.environ)
+
+    def written_lines(self) -> Iterator[str]:
+        """Yield the line that names the files that were written."""
+        if self.written:
+            yield f"gpulab: wrote {', '.join(map(self._named, self.written))}"
+
+    def _named(self, report: ReportFile) -> str:
+        from pytest_gpulab.reports.pages.feedback import readers
+
+        if report.format != "feedback":
+            return shown(report.path)
+        pages = len(readers(self._gradebook))
+        return f"{pages} {'page' if pages == 1 else 'pages'} in {shown(report.path)}/"
