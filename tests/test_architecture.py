@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from importlinter.cli import lint_imports
 
+import pytest_gpulab
+
+PACKAGE = Path(pytest_gpulab.__file__).parent
+PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+MOST_MODULES = 14
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def test_imports_point_one_way() -> None:
     assert lint_imports(config_filename=str(PYPROJECT), no_cache=True) == 0
+
+
+def test_every_package_lists_its_modules() -> None:
+    listed = {package: set(re.findall(r"`(\w+)`", _module_list(package))) for package in PACKAGES if package != PACKAGE}
+    there = {package: {path.stem for path in package.glob("[!_]*") if _is_module(path)} for package in listed}
+    assert listed == there
+
+
+def _module_list(package: Path) -> str:
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    lines = re.findall(r"^- ([^:]*):", docstring, re.MULTILINE)
+    return " ".join(lines)
+
+
+def _is_module(path: Path) -> bool:
+    return path.suffix == ".py" or (path / "__init__.py").exists()
+
+
+def test_no_package_is_crowded() -> None:
+    crowded = {package: len(list(package.glob("[!_]*.py"))) for package in PACKAGES}
+    assert {package: count for package, count in crowded.items() if count > MOST_MODULES} == {}
 
 
 def test_importing_the_plugin_loads_nothing_but_pytest_and_the_standard_library() -> None:
@@ -28,7 +56,7 @@ print(*sorted(name for name in set(sys.modules) - before if name.startswith("pyt
     assert foreign == "pytest_gpulab"
     assert own.replace("pytest_gpulab.", "") == (
         "devices devices.system devices.system.threads"
-        " plugin plugin.hooks plugin.items plugin.options plugin.session plugin.settings"
+        " plugin plugin.configuration plugin.hooks plugin.items plugin.options plugin.session plugin.settings"
     )
 
 

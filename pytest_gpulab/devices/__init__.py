@@ -1,4 +1,11 @@
-"""Devices: something that compiles CUDA C++ and runs it, a real GPU or a simulated one, behind one protocol."""
+"""Devices: one protocol for a real GPU and the simulated one.
+
+- `protocol`: the protocol, its value types and options.
+- `errors`, `hazards`, `stopwatch`: errors, hazards, and the protocol's part for devices that can time.
+- `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
+- `hardware`, `system`: GPUs as data, and the operating system.
+- `cuda`, `simulated`: the two devices.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,12 @@
-"""Submission + Exercise + Device -> Grade; no pytest in it."""
+"""Grading: submission + exercise + device -> grade. No pytest in it.
+
+- `grade`: the result, as plain data.
+- `grader`: grades one submission.
+- `checks`, `catalogue`, `expected`: an exercise's checks, the exercises folder, and expected verdicts.
+- `findings`: the words and hints of findings.
+- `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.
+- `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
+- `isolation`, `time_limits`: worker processes and the limits of kernels.
+- `tools`, `counters`: NVIDIA's tools, and hardware counters as data.
+- `annotate`, `listing`: annotated source listings.
+"""

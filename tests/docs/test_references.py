@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from doc_pages import PAGES, ROOT, blocks, prose
-from test_architecture import MAY_KNOW
 
 from pytest_gpulab.devices.hardware.metrics import METRICS
 from pytest_gpulab.devices.simulated.gpus import described_gpu, sources
@@ -97,25 +96,6 @@ def test_the_cost_models_constants_are_the_codes() -> None:
     gpu = described_gpu()
     numbers = [field.name for field in fields(gpu) if not isinstance(getattr(gpu, field.name), str)]
     assert table == {name: (getattr(gpu, name), sources()[name]) for name in numbers}
-
-
-def test_the_table_of_arrows_is_the_one_that_is_held() -> None:
-    table = rows(ROOT / "docs" / "contributor.md", "The parts, and who may know whom")
-    told = {re.split(r"[]/.]", cells[0].lstrip("["))[0]: cells[2] for cells in table}
-    for part in set(told) & set(MAY_KNOW):
-        names = set(told[part].split(", ")) - {"nobody"}
-        assert names == MAY_KNOW[part], part
-    assert set(MAY_KNOW) <= {*told, "__init__"}
-
-
-def test_every_module_of_the_simulated_gpu_is_in_the_table() -> None:
-    table = rows(ROOT / "docs" / "contributor.md", "How the simulated GPU works")
-    named = {name for cells in table for name in re.findall(r"\w+\*?", cells[0])}
-    folder = ROOT / "pytest_gpulab" / "devices" / "simulated"
-    modules = {path.stem for path in folder.rglob("[!_]*.py")}
-    packages = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert {name for name in named if "*" not in name} <= modules | packages
-    assert {module for module in modules if not module.startswith("emit_")} <= named
 
 
 @pytest.mark.parametrize("exercise", sorted(path.parent for path in ROOT.glob("exercises/*/exercise.py")), ids=name_of)

@@ -1,1 +1,10 @@
-"""A real NVIDIA GPU through PyCUDA. Import `CudaDevice` from `.device`: this file loads nothing."""
+"""A real NVIDIA GPU through PyCUDA. This file imports nothing: import `CudaDevice` from `.device`.
+
+- `device`: the device protocol.
+- `driver`, `faults`, `queries`: PyCUDA and the driver, their errors, and functions that PyCUDA lacks.
+- `context`, `gpu`, `fleet`: a process's GPU, and the GPUs of the machine.
+- `gpu_lock`: shared and exclusive use of a GPU among graders.
+- `module`, `memory`: compiled modules, and arrays between guard zones.
+- `nvml`, `report`: clocks, power and temperature, and the GPU's description in reports.
+- `nvcc`, `timing`: compilation and timing.
+"""

@@ -1,8 +1,13 @@
 """The simulated GPU: PTX, compiled by NVRTC, executed with NumPy.
 
-In the order of the work: `ptx` reads the text, `translation` writes each basic block of a kernel as a Python function,
-`execution` runs groups of lanes over them, calling the `vocabulary` of `arithmetic`; `accounts` names what was counted,
-`cost` estimates a time from it; `device` speaks the device protocol.
+- `device`: the device protocol.
+- `arrays`: arrays of the device protocol.
+- `ptx`, `translation`, `arithmetic`: from PTX to Python functions, and what they call.
+- `runtime_builtins`: the functions that generated code may call.
+- `groups`, `memory`, `execution`: running them.
+- `hazards`, `counting`, `sass`: races and uninitialised reads, hardware counters, machine code.
+- `gpus`, `cost`: GPUs as data, and the estimated time.
+- `resource_limits`, `report`: memory that no GPU has, and the modelled GPU's description in reports.
 """
 
 from .device import SimulatedDevice

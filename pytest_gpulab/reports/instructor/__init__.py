@@ -1,5 +1,6 @@
-"""The instructor's report: one HTML file about a whole class, made from its gradebook alone.
+"""The instructor's report: one HTML file about a class.
 
-Figures come first and know nothing of HTML: `standings` (who earned what), `summary`, `ladders`, `speeds` and
-`flags`. `plots` draws some of them, `svg` makes the drawings fit for a page, `page` puts everything together.
+- `page`: the file.
+- `flags`, `ladders`, `speeds`, `people`: figures and rows, without HTML.
+- `plots`, `svg`: charts.
 """

@@ -1,1 +1,5 @@
-"""What opcodes compute, on NumPy values of exact dtypes, where NumPy has no such operation."""
+"""Opcodes that NumPy lacks, on NumPy values of exact dtypes.
+
+- `integers`, `floats`, `halves`: by type.
+- `rounding`, `conversions`: rounding modes, fused multiply-add, and conversions.
+"""

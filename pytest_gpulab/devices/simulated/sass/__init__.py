@@ -1,1 +1,6 @@
-"""Machine code: what the compiler made of the PTX, and how often each of its instructions must have been executed."""
+"""Machine code (SASS): how often each instruction of it was executed.
+
+- `instructions`, `code`, `line_table`: machine code as basic blocks with PTX statements.
+- `joins`: accesses that the assembler merged.
+- `flow`, `linear`, `executions`: executions per instruction.
+"""
