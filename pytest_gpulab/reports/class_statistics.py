@@ -1,4 +1,4 @@
-"""What a class did as a whole: scores, how often each check was passed, which findings are commonest. Pure."""
+"""Statistics of a class: distribution of scores, pass rates of checks, most common findings. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSING = 0.5
 
 @dataclass(frozen=True)
 class Scores:
-    """How the points of one exercise, or of all together, are distributed.
+    """Distribution of the points of one exercise, or of all together.
 
     Attributes:
         title: the exercise, or `TOTAL`.
@@ -32,18 +32,18 @@ class Scores:
 
     @property
     def histogram(self) -> tuple[int, ...]:
-        """How many lie in each tenth of the points; the last one holds those with all points, too."""
+        """Count per tenth of the points; the last tenth includes full points."""
         counts = Counter(min(int(share * BINS + 1e-9), BINS - 1) for share in self.shares)
         return tuple(counts[tenth] for tenth in range(BINS))
 
     @property
     def mean(self) -> float:
-        """Of the shares."""
+        """Mean of the shares."""
         return statistics.fmean(self.shares)
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
-        """A quarter, half and three quarters of the shares are at most these."""
+        """The lower quartile, the median and the upper quartile of the shares."""
         if len(self.shares) == 1:
             return (self.shares[0],) * 3
         low, middle, high = statistics.quantiles(self.shares, n=4, method="inclusive")
@@ -51,23 +51,23 @@ class Scores:
 
     @property
     def full(self) -> int:
-        """How many have all points."""
+        """Count with full points."""
         return sum(share >= 1 for share in self.shares)
 
     @property
     def below_half(self) -> int:
-        """How many have less than half of the points."""
+        """Count with less than half of the points."""
         return sum(share < PASSING for share in self.shares)
 
 
 @dataclass(frozen=True)
 class CheckRate:
-    """How one check of an exercise went.
+    """Results of one check of an exercise.
 
     Attributes:
         passed, failed, inconclusive: submissions; a bonus that was missed counts as failed.
-        kept_off: those that did not come to it, as another check did not pass first or nothing was started.
-        not_gradable: those that the machine kept from it.
+        kept_off: submissions that did not reach it: a check that it needs failed, or the work is not started.
+        not_gradable: submissions that the machine could not grade.
     """
 
     exercise: str
@@ -82,18 +82,18 @@ class CheckRate:
 
     @property
     def decided(self) -> int:
-        """Submissions that came to a verdict of their own on it."""
+        """Submissions with a verdict."""
         return self.passed + self.failed + self.inconclusive
 
     @property
     def rate(self) -> float | None:
-        """Passed of those decided, 0 to 1; inconclusive ones have the points, but did not pass."""
+        """Passed share of the decided, 0 to 1; inconclusive ones have the points, but did not pass."""
         return self.passed / self.decided if self.decided else None
 
 
 @dataclass(frozen=True)
 class FindingCount:
-    """How often something went wrong: submissions with a finding of that code, and one of its sentences."""
+    """Frequency of a finding: submissions that have its code, and one example."""
 
     code: str
     submissions: int
@@ -145,15 +145,15 @@ def _outcome(result: CheckResult) -> str:
 
 
 def hardest(rates: Iterable[CheckRate], most: int) -> list[CheckRate]:
-    """Return the checks that the smallest share passed, at most so many, none that all did."""
+    """Return the checks with the lowest pass rates, at most so many, without those that all passed."""
     hard = [rate for rate in rates if rate.rate is not None and rate.rate < 1]
     return sorted(hard, key=lambda rate: (rate.rate or 0.0, -rate.decided))[:most]
 
 
 def commonest(grades: Iterable[Grade], most: int) -> list[FindingCount]:
-    """Return what went wrong in most submissions, at most so many codes; consequences of others left out.
+    """Return the most common findings, at most so many codes, without those that only follow from others.
 
-    Missed bonuses are no fault, and what is inconclusive has cost nothing.
+    Missed bonuses are no fault, and inconclusive checks cost no points.
     """
     seen: dict[str, list[tuple[Grade, str, str]]] = {}
     for grade in grades:

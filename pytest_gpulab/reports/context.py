@@ -1,4 +1,4 @@
-"""What writers of report files are told besides the grades, and how they say that they cannot write."""
+"""Input of report writers besides the grades, and their error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 
 class ReportError(Exception):
-    """A report that cannot be written as asked, in one line for whoever asked."""
+    """A report that cannot be written, explained in one line."""
 
 
 def _now() -> datetime:
@@ -20,9 +20,9 @@ class Context:
     """The run that a report is about.
 
     Attributes:
-        interrupted: whether it was stopped: some checks or submissions are missing.
+        interrupted: whether it was stopped, so that checks or submissions are missing.
         started, finished: in UTC.
-        environment: the process's variables; some learning platforms tell there whose submission it is.
+        environment: the process's environment variables; some learning platforms name the student there.
     """
 
     interrupted: bool = False
@@ -31,7 +31,7 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def refuse_if_interrupted(self) -> None:
-        """Keep a part of the points from being taken for a student's result.
+        """Refuse to report a part of the points as a student's result.
 
         Raises:
             ReportError: the run was stopped.

@@ -1,8 +1,7 @@
 """The formats of report files by name, each with the module that writes it.
 
-Such a module has a function `write(path, gradebook, context)`, and may have `check(path, context)`, which refuses
-before anything is graded what is known not to work then. Both raise `ReportError` or `OSError`. `settings` lists the
-names.
+Such a module has a function `write(path, gradebook, context)`. It may have `check(path, context)`, which refuses before
+anything is graded. Both raise `ReportError` or `OSError`. `settings` lists the names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MODULES: Mapping[str, str] = {
 
 
 def check(name: str, path: Path, context: Context) -> None:
-    """Fail before grading rather than after it, and leave no trace.
+    """Check before grading that a report can be written, and leave no trace.
 
     Raises:
         ReportError: the report cannot be written.
@@ -47,7 +46,7 @@ def check(name: str, path: Path, context: Context) -> None:
 
 
 def check_file(path: Path, context: Context) -> None:
-    """Try whether a file can be written: the check of formats that have no other.
+    """Check that a file can be written: the default check of formats.
 
     Raises:
         OSError: it cannot.
@@ -59,7 +58,7 @@ def check_file(path: Path, context: Context) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Try whether files can be written into a folder, which is made if need be, but not those that it lies in.
+    """Check that files can be written into a folder. The folder is created if necessary, its parents are not.
 
     Raises:
         OSError: they cannot.
@@ -75,7 +74,8 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
     """Write a report.
 
     Raises:
-        ReportError: it cannot be written; a file of an earlier run is gone then, so that none takes it for this one's.
+        ReportError: it cannot be written; the file of an earlier run is removed, so that it is not mistaken for this
+            run's.
     """
     try:
         _module(name).write(path, gradebook, context)
@@ -89,7 +89,7 @@ def write(name: str, path: Path, gradebook: Gradebook, context: Context) -> None
 def write_text(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Write a file whole or not at all: a run that is killed leaves no part of a table that looks like all of it.
 
-    What is no plain file, and what no other file can take the place of, is written to as it is.
+    Anything but a plain file, and files that cannot be replaced, are written in place.
 
     Raises:
         OSError: it cannot be written.

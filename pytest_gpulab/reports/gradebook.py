@@ -1,4 +1,4 @@
-"""The grades of a whole run, put together again from the results of single checks.
+"""The grades of a run, assembled from the results of single checks.
 
 Checks may be graded in other processes and in any order. Each result travels as properties of its pytest report,
 builtins only, so that pytest-xdist and JUnit XML carry them too; the gradebook is where they arrive.
@@ -17,19 +17,19 @@ from pytest_gpulab.grading.grade import Finding, Grade, Student
 RECORD = "gpulab"
 VERDICT = "gpulab_verdict"
 MAX_RANGES = 6
-"""Of matching lines, that are told of a source."""
+"""Ranges of matching lines that are shown per source."""
 
 Properties = list[tuple[str, object]]
 LineRanges = tuple[tuple[int, int], ...]
 
 
 def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
-    """Return what travels for one graded check: figures to read in JUnit XML, and the whole as JSON text.
+    """Return the report properties of a graded check: figures to read in JUnit XML, and the whole as JSON text.
 
     Args:
         grade: the submission's grade with this check alone.
         position: the check's place among the exercise's checks; another process may send a later one first.
-        of: how many those are; 0 where nobody knows.
+        of: the number of the exercise's checks; 0 if unknown.
     """
     (result,) = grade.checks
     return [
@@ -41,12 +41,12 @@ def result_properties(grade: Grade, position: int, of: int = 0) -> Properties:
 
 
 def ungraded_properties(submission: str, finding: Finding, student: str = "") -> Properties:
-    """Return what travels for a file that could not be graded at all; `student` is the id of whose it is, if known."""
+    """Return the report properties of a file that could not be graded; `student` is the student's id, if known."""
     return [(RECORD, json.dumps({"submission": submission, "ungraded": asdict(finding), "student": student}))]
 
 
 def is_missed_bonus(properties: Iterable[tuple[str, object]]) -> bool:
-    """Say whether the properties are those of a bonus tier that was not reached."""
+    """Return whether the properties are those of a missed bonus tier."""
     return (VERDICT, "missed") in properties
 
 
@@ -67,7 +67,7 @@ class SimilarPair:
 
     @property
     def told(self) -> str:
-        """How alike they are and where, such as `94 % alike: ann/scan.cu:12-40 and bob/scan.cu:3-31, 37`."""
+        """Similarity and line ranges, such as `94 % alike: ann/scan.cu:12-40 and bob/scan.cu:3-31, 37`."""
         places = map(_place, self.submissions, self.lines)
         return f"{100 * self.similarity:.0f} % alike: {' and '.join(places)}"
 
@@ -80,16 +80,16 @@ def _place(submission: str, lines: LineRanges) -> str:
 
 @dataclass
 class Gradebook:
-    """What has been graded so far.
+    """Everything graded so far.
 
     Attributes:
-        ungraded: submission to why it could not be graded.
-        owners: of those, the students' ids, where they are known.
+        ungraded: submissions that could not be graded, with the reason.
+        owners: the students' ids of those, where known.
         expected: (submission, check name) of the failures that the instructor expects.
         roster: the class, as the instructor listed it; empty where no list was given.
-        absent: those of the roster who handed in nothing.
-        problems: what is odd about what was handed in, a sentence each.
-        changes: what grading again changed, a sentence each.
+        absent: students on the roster without a submission.
+        problems: oddities of the submissions, one sentence each.
+        changes: changes since the last grading, one sentence each.
         duplicates: sources of several students that are nearly the same.
         handed_in: of each student, by id, the exercises that anything was handed in for, and whether it can be graded;
             None where nobody knows.
@@ -112,7 +112,7 @@ class Gradebook:
     _parts: dict[str, dict[int, Grade]] = field(default_factory=dict)
 
     def add(self, properties: Iterable[tuple[str, object]], is_expected: bool = False) -> None:
-        """Take in the properties of one report; those of other people's tests hold nothing for the gradebook."""
+        """Add the properties of one report; reports of other tests have none for the gradebook."""
         text = dict(properties).get(RECORD)
         if isinstance(text, str):
             self._add_record(json.loads(text), is_expected)
@@ -132,12 +132,12 @@ class Gradebook:
 
     @property
     def grades(self) -> tuple[Grade, ...]:
-        """One grade a submission, sorted by exercise and then by name as people count (2 before 10)."""
+        """One grade per submission, sorted by exercise and then by name in natural order (2 before 10)."""
         grades = map(_joined, self._parts.values())
         return tuple(sorted(grades, key=lambda grade: (grade.exercise, natural_sort_key(grade.submission))))
 
     def is_part(self, grade: Grade) -> bool:
-        """Say whether a grade lacks checks of its exercise."""
+        """Return whether a grade lacks checks of its exercise."""
         return len(grade.checks) < self._numbers[grade.exercise]
 
     def part_of(self, grade: Grade) -> str:
@@ -151,6 +151,6 @@ def _joined(parts: dict[int, Grade]) -> Grade:
 
 
 def natural_sort_key(name: str) -> list[tuple[int, int, str]]:
-    """Return what sorts names with numbers in them as people do: 2 before 10."""
+    """Return a key that sorts names with numbers naturally: 2 before 10."""
     parts = re.split(r"(\d+)", name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

@@ -1,4 +1,4 @@
-"""What every student earned of what could be earned; of submissions that nobody is named for each stands for itself."""
+"""Standings: points earned and possible per student. A submission without a known student has its own row."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Standing:
     """A student's row of the class list.
 
     Attributes:
-        row: whose, with the grades.
+        row: the student with the grades.
         earned: points of all exercises.
-        possible: points of all exercises, of those that were not handed in, too; without checks that the machine could
-            not grade, and what was handed in and not graded in this run.
+        possible: points of all exercises, also of those not handed in; without checks that the machine could not grade
+            and without submissions that this run did not grade.
     """
 
     row: Row
@@ -29,13 +29,13 @@ class Standing:
 
     @property
     def share(self) -> float | None:
-        """Points earned of those possible, 0 to 1; None where too little could be graded."""
+        """Earned share of the possible points, 0 to 1; None where too little could be graded."""
         is_score = self.possible > 0 and not unscored(self.row.grades)
         return min(1.0, self.earned / self.possible) if is_score else None
 
 
 def exercises_of(grades: Iterable[Grade]) -> dict[str, float]:
-    """Return each exercise with its points: the most that any submission could earn, whatever the machine did."""
+    """Return each exercise with its full points, also those of checks that the machine could not grade."""
     most: dict[str, float] = {}
     for grade in grades:
         points = math.fsum(float(check.max_points) for check in grade.checks)
@@ -44,12 +44,12 @@ def exercises_of(grades: Iterable[Grade]) -> dict[str, float]:
 
 
 def share_of(grade: Grade) -> float | None:
-    """Return the points earned of those possible, 0 to 1; None where nothing could be graded."""
+    """Return the earned share of the possible points, 0 to 1; None where nothing could be graded."""
     return Points.of(grade.checks).share
 
 
 def standings(gradebook: Gradebook, grades: Sequence[Grade]) -> list[Standing]:
-    """Return everyone who handed something in, sorted by id as people count.
+    """Return every student with a submission, sorted by id in natural order.
 
     Args:
         gradebook: of the class.

@@ -1,4 +1,4 @@
-"""Grades by student: a row for everyone who handed something in or should have."""
+"""Grades by student: a row per student who handed something in or is on the roster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_GRADED = "not graded in this run"
 ONLY_SOME_CHECKS = "only some of the checks were graded"
 
 SMALL_SHARE = 0.1
-"""Of an exercise's points. Where more could not be graded there is no score: students could choose what is left out."""
+"""Share of an exercise's points: if more could not be graded there is no score, as students could choose them."""
 
 _GRADERS_FAULTS = ("broken-exercise", "unreadable")
 _DIGITS = 4
@@ -32,15 +32,15 @@ _LONGEST = 24
 
 @dataclass(frozen=True)
 class Row:
-    """A student with all that was graded, or a submission of which nobody said whose it is.
+    """A student with all grades, or a submission without a known student.
 
     Attributes:
-        student: the submission's name stands for the id where no student is known.
-        grades: one an exercise, by its name.
-        ungraded: submissions that could not be graded at all, and why.
+        student: the student's id; the submission's name if no student is known.
+        grades: one per exercise, by its name.
+        ungraded: submissions that could not be graded, with the reason.
         absent: whether the student handed in nothing.
-        exercises: those that anything was handed in for, and whether it can be graded; None where nobody knows.
-        left_out: what was handed in and counts for no exercise, by name, and why.
+        exercises: exercises with a submission, and whether it can be graded; None if unknown.
+        left_out: files that count for no exercise, by name, with the reason.
         is_part: whether a grade lacks checks of its exercise.
     """
 
@@ -54,17 +54,17 @@ class Row:
 
     @property
     def handed_in(self) -> bool:
-        """Whether there is anything of theirs, be it graded or not."""
+        """True if the student handed in anything."""
         return bool(self.grades or self.ungraded)
 
     def gap(self, exercise: str, interrupted: bool = False) -> str:
-        """Return why there is no grade for an exercise; of a run that was stopped only what is known."""
+        """Return the reason why there is no grade for an exercise, as far as a stopped run knows it."""
         is_there = interrupted if self.exercises is None else exercise in self.exercises
         return NOT_GRADED if is_there else NOT_HANDED_IN
 
     @property
     def checks(self) -> tuple[CheckResult, ...]:
-        """Those of all grades."""
+        """Points of all grades."""
         return tuple(check for grade in self.grades for check in grade.checks)
 
 
@@ -75,7 +75,7 @@ class Points:
     Attributes:
         earned: points.
         graded: points that could be earned in the checks that could be graded.
-        ungraded: points of checks that could not be graded, by no fault of the student's.
+        ungraded: points of checks that the machine could not grade.
     """
 
     earned: float
@@ -95,17 +95,17 @@ class Points:
 
     @property
     def is_score(self) -> bool:
-        """Whether all but a small share of the points could be graded."""
+        """True if all but a small share of the points could be graded."""
         return self.graded > 0 and self.ungraded <= SMALL_SHARE * (self.graded + self.ungraded)
 
     @property
     def share(self) -> float | None:
-        """Points earned of those that could be graded, 0 to 1; None where too few could be."""
+        """Earned share of the graded points, 0 to 1; None where too few could be graded."""
         return min(1.0, self.earned / self.graded) if self.is_score else None
 
 
 def rows(gradebook: Gradebook) -> list[Row]:
-    """Return the rows, sorted as people count by the students' ids."""
+    """Return the rows, sorted by student id in natural order."""
     names = {student.id: student for student in (*gradebook.roster, *gradebook.absent)}
     grades: dict[str, list[Grade]] = {}
     for grade in gradebook.grades:
@@ -130,7 +130,7 @@ def rows(gradebook: Gradebook) -> list[Row]:
 
 
 def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
-    """Return one grade an exercise: of several submissions to one, that with the most points."""
+    """Return one grade per exercise: of several submissions the one with the most points."""
     best: dict[str, Grade] = {}
     for grade in grades:
         if grade.exercise not in best or grade.points > best[grade.exercise].points:
@@ -139,7 +139,7 @@ def best_of_each_exercise(grades: Iterable[Grade]) -> tuple[Grade, ...]:
 
 
 def counting_grades(gradebook: Gradebook) -> tuple[Grade, ...]:
-    """Return the grades that count: of several of one student for an exercise the best, and all of unknown students."""
+    """Return the grades that count: each student's best per exercise, and all grades without a known student."""
     best: dict[tuple[str, str], Grade] = {}
     for grade in gradebook.grades:
         key = (grade.student or grade.submission, grade.exercise)
@@ -149,10 +149,10 @@ def counting_grades(gradebook: Gradebook) -> tuple[Grade, ...]:
 
 
 def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
-    """Keep a part of the points from being taken for a student's result.
+    """Refuse to report a part of the points as a student's result.
 
     Raises:
-        ReportError: the run was stopped, or graded some checks of a submission only.
+        ReportError: the run was stopped, or graded only some checks of a submission.
     """
     context.refuse_if_interrupted()
     if any(map(gradebook.is_part, gradebook.grades)):
@@ -160,11 +160,11 @@ def refuse_a_part(gradebook: Gradebook, context: Context) -> None:
 
 
 def the_only_row(gradebook: Gradebook) -> Row:
-    """Return the row of a run that graded one student; where nobody is named all submissions are taken for that one's.
+    """Return the row of a run that graded one student; submissions without a known student are that one's.
 
     Raises:
-        ReportError: there are several students, or several submissions to one exercise of whom nobody knows whose they
-            are, or nothing was graded.
+        ReportError: there are several students, or several submissions to one exercise without a known student, or
+            nothing was graded.
     """
     grades = gradebook.grades
     named = {grade.student for grade in grades} | set(gradebook.owners.values())
@@ -192,12 +192,12 @@ def graded_points(row: Row) -> Points | None:
 
 
 def why_no_score(row: Row) -> str:
-    """Return why `graded_points` of a row is None, for an instructor."""
+    """Return the reason why `graded_points` of a row is None, for an instructor."""
     return "; ".join(unscored(row.grades)) if Points.of(row.checks).graded else "nothing could be graded"
 
 
 def unscored(grades: Iterable[Grade]) -> list[str]:
-    """Return a sentence for each grade that is no score, because too many of its points could not be graded."""
+    """Return a sentence per grade without a score: too many of its points could not be graded."""
     found = ((grade, Points.of(grade.checks)) for grade in grades)
     return [
         f"{grade.submission}: {points_text(points.ungraded)} of {points_text(points.graded + points.ungraded)} points "
@@ -208,7 +208,7 @@ def unscored(grades: Iterable[Grade]) -> list[str]:
 
 
 def shown_checks(row: Row) -> list[tuple[str, CheckResult]]:
-    """Return what the student may see of the checks, each with its name, after that of its exercise if need be."""
+    """Return the checks as the student may see them by name, prefixed by the exercise's if there are several."""
     prefixes = {grade.exercise: f"{grade.exercise}: " if len(row.grades) > 1 else "" for grade in row.grades}
     return [
         (prefixes[grade.exercise] + check.name, check)
@@ -223,10 +223,11 @@ def points_text(points: float) -> str:
 
 
 def file_name(student: str) -> str:
-    """Return what a student's own file is called, without its ending: the id, if that is a safe name.
+    """Return the name of a student's own file without its suffix: the id, if that is a safe name.
 
-    Of other ids what is safe is kept, and a part of their hash tells them apart: no two students share a file, on file
-    systems that ignore case neither.
+    Other ids lose unsafe characters and gain a part of their hash: no two students share a file, not even on file
+        systems
+    that ignore case.
     """
     if _SAFE.fullmatch(student) and not (_RESERVED.fullmatch(student) or _HASHED.fullmatch(student)):
         return student

@@ -1,4 +1,4 @@
-"""What a student may see of a grade: all of it, but of hidden cases only the kind of a mistake and a hint.
+"""Visibility: a student sees all of a grade, but of hidden cases only the kind of mistake and a hint.
 
 Hidden cases lose their names (`n=1023` tells the size), what kernels printed in them, evidence and sentences, which
 hold indices and expected values, lines, as a kernel may choose by the size at which of them to fail, and the time that
@@ -22,13 +22,13 @@ _TELLING_VALUES = ("wrong-result", "not-written", "not-repeatable")
 
 
 def for_student(grade: Grade) -> Grade:
-    """Return the grade with what its student may see; doing so twice changes nothing more."""
+    """Return the grade as its student may see it. Applying this twice changes nothing more."""
     names = _names(check.name for check in grade.checks if check.hidden)
     return replace(grade, checks=tuple(_shown(check, names) for check in grade.checks))
 
 
 def _names(hidden: Iterable[str]) -> Mapping[str, str]:
-    """Return a name that tells nothing for each hidden check, with a number where there are several."""
+    """Return a neutral name per hidden check, with a number where there are several."""
     hidden = list(hidden)
     if len(hidden) == 1:
         return {hidden[0]: HIDDEN}

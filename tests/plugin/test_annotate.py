@@ -77,7 +77,7 @@ def test_what_costs_more_than_it_must_stands_below_its_line(course: Course) -> N
     assert text.split()[-2:] == ["4.0", "32.0"]
     assert below == ["^ bank conflicts: 3.97k of 4.1k passes of shared memory"]
     assert row(lines, "__syncthreads")[1] == ["^ barrier: warps come to one 128 times"]
-    assert row(lines, "if (threadIdx.x % 2)")[1][0].startswith("^ divergence: warps part at 128 of ")
+    assert row(lines, "if (threadIdx.x % 2)")[1][0].startswith("^ divergence: at 128 of ")
 
 
 def test_hazards_stand_below_their_line(course: Course) -> None:

@@ -98,7 +98,7 @@ def test_grades_of_that_gpu_are_held_to_it_and_say_so(ladder: Course) -> None:
         [
             f"gpulab: thresholds: calibrated for {NAME} ({FILE})",
             "too-slow: A speedup of 1.62x over naive.cu.",
-            "here speedup[[]1.5x[]] asks for 1.*x",
+            "on this device speedup[[]1.5x[]] requires 1.*x",
             "alice *",
             "  FAILED speedup[[]1.5x[]] (here 1.*x), missed [[]4x[]] (here 5.*x):",
             "      too-slow: A speedup of 1.62x over naive.cu.",

@@ -85,8 +85,8 @@ def test_each_kernel_of_each_submission_has_a_row() -> None:
         "            scan       32    16       0      32     32     50%      blocks       1024",
         "b           scan       32    16       0      32     32     50%      blocks       1024",
         "For sm_90.",
-        "blocks, warps: what a multiprocessor holds at a time; regs: a thread; shared: bytes a block;",
-        "suggested: threads of the block with the highest occupancy, which need not be the fastest.",
+        "blocks, warps: resident per multiprocessor; regs: per thread; shared: bytes per block;",
+        "suggested: block size with the highest occupancy, which need not be the fastest.",
     ]
 
 
@@ -96,7 +96,7 @@ def test_local_memory_and_constants_are_told_where_there_are_any() -> None:
         "gpulab: sum, occupancy"
     ]
     assert lines[8:] == [
-        "a, reduce: 64 bytes of local memory a thread (arrays, spilled registers) and 160 bytes of",
+        "a, reduce: 64 bytes of local memory per thread (arrays, spilled registers) and 160 bytes of",
         "  `__constant__` variables.",
         "b, scan: 12 bytes of `__constant__` variables.",
     ]

@@ -185,7 +185,7 @@ def test_what_the_simulator_does_not_know_is_named_and_gives_no_score(course: Co
 def test_printf_is_shown_with_a_failure(course: Course) -> None:
     course.write("twice.cu", WRONG.replace("int i =", 'printf("hello from a thread\\n"); int i ='))
     result = course.grade("twice.cu::correct[n=31]")
-    result.stdout.fnmatch_lines(["  FAILED correct[[]n=31[]]:", "      printed in correct[[]n=31[]]:"])
+    result.stdout.fnmatch_lines(["  FAILED correct[[]n=31[]]:", "      output of correct[[]n=31[]]:"])
     printed = [line for line in result.outlines if "hello" in line]
     assert printed == ["        hello from a thread"] * 10
     result.stdout.fnmatch_lines(["        ... and * more lines; -v shows all"])

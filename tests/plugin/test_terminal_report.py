@@ -75,7 +75,7 @@ def test_estimates_are_marked_and_explained() -> None:
     text = report(book(("a.cu", [speed(0.2)])))
     row = next(line for line in text.splitlines() if line.startswith("a "))
     assert row.count("~") == 4
-    assert "\nstep: speedup over the row above; total: over the baseline; needs: the total that is asked for.\n" in text
+    assert "\nstep: speedup over the row above; total: over the baseline; needs: the total that is required.\n" in text
     assert text.endswith("~ estimated by a cost model of the GPU: an estimate, never a measurement.")
     assert "~" not in report(book(("a.cu", [speed(0.2, estimated=False)])))
 

@@ -1,4 +1,4 @@
-"""An annotated source listing: each line with its share of the cost, its counters, and what is unsafe about it.
+"""An annotated source listing: each line with its share of the cost, its counters and its hazards.
 
 Pure: listings in, lines of text out. `html` lays the same rows out as a page.
 """
@@ -19,7 +19,7 @@ WIDTHS = (6, 6, 5, 7, 6)
 NUMBER_WIDTH = 4
 SOURCE_WIDTH = WIDTH - NUMBER_WIDTH - 2 - sum(WIDTHS) - len(WIDTHS)
 MEANING = (
-    "time: share of the estimated time. instr: machine instructions issued by warps. lanes: of 32, that work in one. "
+    "time: share of the estimated time. instr: warp instructions. lanes: active lanes per instruction, of 32. "
     "sectors: 32-byte sectors of global memory a request. waves: passes of shared memory a request."
 )
 NO_FIGURES = (
@@ -31,13 +31,13 @@ Counters = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Row:
-    """A line of source with its figures in words, and what there is to say below it.
+    """A line of source with its figures as text, and notes below it.
 
     Attributes:
         number, text: of the line.
-        figures: one a column, empty where there is none.
-        notes: what the columns have no room for.
-        hazards: what is unsafe, worst first.
+        figures: one per column; empty where there is none.
+        notes: facts that have no column.
+        hazards: the worst first.
         time_share: 0 to 1, or None.
     """
 
@@ -50,13 +50,13 @@ class Row:
 
 
 def listings(grade: Grade) -> tuple[Listing, ...]:
-    """Return a submission's listings, one for each size and variant, whichever process made it."""
+    """Return a submission's listings, one per size and variant."""
     found = (check.listing for check in grade.checks if check.listing is not None)
     return tuple({(listing.size, listing.variant): listing for listing in reversed([*found])}.values())[::-1]
 
 
 def title(listing: Listing) -> str:
-    """Return what was run: the size, the variant, the device, the whole time."""
+    """Return the title of a listing: size, variant, device, total time."""
     if not listing.device:
         return "as it was handed in"
     variant = f"{listing.variant}, " if listing.variant else ""
@@ -103,20 +103,20 @@ def _shared(c: Counters, what: str = "l1tex__data_pipe_lsu_wavefronts_mem_shared
 
 
 def _notes(c: Counters) -> Iterator[str]:
-    """Yield what a line does that costs more than it must."""
+    """Yield a note per avoidable cost of a line."""
     conflicts = _shared(c, "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op")
     if conflicts > 0:
         yield f"bank conflicts: {compact(conflicts)} of {compact(_shared(c))} passes of shared memory"
     parted = c.get("smsp__sass_branch_targets_threads_divergent.sum", 0.0)
     if parted > 0:
-        yield f"divergence: warps part at {compact(parted)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
+        yield f"divergence: at {compact(parted)} of {compact(c['smsp__sass_branch_targets.sum'])} branches"
     asked = c.get("gpulab__constant_requests.sum", 0.0)
     if asked and c.get("idc__requests.sum", 0.0) > asked:
         yield f"constant memory: {c['idc__requests.sum'] / asked:.1f} addresses a request, one pass each"
     for space in ("global", "shared"):
         passes = c.get(f"gpulab__atomic_passes_{space}.sum", 0.0)
         if passes:
-            yield f"atomics on {space} memory: {compact(passes)} passes, lanes that meet at one address one by one"
+            yield f"atomics on {space} memory: {compact(passes)} passes; lanes on one address take turns"
     if c.get("gpulab__barriers.sum"):
         yield f"barrier: warps come to one {compact(c['gpulab__barriers.sum'])} times"
 
@@ -170,7 +170,7 @@ def _ratio(part: float, whole: float) -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return text at exactly that many columns of a terminal, cut or filled up; nothing in it can turn it round."""
+    """Return text cut or padded to that many terminal columns, without control characters."""
     text = visible(text.expandtabs(4))
     if sum(map(_columns, text)) <= width:
         return text + " " * (width - sum(map(_columns, text)))
@@ -184,7 +184,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text with a question mark for what is not to be seen, such as signs that reverse its direction."""
+    """Return text with question marks in place of invisible characters, such as those that reverse its direction."""
     if text.isprintable():  # nearly always, and far faster
         return text
     return "".join("?" if unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Zl", "Zp") else char for char in text)

@@ -1,4 +1,4 @@
-"""How much of the memory's bandwidth each step reaches, and how long the CPU took for the same: a table for `-v`."""
+"""Table for `-v`: memory bandwidth that each step reaches, and the CPU's time for the same work."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pytest_gpulab.grading.grade import Grade, Measurement
 from .table import laid_out, of_baseline, short_names, three_digits, timings
 
 COPY_SHARE = 0.9
-"""Of the memory's peak bandwidth: what a plain copy reaches (measured on an H200: tests/gpu/proof/ladder.py)."""
+"""Share of the peak bandwidth that a plain copy reaches (measured on an H200: tests/gpu/proof/ladder.py)."""
 _HEADERS = ("submission", "size", "ms", "GB/s", "of peak", "caches", "CPU ms")
-_CPU_NOTE = "CPU ms: the exercise's reference on the CPU, measured once: for information, it decides nothing."
+_CPU_NOTE = "CPU ms: the exercise's reference on the CPU, measured once, for information only."
 _Row = tuple[str, str, Measurement]  # the name that it shows, the measurement's label, the measurement
 
 
 def bandwidth_lines(grades: Sequence[Grade]) -> list[str]:
-    """Return a table of what one exercise's submissions were timed with; empty where no bandwidth is known."""
+    """Return the table of one exercise; empty where no bandwidth is known."""
     names, timed = short_names([grade.submission for grade in grades]), [timings(grade) for grade in grades]
     reference_ms = _reference_ms(timed)
     rows = [*_baselines(timed), *(row for name, each in zip(names, timed, strict=True) for row in _rows(name, each))]
     measured = [measurement for each in timed for measurement in each.values()]
     peaks = sorted({m.peak_bandwidth_gb_s for m in measured if m.peak_bandwidth_gb_s is not None})
     gb_s = " or ".join(f"{peak:.0f}" for peak in peaks)
-    notes = [f"of peak: of {gb_s} GB/s, of which a plain copy reaches some {COPY_SHARE:.0%} on an H200."]
+    notes = [f"of peak: share of {gb_s} GB/s; a plain copy reaches about {COPY_SHARE:.0%} on an H200."]
     notes += [_CPU_NOTE] if reference_ms else []
     lines = [(name, *_figures(measurement), reference_ms.get(label, "n/a")) for name, label, measurement in rows]
     return [*laid_out(_HEADERS, lines), *notes] if rows and peaks else []
 
 
 def _reference_ms(timed: Sequence[Mapping[str, Measurement]]) -> dict[str, str]:
-    """Return label to the time, which is the exercise's: whoever was graded while it was measured does not know it."""
+    """Return the CPU time by label, from whichever grade has it: it belongs to the exercise."""
     known = {label: m.reference_ms for each in timed for label, m in each.items() if m.reference_ms is not None}
     return {label: three_digits(took_ms) for label, took_ms in known.items()}
 

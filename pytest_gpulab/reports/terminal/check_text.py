@@ -1,4 +1,4 @@
-"""One check's result as plain text, for programs that show a text a test."""
+"""One check's result as plain text, for platforms that show one text per test."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MEANING: Mapping[Verdict, str] = {
     "passed": "Passed.",
     "failed": "Failed.",
     "missed": "Missed: a bonus.",
-    "inconclusive": "Inconclusive: noise decides here, so the points are given.",
+    "inconclusive": "Inconclusive: noise would decide here, so the points are given.",
     "not gradable": "Not gradable: the grader's fault, not the kernel's. These points are left out.",
-    "not started": "Not started: a GPULAB_TODO is left.",
+    "not started": "Not started: there is still a GPULAB_TODO.",
 }
 
 
 def check_text(check: CheckResult) -> str:
-    """Return verdict, time, findings and what the kernel printed; signs that cannot be seen are question marks."""
+    """Return verdict, time, findings and the kernel's output; invisible characters become question marks."""
     return _cleaned_lines("\n".join(_parts(check)))
 
 
 def finding_text(finding: Finding) -> str:
-    """Return what is to be said of a file that could not be graded."""
+    """Return the text for a file that could not be graded."""
     return _cleaned_lines(failure_text([finding], set()))
 
 
@@ -34,7 +34,7 @@ def _cleaned_lines(text: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return text of one line without what could turn it round, hide it or break it, or is no valid Unicode."""
+    """Return text as one line without control characters and invalid Unicode."""
     return visible(text.expandtabs(4))
 
 
@@ -52,5 +52,5 @@ def _timing(check: CheckResult) -> str:
     measured = check.measurement
     assert measured is not None
     estimated = " (estimated)" if measured.estimated else ""
-    speedup = f"{measured.speedup:.2f}x over {measured.baseline}, {measured.threshold:g}x asked for"
+    speedup = f"{measured.speedup:.2f}x over {measured.baseline}, {measured.threshold:g}x required"
     return f"{measured.elapsed_ms:.3g} ms at {measured.size}{estimated}: {speedup}."

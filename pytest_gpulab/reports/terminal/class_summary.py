@@ -1,6 +1,6 @@
-"""What the terminal shows of a class: how each exercise went, what went wrong most, everyone's points.
+"""Summary of a class for the terminal: scores per exercise, most common findings, points per student.
 
-A screen or two however many students there are; the files of `--gpulab-report` and `-v` have the rest.
+It fits a screen or two for any number of students; report files and `-v` have the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_gpulab.reports.students import Points, Row, counting_grades, graded_
 from .table import WIDTH, WORST_FIRST, laid_out, overall_verdict
 
 MAX_STUDENTS = 60
-"""Rows of the table of students; a longer one only with `-v`."""
+"""Most rows of the table of students without `-v`."""
 MAX_LINES = 10
 
 Section = tuple[str, list[str]]
@@ -29,13 +29,13 @@ def class_sections(gradebook: Gradebook) -> Iterator[Section]:
     everyone = standings(gradebook, grades)
     yield from _section("gpulab: class", _exercises(grades, everyone))
     yield from _section("gpulab: checks that most fail", _hardest(grades))
-    yield from _section("gpulab: commonest findings", _findings(grades))
-    yield from _section("gpulab: what was handed in", _told(gradebook.problems))
+    yield from _section("gpulab: most common findings", _findings(grades))
+    yield from _section("gpulab: submissions", _told(gradebook.problems))
     yield from _section("gpulab: near-identical sources", _alike(gradebook.duplicates))
     yield from _section("gpulab: handed in nothing", _told([_name(each.id, each.name) for each in gradebook.absent]))
     if len(everyone) <= MAX_STUDENTS:
         yield from _section("gpulab: students", _students(everyone, list(exercises_of(grades))))
-    yield from _section("gpulab: points that are not as they were", list(gradebook.changes))
+    yield from _section("gpulab: changed points", list(gradebook.changes))
 
 
 def _section(title: str, lines: list[str]) -> Iterator[Section]:
@@ -100,7 +100,7 @@ def _findings(grades: Sequence[Grade]) -> list[str]:
 
 
 def _alike(duplicates: Sequence[SimilarPair]) -> list[str]:
-    """Return the closest ones: questions, never verdicts."""
+    """Return the most similar pairs: questions, never verdicts."""
     closest = sorted(duplicates, key=lambda pair: (-pair.similarity, pair.exercise, pair.submissions))
     return [line for told in _told([pair.told for pair in closest], MAX_LINES) for line in _wrapped(told)]
 

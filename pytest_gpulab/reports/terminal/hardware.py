@@ -1,4 +1,4 @@
-"""What is known of the devices that graded, and how the submissions' kernels fill them: tables for `-v`."""
+"""Tables for `-v`: properties of the devices, occupancy of the kernels, hardware counters."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _UNKNOWN = "n/a"
 _PREFIXES = {3: "k", 6: "M", 9: "G", 12: "T"}
 _Kernel = TypeVar("_Kernel", KernelOccupancy, KernelCounters)
 _NOTES = (
-    "blocks, warps: what a multiprocessor holds at a time; regs: a thread; shared: bytes a block;",
-    "suggested: threads of the block with the highest occupancy, which need not be the fastest.",
+    "blocks, warps: resident per multiprocessor; regs: per thread; shared: bytes per block;",
+    "suggested: block size with the highest occupancy, which need not be the fastest.",
 )
 
 
 def device_tables(grades: Sequence[Grade]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each device's name and a line for each fact; a device that several processes opened comes once."""
+    """Yield each device's name and a line per property; a device of several processes appears once."""
     devices: dict[tuple[str, ...], Provenance] = {}
     for grade in grades:
         provenance = grade.provenance
@@ -62,7 +62,7 @@ def _two_columns(rows: dict[str, str]) -> list[str]:
 
 
 def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
-    """Return a table of the kernels that one exercise's submissions were timed with; empty where there are none."""
+    """Return the occupancy table of one exercise's timed kernels; empty where there are none."""
     names = short_names([grade.submission for grade in grades])
     each = list(zip(names, map(_kernels, grades), strict=True))
     rows = [
@@ -76,11 +76,11 @@ def occupancy_lines(grades: Sequence[Grade]) -> list[str]:
 
 
 def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
-    """Return a table of what was counted in one exercise's timed launches; empty where nothing was.
+    """Return the table of counters of one exercise's timed launches; empty where there are none.
 
     Args:
         grades: see above.
-        with_simulated: whether to show what the simulated GPU counts, too, which it does unasked.
+        with_simulated: whether to show the simulated GPU's counters, too.
     """
     names = short_names([grade.submission for grade in grades])
     launches = [
@@ -106,7 +106,7 @@ def counter_lines(grades: Sequence[Grade], with_simulated: bool) -> list[str]:
 
 
 def counter_notes(grades: Iterable[Grade]) -> list[str]:
-    """Return why there are no counters although they were asked for, each reason once."""
+    """Return the reasons why there are no counters although `--gpulab-ncu` was given."""
     return sorted({m.counters_note for grade in grades for m in timings(grade).values() if m.counters_note})
 
 
@@ -116,7 +116,7 @@ def _launches(grade: Grade, with_simulated: bool) -> list[KernelCounters]:
 
 
 def _sum(launch: KernelCounters, names: Sequence[str]) -> str:
-    """Return the sum of counters in a few characters, with its unit where that is per cent."""
+    """Return the sum of counters in a few characters, with a percent sign where it is a share."""
     found = [counter for counter in launch.counters if counter.name in names]
     if len(found) < len(names):
         return _UNKNOWN
@@ -140,9 +140,9 @@ def _numbered(kernels: Sequence[_Kernel]) -> Iterator[tuple[bool, _Kernel]]:
 
 
 def _more_memory(submission: str, kernel: KernelOccupancy) -> list[str]:
-    """Return what most kernels do not use, in words."""
+    """Return uses of local and constant memory as text."""
     used = {
-        "bytes of local memory a thread (arrays, spilled registers)": kernel.local_bytes,
+        "bytes of local memory per thread (arrays, spilled registers)": kernel.local_bytes,
         "bytes of `__constant__` variables": kernel.constant_bytes,
     }
     told = " and ".join(f"{nbytes} {what}" for what, nbytes in used.items() if nbytes)

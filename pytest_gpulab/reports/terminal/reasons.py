@@ -1,7 +1,7 @@
-"""Why checks of one submission did not pass.
+"""Reasons why checks of one submission did not pass.
 
-Checks with the same reason are told of together, with the reason once; those that could not be graded because another
-one did not pass are counted where that one is told of.
+Checks with the same reason are listed together. Checks that were not reached, because one that they need did not pass,
+are counted there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_NAMED = 3
 """Checks of one verdict and reason that are named; `-v` names all."""
 
 MAX_SIMILAR = 3
-"""Reasons of one submission that share a code and a place and are told of one by one; `-v` shows all."""
+"""Most reasons of one submission with the same code and place that are listed separately; `-v` lists all."""
 
 MORE = "more of the same; -v shows all"
 
@@ -25,10 +25,10 @@ class Reason:
     """A finding with the checks that have it.
 
     Attributes:
-        checks: their names by verdict, in the order of the grade; the verdict `expected` is that of failures which
-            the instructor expects, `note on` that of checks which passed all the same.
-        ungraded: how many further checks need one of these and could not be graded for it.
-        printed: what kernels printed in the first of the checks, as far as it was kept.
+        checks: their names by verdict, in the order of the grade; the verdict `expected` means failures that the
+            instructor expects, `note on` means checks that passed all the same.
+        ungraded: number of further checks that need one of these and were not reached.
+        printed: the kernels' output in the first of the checks, as far as it was kept.
     """
 
     finding: Finding
@@ -38,11 +38,11 @@ class Reason:
 
     @property
     def is_minor(self) -> bool:
-        """Whether nothing went wrong: missed bonuses, expected failures and notes only."""
+        """True for missed bonuses, expected failures and notes: nothing went wrong."""
         return self.checks.keys() <= {"missed", "expected", "note on"} and self.finding.code != COMPILER_WARNING
 
     def take_in(self, other: Reason) -> None:
-        """Count another reason's checks among this one's."""
+        """Add another reason's checks to this one."""
         for verdict, names in other.checks.items():
             own = self.checks.setdefault(verdict, [])
             own += [name for name in names if name not in own]
@@ -52,7 +52,7 @@ class Reason:
         """Return verdicts and names, such as `FAILED speedup[1.4x], missed [1.8x], [2.4x]`.
 
         Args:
-            named: the most names of a verdict that are given, or None for all; a single one more is given, too.
+            named: the most names listed per verdict, or None for all; a single further one is listed, too.
         """
         names = _without_repeated_kind(name for group in self.checks.values() for name in group)
         parts = []
@@ -68,7 +68,7 @@ class Reason:
 
 
 def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
-    """Return why checks of a grade did not pass, and notes on some that did, each once, in the order of the checks.
+    """Return the reasons of a grade, and notes on passed checks, each once, in the order of the checks.
 
     Args:
         grade: see above.
@@ -91,9 +91,9 @@ def reasons(grade: Grade, expected: set[tuple[str, str]]) -> list[Reason]:
 
 
 def condensed(found: Iterable[Reason]) -> list[Reason]:
-    """Return the reasons, those made one that share a code and a place with `MAX_SIMILAR` before them.
+    """Return the reasons; further ones with the code and place of `MAX_SIMILAR` earlier ones are merged.
 
-    Of reasons alike the most telling ones come first, where the first of them would stand.
+    Of similar reasons the most telling ones come first, at the place of the first of them.
     """
     kept: list[Reason] = []
     alike: dict[tuple[str, str], list[Reason]] = {}
@@ -123,13 +123,13 @@ def _most_telling_first(found: Sequence[Reason]) -> list[Reason]:
 
 
 def _label(check: CheckResult) -> str:
-    """Return a check's name, with what it asks for on this device if that is not what the name says."""
+    """Return a check's name, with this device's threshold if it is not the one in the name."""
     other = check.other_threshold
     return check.name if other is None else f"{check.name} (here {other:g}x)"
 
 
 def _cause(finding: Finding, verdict: str, earlier: Iterable[Reason]) -> Reason | None:
-    """Return the reason that a finding only points at, if it is told of and says the same in full."""
+    """Return the listed reason that a finding only refers to, if it says the same in full."""
     for reason in earlier:
         if finding.because in reason.checks.get(verdict, ()) and finding.what.endswith(reason.finding.what):
             return reason

@@ -1,4 +1,4 @@
-"""What the terminal shows: a table an exercise, then the findings, then what the signs mean.
+"""The sections of the terminal report: a table per exercise, the findings, then the footnotes.
 
 Everything is made from a `Gradebook`; nothing here prints.
 """
@@ -22,7 +22,7 @@ from .table import WIDTH, table_lines, timings
 Section = tuple[str, list[str]]
 
 MAX_PRINTED = 10
-"""Lines of what a kernel printed that are shown, of one check; `-v` shows all that was kept, of each reason's first."""
+"""Most lines of a kernel's output that are shown per check; `-v` shows all that was kept."""
 
 
 def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> str:
@@ -30,8 +30,8 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 
     Args:
         findings: at least one.
-        already_shown: what was shown for other checks of the same submission, kept up to date here: a compiler's
-            message that ten checks share is printed once.
+        already_shown: findings shown for other checks of the same submission, updated here: a compiler's message that
+            ten checks share is printed once.
     """
     lines: list[str] = []
     for finding in findings:
@@ -46,9 +46,8 @@ def failure_text(findings: Sequence[Finding], already_shown: set[Finding]) -> st
 def sections(gradebook: Gradebook, verbosity: int, of_class: bool = False) -> Iterator[Section]:
     """Yield the report's sections, each a title and its lines, at most `WIDTH` columns wide but for tools' messages.
 
-    A negative verbosity leaves out the findings; a positive one shows them in full, expected ones too, what is known of
-    the device, how the kernels fill it, and how sure the times are. Of a class there is a summary, and all that with a
-    positive verbosity only.
+    A negative verbosity leaves out the findings. A positive one shows all findings in full, the device, the occupancy
+    and the confidence intervals. A class has a summary, and all that only with a positive verbosity.
     """
     if of_class:
         yield from class_sections(gradebook)
@@ -86,14 +85,14 @@ def _all_sections(gradebook: Gradebook, verbosity: int) -> Iterator[Section]:
 
 
 def footnotes(gradebook: Gradebook, verbosity: int = 0, of_class: bool = False) -> Iterator[str]:
-    """Yield what a reader of the tables that `sections` made must know, and of a class, without them, of its grades."""
+    """Yield the footnotes of the tables, or of a class's grades."""
     parts = [f"{grade.submission} ({part})" for grade in gradebook.grades if (part := gradebook.part_of(grade))]
     if parts:
         yield f"Not all checks were run, and points are of those that were: {_abridged(parts)}."
     measurements = [measurement for grade in gradebook.grades for measurement in timings(grade).values()]
     has_tables = not of_class or verbosity > 0
     if measurements and has_tables:
-        yield "step: speedup over the row above; total: over the baseline; needs: the total that is asked for."
+        yield "step: speedup over the row above; total: over the baseline; needs: the total that is required."
     yield from _thresholds(gradebook.grades)
     if any(measurement.estimated for measurement in measurements) and has_tables:
         yield "~ estimated by a cost model of the GPU: an estimate, never a measurement."
@@ -115,7 +114,7 @@ def _abridged(names: Sequence[str]) -> str:
 
 
 def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
-    """Yield whose thresholds were applied, once where it is the same for all; an estimate is held to no others."""
+    """Yield the source of the thresholds, once where all exercises share it; estimates have no other thresholds."""
     sources: dict[str, list[str]] = {}
     for grade in grades:
         if any(not measured.estimated for measured in timings(grade).values()):
@@ -127,7 +126,7 @@ def _thresholds(grades: Iterable[Grade]) -> Iterator[str]:
 
 
 def _timing(grades: Iterable[Grade]) -> Iterator[str]:
-    """Yield what the tables have no room for."""
+    """Yield confidence intervals and sizes, which have no column."""
     for grade in grades:
         timed = [(check.name, check.measurement) for check in grade.checks if check.measurement is not None]
         lines = [f"  {name}: {measured.certainty}" for name, measured in timed if measured.certainty]
@@ -172,9 +171,9 @@ def _finding_lines(heading: str, finding: Finding) -> Iterator[str]:
 
 
 def _printed(reason: Reason, most: int | None) -> Iterator[str]:
-    """Yield what kernels printed, in their own layout."""
+    """Yield the kernels' output in its own layout."""
     lines = reason.printed.splitlines()
-    yield f"      printed in {next(iter(reason.checks.values()))[0]}:"
+    yield f"      output of {next(iter(reason.checks.values()))[0]}:"
     yield from (f"        {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"        ... and {len(lines) - most} more lines; -v shows all"
@@ -212,9 +211,9 @@ def _wrapped(text: str, indent: str) -> str:
 
 
 def threshold_note(result: CheckResult) -> str:
-    """Return what a check asks for on this device if that is not what its name says, else nothing."""
+    """Return this device's threshold of a check if it is not the one in its name; else nothing."""
     other = result.other_threshold
-    return "" if other is None else f"here {result.name} asks for {other:g}x"
+    return "" if other is None else f"on this device {result.name} requires {other:g}x"
 
 
 def result_reason(result: CheckResult) -> str:

@@ -1,8 +1,8 @@
 """One exercise's submissions as a table, in the shape of the classic table of reduction kernels.
 
-The baseline comes first, then a row a submission; "step" is the speedup over the row above, "total" over the baseline,
-the naive kernel. What is timed besides, such as another variant, has rows of its own, with a plus. A figure with a
-tilde is a cost model's estimate.
+The baseline comes first, then a row per submission; "step" is the speedup over the row above, "total" over the
+baseline, the naive kernel. Further measurements, such as another variant, have rows of their own with a plus. A figure
+with a tilde is a cost model's estimate.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def overall_verdict(grade: Grade) -> Verdict:
 
 
 def timings(grade: Grade) -> dict[str, Measurement]:
-    """Return what was timed, by what sets it apart in the tiers' names: nothing, a variant or another baseline.
+    """Return the timed measurements by the part of the tiers' names that distinguishes them: variant or baseline.
 
-    The most relevant comes first; tiers that only ask more of the same time are left out.
+    The most relevant comes first. Tiers that only require more of the same time are left out.
     """
     timed: dict[str, Measurement] = {}
     for _, label, measurement in sorted(_measured(grade), key=lambda entry: entry[0]):
@@ -113,7 +113,7 @@ def _verdict(grade: Grade, expected: set[tuple[str, str]], parts: Collection[str
 
 
 def of_baseline(measurement: Measurement) -> Measurement:
-    """Return the baseline's own row, as far as a measurement against it tells."""
+    """Return the baseline's own row, from a measurement against it."""
     bandwidth = measurement.bandwidth_gb_s
     if bandwidth is not None:
         bandwidth *= measurement.elapsed_ms / measurement.baseline_ms
@@ -138,14 +138,14 @@ def _figures(measurement: Measurement, above: Measurement | None) -> tuple[str, 
 
 
 def three_digits(value: float) -> str:
-    """Return a number with three digits that count."""
+    """Return a number with three significant digits."""
     if not math.isfinite(value) or value <= 0:
         return f"{value:g}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
 
 
 def short_names(submissions: Sequence[str]) -> list[str]:
-    """Return the paths without what all of them share: their common folder and `.cu`."""
+    """Return the paths without their common folder and `.cu`."""
     paths = [PurePosixPath(name).with_suffix("") for name in submissions]
     levels = zip(*(path.parent.parts for path in paths), strict=False)
     shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
