@@ -92,9 +92,9 @@ class Gradebook:
         changes: changes since the last grading, one sentence each.
         duplicates: sources of several students that are nearly the same.
         handed_in: of each student, by id, the exercises that anything was handed in for, and whether it can be graded;
-            None where nobody knows.
+            None if unknown.
         left_out: of each student what was handed in and counts for no exercise, by name, and why.
-        chosen: ids of the students whose work this run is to grade.
+        chosen: ids of the students that this run grades.
     """
 
     ungraded: dict[str, Finding] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Row:
 
     @property
     def checks(self) -> tuple[CheckResult, ...]:
-        """Points of all grades."""
+        """Checks of all grades."""
         return tuple(check for grade in self.grades for check in grade.checks)
 
 

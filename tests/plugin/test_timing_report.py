@@ -80,7 +80,7 @@ def test_verbose_reports_say_how_much_of_the_memorys_bandwidth_is_reached_and_wh
         "----------  ----  ------  ----  -------  ------  ------",
         "naive.cu    2^26   0.651   412       9%    cold    35.1",
         "a           2^26  0.0658  4080      85%    cold    35.1",
-        "of peak: of 4814 GB/s, a plain copy reaches about 90% on an H200.",
+        "of peak: share of 4814 GB/s; a plain copy reaches about 90% on an H200.",
         "CPU ms: the exercise's reference on the CPU, measured once, for information only.",
     ]
     assert "gpulab: sum, bandwidth" not in titles(told, 0)

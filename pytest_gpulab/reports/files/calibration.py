@@ -1,4 +1,4 @@
-"""A calibration from the grades of a run: the file, a table of each exercise's tiers, and what is wrong with them."""
+"""A calibration from the grades of a run: the file, a table per exercise, and the problems."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def written(
     expectations: Callable[[Grade], Expectation | None],
     fraction: float,
 ) -> tuple[list[str], list[str]]:
-    """Write the calibration; return lines about it, and lines about what went wrong.
+    """Write the calibration; return lines about it, and lines about problems.
 
     Args:
         thresholds: of the device; say where the file goes.
         catalogue: of the exercises.
         grades: of the run.
-        expectations: what is expected of a graded file.
+        expectations: the expected verdicts of a graded file.
         fraction: see `ladder.proposals`.
     """
     measured = ladders(grades, catalogue, expectations, fraction)
@@ -45,7 +45,7 @@ def written(
 
 
 def lines(measured: Sequence[Ladder], fraction: float) -> list[str]:
-    """Return a table an exercise, a row a tier: the slowest solution that must reach it, the fastest that must not."""
+    """Return a table per exercise, a row per tier: slowest solution that must reach it, fastest that must not."""
     shown = []
     for ladder in measured:
         rows = [_row(proposal) for proposal in ladder.proposals if proposal.steps]
@@ -59,7 +59,7 @@ def lines(measured: Sequence[Ladder], fraction: float) -> list[str]:
 
 
 def problems(measured: Sequence[Ladder]) -> list[str]:
-    """Return why tiers have no threshold, a line each."""
+    """Return a line per tier without a threshold, with the reason."""
     return [
         f"{ladder.name}: no threshold for speedup[{proposal.tier.name}]: {proposal.problem}"
         for ladder in measured

@@ -1,9 +1,9 @@
 """`--gpulab-report=classroom50:PATH`: `result.json` of a Classroom 50 autograder, schema `classroom50/result/v1`.
 
-Scores are whole numbers there; where points are not, all of them count ten or a hundred times as much. Checks that the
-machine could not grade are left out, of the score and of the most that can be scored. Classroom 50 takes an exit status
-other than 0 for a failure of its infrastructure, and pytest's is 1 where a check fails: the autograder is to end with 0
-if and only if this file was written, which happens only if something could be graded.
+Scores are whole numbers there; fractional points are multiplied by ten or a hundred. Checks that the machine could not
+grade count neither in the score nor in the maximum. Classroom 50 takes an exit status other than 0 for a failure of
+its infrastructure, and pytest's is 1 where a check fails: the autograder is to end with 0 if and only if this file was
+written, which happens only if something could be graded.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ VARIABLES: Mapping[str, str] = {
     "release": "RELEASE_URL",
 }
 OPTIONAL_VARIABLES: Mapping[str, str] = {"owner": "OWNER", "assignment_type": "ASSIGNMENT_TYPE"}
-"""The runner writes these itself, too."""
+"""Keys that the runner writes as well."""
 _FACTORS = (1, 10, 100)
 
 
 def check(path: Path, context: Context) -> None:
-    """See that the runner's variables are there and the file can be written.
+    """Check that the runner's variables exist and the file can be written.
 
     Raises:
         OSError: it cannot be written.
@@ -52,14 +52,14 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: it cannot be written.
-        ReportError: several students were graded, or nothing could be, or a part of the checks only.
+        ReportError: several students were graded, or nothing could be, or only some of the checks.
     """
     refuse_a_part(gradebook, context)
     write_text(path, json_text(document(the_only_row(gradebook), context)))
 
 
 def document(row: Row, context: Context) -> dict[str, Any]:
-    """Return the result as Classroom 50 wants it, builtins only.
+    """Return the result in Classroom 50's schema, builtins only.
 
     Raises:
         ReportError: too little could be graded for a score.
@@ -101,7 +101,7 @@ def _test(name: str, check: CheckResult, factor: int) -> dict[str, Any]:
 
 
 def factor_of(checks: Iterable[CheckResult]) -> int:
-    """Return by how much all points are multiplied so that they are whole, or as good as."""
+    """Return the factor that makes all points whole, or nearly so."""
     points = [float(each) for check in checks for each in (check.points, check.max_points)]
     exact = (factor for factor in _FACTORS if all(abs(p * factor - round(p * factor)) < 1e-6 for p in points))
     return next(exact, _FACTORS[-1])

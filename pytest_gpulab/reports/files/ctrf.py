@@ -1,8 +1,7 @@
 """`--gpulab-report=ctrf:PATH`: all checks in the Common Test Report Format, for dashboards and CI. For instructors.
 
-CTRF knows passed, failed, skipped, pending and other. A missed bonus, noise that decides, what the machine could not
-grade and what fails as the instructor expects are `other`; what was not started is `skipped`. `rawStatus` has the word
-that everything else here uses.
+CTRF knows passed, failed, skipped, pending and other. Missed bonuses, inconclusive and not gradable checks and
+expected failures are `other`; work that is not started is `skipped`. `rawStatus` has this package's own word.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pytest_gpulab.reports.terminal.check_text import check_text, cleaned
 from .json_report import json_text
 
 SPEC_VERSION = "0.0.0"
-"""Of the working draft of 2025-11-24, the newest there is."""
+"""Version of the working draft of 2025-11-24, the newest one."""
 TOOL = "pytest-gpulab"
 STATUSES = ("passed", "failed", "skipped", "pending", "other")
 _STATUS: Mapping[Verdict, str] = {

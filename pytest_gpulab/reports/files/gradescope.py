@@ -38,7 +38,7 @@ UNTIL_PUBLISHED = "after_published"
 
 
 def check(path: Path, context: Context) -> None:
-    """Try whether the file, or files in the folder, can be written.
+    """Check that the file, or files in the folder, can be written.
 
     Raises:
         OSError: they cannot.
@@ -50,7 +50,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Say whether a path names one student's file; any other names a folder."""
+    """Return whether a path names one student's file; any other path names a folder."""
     return path.suffix == ".json"
 
 
@@ -59,8 +59,8 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: one of them cannot be written.
-        ReportError: a file was asked for and several students were graded, there is nothing to score of someone, the
-            run was stopped, or only some of the checks were graded.
+        ReportError: the path is a file and several students were graded, a student has nothing to score, the run was
+            stopped, or only some of the checks were graded.
     """
     refuse_a_part(gradebook, context)
     if is_file(path):
@@ -85,7 +85,7 @@ def _is_written(path: Path, row: Row) -> bool:
 
 
 def document(row: Row, points: Points) -> dict[str, Any]:
-    """Return a student's results as Gradescope wants them, builtins only."""
+    """Return a student's results in Gradescope's format, builtins only."""
     tests = [_test(name, check) for name, check in shown_checks(row)]
     tests += [_ungraded(submission, finding) for submission, finding in row.ungraded]
     return {
@@ -102,14 +102,14 @@ def document(row: Row, points: Points) -> dict[str, Any]:
 
 
 def score(points: Points) -> float:
-    """Return the points earned, or what they would be had everything been graded with the same success."""
+    """Return the points earned, scaled up if the machine could not grade everything."""
     if not points.ungraded:
         return points.earned
     return (points.share or 0.0) * (points.graded + points.ungraded)
 
 
 def _summary(row: Row, points: Points) -> str:
-    """Say what graded, and no points: this text is shown before hidden cases are."""
+    """Return the device as text, without points: Gradescope shows this before hidden cases are published."""
     lines = [cleaned(f"{grade.exercise}, graded on the {grade.provenance.device}.") for grade in row.grades]
     if points.ungraded:
         lines += [

@@ -32,7 +32,7 @@ The file holds one JSON object:
         provenance              device, device_kind, architecture, compiler, seed, exercise_version, plugin_version,
                                 source_sha256, thresholds (who set those of the speed tiers), and details: an
                                 object of further texts
-        student                 the id of whose submission it is; empty where nobody said
+        student                 the student's id; empty if files were graded without a class
     ungraded        a list of {submission, code, what, where, evidence, hint, because, by_luck, hidden, line, bits,
                     student}: files that belong to no exercise or to one that cannot be loaded
     roster, absent  lists of {id, name}: the class, and those of it who handed in nothing; empty without a roster
@@ -61,7 +61,7 @@ FORMAT = "pytest-gpulab/grades"
 
 
 def document(gradebook: Gradebook, context: Context) -> dict[str, Any]:
-    """Return the object that the module's docstring describes, builtins only."""
+    """Return the object described in the module's docstring, builtins only."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -99,7 +99,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 def json_text(value: Any) -> str:
     """Return builtins as indented JSON that strict readers take.
 
-    There is null for what is infinite or not a number, and an escape for bytes of names of files that are no text.
+    Infinities and NaNs become null, and bytes in file names that are not text become escapes.
     """
     return json.dumps(_strict(value), indent=2, allow_nan=False) + "\n"
 

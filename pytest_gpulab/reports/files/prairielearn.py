@@ -1,6 +1,6 @@
 """`--gpulab-report=prairielearn:PATH`: `results.json` of a PrairieLearn external grader, for one student.
 
-The score is the share of the points that could be graded, so that the machine's faults cost nothing. Where nothing
+The score is the earned share of the gradable points, so that the machine's faults cost nothing. Where nothing
 could be graded, or too little, the result is `"gradable": false`, for which PrairieLearn charges no attempt. A kernel
 that does not compile is gradable: it is wrong.
 """
@@ -29,7 +29,7 @@ from pytest_gpulab.reports.terminal.check_text import MEANING, check_text, clean
 from .json_report import json_text
 
 MAX_BYTES = 1_000_000
-"""PrairieLearn takes files of 1 MB."""
+"""PrairieLearn's limit for the file."""
 CUT = "\n(cut: PrairieLearn takes 1 MB)"
 _OUTPUT_LIMITS = (40_000, 10_000, 2_500, 600, 150, 0)
 
@@ -39,14 +39,14 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
     Raises:
         OSError: it cannot be written.
-        ReportError: several students were graded, or nothing was, or a part of the checks only.
+        ReportError: several students were graded, or nothing was, or only some of the checks.
     """
     refuse_a_part(gradebook, context)
     write_text(path, json_text(fitted(document(the_only_row(gradebook)))))
 
 
 def document(row: Row) -> dict[str, Any]:
-    """Return the results as PrairieLearn wants them, builtins only, of any length."""
+    """Return the results in PrairieLearn's format, builtins only, of any length."""
     points = graded_points(row)
     if points is None:
         return {"gradable": False, "format_errors": _why_not(row)}
@@ -60,7 +60,7 @@ def document(row: Row) -> dict[str, Any]:
 
 
 def _why_not(row: Row) -> list[str]:
-    """Say what failed in words that are the grader's own: PrairieLearn may show them as HTML."""
+    """Return the failures in the grader's own words only: PrairieLearn may show them as HTML."""
     exercises = sorted({grade.exercise for grade in row.grades})
     codes = {finding.code for check in row.checks for finding in check.findings}
     codes |= {finding.code for _, finding in row.ungraded}
@@ -93,7 +93,7 @@ def _test(name: str, check: CheckResult) -> dict[str, Any]:
 
 
 def fitted(results: dict[str, Any]) -> dict[str, Any]:
-    """Return the results with texts cut, the longest first, until they fit into what PrairieLearn takes."""
+    """Return the results with texts cut, the longest first, until they fit PrairieLearn's limit."""
     for limit in _OUTPUT_LIMITS:
         if len(json_text(results)) <= MAX_BYTES:
             break
@@ -103,7 +103,7 @@ def fitted(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return text whose JSON has at most that many bytes, but for the note that says that it was cut."""
+    """Return text cut to that many bytes of JSON, plus a note that it was cut."""
     kept = text.removesuffix(CUT)
     while len(json.dumps(kept)) > limit + 2 and kept:
         kept = kept[: min(len(kept) - 1, limit * len(kept) // len(json.dumps(kept)))]

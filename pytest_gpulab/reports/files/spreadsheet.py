@@ -1,18 +1,18 @@
-"""`--gpulab-report=csv:PATH`: a table for spreadsheets, a row a student, and beside it one with a row a check.
+"""`--gpulab-report=csv:PATH`: a table with a row per student, and beside it one with a row per check.
 
-The same grades give the same bytes: there is no time in it, neither of day nor of work. Files are UTF-8 with a byte
-order mark, without which spreadsheets take names for something else.
+The same grades give the same bytes: it holds no times. Files are UTF-8 with a byte order mark, which spreadsheets need
+to read names correctly.
 
     student, name       the id, and the name from the roster
     one an exercise     points earned; empty if nothing was handed in, graded, or too little of it could be graded
     total               points earned in all exercises; empty as above
-    not_gradable        points of checks that the machine could not grade: they are in nobody's total
+    not_gradable        points of checks that the machine could not grade: they count in no total
     note                what a reader of the figures must know
 
 Sums are of the points as they are; each figure is then rounded to four digits after the point.
 
 A text that a spreadsheet could take for a formula gets an apostrophe before the sign that makes it one: students choose
-the names of folders, and a cell `=HYPERLINK(...)` would run on the computer of whoever opens the file.
+the names of folders, and a cell `=HYPERLINK(...)` would run on the computer that opens the file.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ Cells = Sequence[str]
 
 
 def details_path(path: Path) -> Path:
-    """Return where the table with a row a check is written: `grades-details.csv` beside `grades.csv`."""
+    """Return the path of the table of checks: `grades-details.csv` beside `grades.csv`."""
     return path.with_name(f"{path.stem}{DETAILS}{path.suffix}")
 
 
 def check(path: Path, context: Context) -> None:
-    """Try whether both files can be written.
+    """Check that both files can be written.
 
     Raises:
         OSError: one of them cannot.
@@ -74,7 +74,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
     """
     table = rows(gradebook)
     write_text(details_path(path), _csv(check_lines(table)), "utf-8-sig")
-    write_text(path, _csv(student_lines(table, context.interrupted)), "utf-8-sig")  # last: then its details are there
+    write_text(path, _csv(student_lines(table, context.interrupted)), "utf-8-sig")  # last, so that its details exist
 
 
 def _csv(lines: Iterable[Cells]) -> str:
@@ -84,7 +84,7 @@ def _csv(lines: Iterable[Cells]) -> str:
 
 
 def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[Cells]:
-    """Yield the cells of the table with a row a student, headers first; of a run that was stopped each row says so."""
+    """Yield the cells of the table of students, headers first; rows of a stopped run say so."""
     exercises = sorted({grade.exercise for row in table for grade in row.grades})
     yield "student", "name", *exercises, "total", "not_gradable", "note"
     for row in table:
@@ -99,7 +99,7 @@ def student_lines(table: Sequence[Row], interrupted: bool = False) -> Iterator[C
 
 
 def check_lines(table: Iterable[Row]) -> Iterator[Cells]:
-    """Yield the cells of the table with a row a check, headers first."""
+    """Yield the cells of the table of checks, headers first."""
     yield _DETAIL_COLUMNS
     for row in table:
         for grade in row.grades:
@@ -158,5 +158,5 @@ def _notes_of_grade(grade: Grade) -> Iterator[str]:
 
 
 def harmless(text: str) -> str:
-    """Return a cell's text that no spreadsheet takes for a formula, on one line."""
+    """Return a cell's text on one line, escaped so that no spreadsheet reads it as a formula."""
     return _FORMULA.sub(r"\1\2'\3", visible(text))

@@ -1,4 +1,4 @@
-"""What an instructor should look at before the grades go out: questions, never verdicts. Pure."""
+"""Flags: submissions to look at before grades are published. Questions, never verdicts. Pure."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Flag:
 
     Attributes:
         kind: a key of `MEANING`.
-        submissions: one; all whose sources are alike.
-        what: in a sentence.
-        evidence: of sources that are alike, which and where, closest first, a line each.
+        submissions: one, or all with similar sources.
+        what: one sentence.
+        evidence: for similar sources a line per pair with the matching lines, most similar first.
     """
 
     kind: str
@@ -56,7 +56,7 @@ def flags(gradebook: Gradebook, grades: Iterable[Grade]) -> list[Flag]:
 
 
 def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
-    """Yield one flag for all that hang together: a class that shares one source has more pairs than students."""
+    """Yield one flag per connected group: a class that shares one source has more pairs than students."""
     by_source: dict[_Source, list[SimilarPair]] = {}
     for pair in sorted(gradebook.duplicates, key=_closest):
         for submission in pair.submissions:
@@ -66,7 +66,7 @@ def _likenesses(gradebook: Gradebook) -> Iterator[Flag]:
         exercise = next(iter(left))[0]
         group = _connected(next(iter(left)), by_source)
         pairs = [pair for source in group for pair in left.pop(source)]
-        told = dict.fromkeys(pair.told for pair in sorted(pairs, key=_closest))  # each pair is there from both ends
+        told = dict.fromkeys(pair.told for pair in sorted(pairs, key=_closest))  # each pair appears from both ends
         members = tuple(sorted(submission for _, submission in group))
         yield Flag(LIKENESS, exercise, members, _alike(pairs), tuple(told))
 
@@ -76,7 +76,7 @@ def _closest(pair: SimilarPair) -> tuple[float, tuple[str, str]]:
 
 
 def _connected(start: _Source, by_source: Mapping[_Source, Sequence[SimilarPair]]) -> set[_Source]:
-    """Return the sources that a chain of likenesses leads to."""
+    """Return the sources that are connected to one by similar pairs."""
     found, ahead = {start}, [start]
     while ahead:
         for pair in by_source[ahead.pop()]:

@@ -21,9 +21,9 @@ class Step:
     """A row of the table.
 
     Attributes:
-        name: of the file, or of the baseline.
+        name: the file's name, or the baseline's.
         grade: None for the baseline.
-        measurement: its time, or the estimate of it.
+        measurement: its time, measured or estimated.
         step: speedup over the row above; None for the first one and where the two cannot be compared.
     """
 
@@ -34,13 +34,13 @@ class Step:
 
     @property
     def verdict(self) -> str:
-        """The submission's; empty for the baseline."""
+        """The submission's label; empty for the baseline."""
         return "" if self.grade is None else overall_verdict(self.grade)
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The steps of one exercise, `label` says which of several things is timed (a variant, another baseline)."""
+    """The steps of one exercise; `label` names the variant or baseline where several are timed."""
 
     exercise: str
     label: str
@@ -48,17 +48,17 @@ class Ladder:
 
     @property
     def size(self) -> str:
-        """At which the first step was timed, in words."""
+        """Problem size of the first step as text."""
         return self.steps[0].measurement.size
 
     @property
     def estimated(self) -> bool:
-        """Whether a cost model gave the times."""
+        """True if a cost model estimated the times."""
         return any(step.measurement.estimated for step in self.steps)
 
 
 def ladders(grades: Iterable[Grade]) -> Iterator[Ladder]:
-    """Yield the ladders, and of each one for everything that is timed."""
+    """Yield the ladders, one per timed variant and baseline."""
     groups: dict[tuple[str, str, str], list[Grade]] = {}
     for grade in grades:
         folder = str(PurePosixPath(grade.submission).parent)

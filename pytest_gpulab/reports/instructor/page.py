@@ -1,6 +1,6 @@
-"""`--gpulab-report=html:PATH`: the instructor's report, one file that loads nothing.
+"""`--gpulab-report=html:PATH`: the instructor's report, one file that loads no others.
 
-The same gradebook and the same time of writing give the same bytes.
+The same gradebook and time of writing give the same bytes.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from .svg import Drawing, Sheet, inline
 MOST_HARD = 12
 MOST_FINDINGS = 15
 MOST_FLAGS = 12
-"""Of a kind, that are shown at once; more wait behind a line to open."""
+"""Most flags of a kind that are visible at first; the others are folded."""
 MOST_PAIRS = 3
-"""Of sources that are alike, that are named with their lines."""
+"""Most pairs of similar sources that are listed with their lines."""
 LEGEND = ", ".join(f"{environment.SIGNS[verdict]} {verdict}" for verdict in environment.SIGNS if verdict != "missed")
 
 Values = dict[str, Any]
 
 
 def check(path: Path, context: Context) -> None:
-    """Refuse what is known not to work.
+    """Check that the report can be written.
 
     Raises:
         ReportError: a library is missing.
@@ -67,8 +67,8 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
 
     Args:
         gradebook: of the whole class.
-        created: when it is written, in UTC: the one thing on the page that does not come from the gradebook.
-        interrupted: whether checks or submissions are missing, because the run was stopped.
+        created: the time of writing, in UTC: the only value that is not from the gradebook.
+        interrupted: whether checks or submissions are missing because the run was stopped.
     """
     grades, sheet = counting_grades(gradebook), Sheet()
     everyone = standings(gradebook, grades)
@@ -88,9 +88,9 @@ def page(gradebook: Gradebook, created: datetime, interrupted: bool = False) -> 
 
 def _about(gradebook: Gradebook, grades: Sequence[Grade], everyone: Sequence[Standing]) -> Values:
     has_students = any(grade.student for grade in grades) or bool(gradebook.roster)
-    whose = "student" if has_students else "submission"
+    unit = "student" if has_students else "submission"
     return {
-        "title": f"Grades of {len(everyone)} {whose}{'s' if len(everyone) != 1 else ''}",
+        "title": f"Grades of {len(everyone)} {unit}{'s' if len(everyone) != 1 else ''}",
         "has_students": has_students,
         "people_title": "Students" if has_students else "Submissions",
         "devices": list(dict.fromkeys(grade.provenance.device for grade in grades)) or ["Nothing graded"],
@@ -151,7 +151,7 @@ def _people(
         "exercises": exercises,
         "as_expected": {grade.submission for grade in grades if GradeView(grade, gradebook.expected).as_expected},
         "persons": persons,
-        "whose": by_submission,
+        "by_submission": by_submission,
         "absent": [(student.name or student.id, student.id) for student in gradebook.absent],
         "has_names": has_names,
         "has_roster": bool(gradebook.roster),
@@ -195,7 +195,7 @@ def _parts(values: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def provenances(grades: Sequence[Grade]) -> list[tuple[list[tuple[str, str]], int]]:
-    """Return the facts that grades have in common, names and texts, with how many have them."""
+    """Return the provenance of the grades, names and texts, with the number of grades that share each."""
     groups: dict[tuple[object, ...], list[Provenance]] = {}
     for grade in grades:
         of = grade.provenance

@@ -1,4 +1,4 @@
-"""The rows of the report's table of students, and how everyone is called and found on the page."""
+"""The rows of the report's table of students, with names and anchors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Person:
-    """A row of the table, with what it opens to.
+    """A row of the table, with its folded details.
 
     Attributes:
-        place: its id on the page.
-        called: the name that is shown.
-        cells: one an exercise, or why there is none.
-        flags: what there is to review.
-        words: what a search finds it by, besides what the row shows.
+        place: its anchor on the page.
+        called: the displayed name.
+        cells: one per exercise, or the reason why there is none.
+        flags: flags to review.
+        words: further search terms.
     """
 
     standing: Standing
@@ -43,7 +43,7 @@ class Person:
     expected: Collection[tuple[str, str]]
 
     def views(self) -> Iterable[GradeView]:
-        """Yield the grades for a template, one after the other: together they would be large."""
+        """Yield the grades for a template, one at a time to save memory."""
         return (GradeView(grade, self.expected) for grade in self.standing.row.grades)
 
 
@@ -57,9 +57,9 @@ def people(
     """Return the rows of the table.
 
     Args:
-        everyone: who handed something in.
+        everyone: students who handed something in.
         exercises: in the order of the columns.
-        found: the flags of all.
+        found: all flags.
         expected: (submission, check name) of the failures that the instructor expects.
         interrupted: whether the run was stopped.
     """
@@ -75,7 +75,7 @@ def people(
 
 
 def _names(rows: Sequence[Row]) -> dict[str, str]:
-    """Return what everyone is called; submissions of nobody's by their paths without what these share."""
+    """Return the displayed names; submissions without a student show their paths without the common part."""
     nobodys = [grade.submission for row in rows for grade in row.grades if not grade.student]
     short = dict(zip(nobodys, short_names(nobodys), strict=True))
     ids = [row.student.id for row in rows]

@@ -1,6 +1,6 @@
 """The report's figures: score distributions, speedups against their thresholds, bandwidths against the memory's roof.
 
-Each returns a `Drawing`, nothing is shown or written. Whatever a colour says a sign or a place says, too.
+Each function returns a `Drawing` and writes nothing. Every meaning of a colour has a sign or a position as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Names = Mapping[str, str]
-"""What students are called, by their ids; or marks, by their submissions."""
+"""Names of students by their ids, or of marks by their submissions."""
 
 WIDTH_IN = 8.6
 MOST_NAMED = 20
@@ -61,7 +61,7 @@ def _histogram(axis: Axes, scores: Scores, top: int) -> None:
     heights = scores.histogram
     centres = [width * (tenth + 0.5) for tenth in range(BINS)]
     axis.bar(centres, heights, width=0.88 * width, color=SERIES[0])
-    box: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}  # the line of the median ends at a number
+    box: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}  # a number labels the line of the median
     for centre, height in zip(centres, heights, strict=True):
         if height:
             axis.annotate(
@@ -102,7 +102,7 @@ def _headed(axis: Axes, text: str, pad: float = 6) -> None:
 
 
 def _short(text: str, most: int) -> str:
-    """Return text that fits where no more letters than that do."""
+    """Return text cut to that many letters."""
     text = visible(text)
     return text if len(text) <= most else f"{text[: most - 2]}.."
 
@@ -124,7 +124,7 @@ def _tip(point: Point, called: Names) -> str:
 def _plotted(
     axis: Axes, series: Series, placed: Sequence[tuple[Point, int]], few: bool, key: str, called: Names
 ) -> dict[str, list[str]]:
-    """Draw the marks, hollow for estimates and diamonds for what is too close to a threshold; return what they say."""
+    """Draw the marks, hollow for estimates, diamonds near a threshold; return their tooltips."""
     tips: dict[str, list[str]] = {}
     size = 6.0 if few else 4.0 if len(placed) <= MANY else 1.8
     for near, marker, colour in ((False, "o", SERIES[0]), (True, "D", SERIES[3])):
@@ -160,7 +160,7 @@ def _by_rank(axis: Axes, points: Sequence[Point], places: Sequence[int]) -> None
 
 
 def _called(points: Sequence[Point], names: Names) -> dict[str, str]:
-    """Return by submission the student's name or id; of submissions of nobody's the path without what all share."""
+    """Return the student's name or id by submission; without a student the path without the common part."""
     submissions = [point.grade.submission for point in points]
     short = dict(zip(submissions, short_names(submissions), strict=True))
     return {grade.submission: names.get(grade.student) or grade.student or short[grade.submission]
@@ -187,7 +187,7 @@ def _logarithmic(axis: Axes, which: Literal["x", "y"], words: str) -> None:
 
 
 def _thresholds(axis: Axes, series: Series, few: bool) -> None:
-    """Draw what is asked for: solid where a miss fails, dashed for a bonus."""
+    """Draw the thresholds: solid where a miss fails, dashed for a bonus."""
     for each in series.thresholds:
         line: Any = {"color": SERIES[1], "linestyle": "-" if each.required else "--", "linewidth": 1.3}
         text: Any = {"color": SERIES[1], "fontsize": 9, "textcoords": "offset points", "annotation_clip": False}
@@ -203,7 +203,7 @@ def _thresholds(axis: Axes, series: Series, few: bool) -> None:
 
 @in_page_style
 def roofline_plot(all_of_them: Sequence[Series], names: Names) -> Drawing | None:
-    """Draw each series' bandwidths, ascending, below the roof of the device's memory; None where none is known."""
+    """Draw each series' bandwidths, ascending, below the peak of the device's memory; None where none is known."""
     shown = [series for series in all_of_them if series.with_bandwidth]
     if not shown:
         return None
@@ -235,7 +235,7 @@ def _gb_s(point: Point) -> float:
 
 
 def _across(column: int, count: int) -> list[float]:
-    """Return places of sorted points across a column that is 0.76 wide."""
+    """Return positions of sorted points across a column 0.76 wide."""
     return [column] if count == 1 else [column - 0.38 + 0.76 * place / (count - 1) for place in range(count)]
 
 

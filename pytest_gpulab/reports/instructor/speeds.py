@@ -12,7 +12,7 @@ from pytest_gpulab.reports.terminal.table import timings
 
 @dataclass(frozen=True)
 class Threshold:
-    """A speedup that is asked for, and whether a submission that misses it fails."""
+    """A required speedup, and whether a submission that misses it fails."""
 
     speedup: float
     required: bool
@@ -27,21 +27,21 @@ class Point:
 
     @property
     def speedup(self) -> float:
-        """Over the baseline."""
+        """Speedup over the baseline."""
         return self.measurement.speedup
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of a measurement: its own; of an estimate from a sample of the blocks: two standard errors to each side."""
+        """The interval: a measurement's own; two standard errors for an estimate from sampled blocks."""
         return interval_of(self.measurement)
 
 
 @dataclass(frozen=True)
 class Series:
-    """All submissions of an exercise on one thing that is timed.
+    """All submissions of an exercise on one timed variant and baseline.
 
     Attributes:
-        label: which of several things: a variant, another baseline.
+        label: the variant or baseline where several are timed.
         points: in the order of the grades.
         thresholds: ascending.
     """
@@ -53,17 +53,17 @@ class Series:
 
     @property
     def title(self) -> str:
-        """For a reader."""
+        """Title for readers."""
         return f"{self.exercise}, {self.label}" if self.label else self.exercise
 
     @property
     def estimated(self) -> bool:
-        """Whether a cost model gave any of the times."""
+        """True if a cost model estimated any of the times."""
         return any(point.measurement.estimated for point in self.points)
 
     @property
     def with_bandwidth(self) -> tuple[Point, ...]:
-        """Those points whose bandwidth and whose roof are known."""
+        """The points with a known bandwidth and peak."""
         return tuple(
             point
             for point in self.points
@@ -76,7 +76,7 @@ def _is_positive(figure: float | None) -> bool:
 
 
 def interval_of(measurement: Measurement) -> tuple[float, float]:
-    """Return between which speedups the true one lies, as far as anyone knows."""
+    """Return the interval of a speedup."""
     if measurement.low is not None and measurement.high is not None:
         return measurement.low, measurement.high
     error = 2 * (measurement.sampling_error_pct or 0.0) / 100
@@ -84,13 +84,13 @@ def interval_of(measurement: Measurement) -> tuple[float, float]:
 
 
 def is_usable(measurement: Measurement) -> bool:
-    """Say whether times and speedup are numbers that can be compared and drawn."""
+    """Return whether times and speedup are finite and positive."""
     figures = (measurement.elapsed_ms, measurement.baseline_ms, measurement.speedup, measurement.threshold)
     return all(math.isfinite(figure) and figure > 0 for figure in (*figures, *interval_of(measurement)))
 
 
 def usable_timings(grade: Grade) -> dict[str, Measurement]:
-    """Return what was timed, by what sets it apart, without what cannot be compared."""
+    """Return the drawable measurements by variant and baseline."""
     return {label: measured for label, measured in timings(grade).items() if is_usable(measured)}
 
 
@@ -105,7 +105,7 @@ class _Group:
 
 
 def all_series(grades: Iterable[Grade]) -> list[Series]:
-    """Return what was timed, by exercise, the most relevant of each first."""
+    """Return the series of each exercise, the most relevant first."""
     groups: dict[tuple[str, str], _Group] = {}
     for grade in grades:
         for label, measurement in usable_timings(grade).items():
@@ -131,5 +131,5 @@ def _what(measured: Measurement) -> tuple[str, float, str]:
 
 
 def roof_gb_s(points: Sequence[Point]) -> float:
-    """Return what the memory transfers at most, in 1e9 bytes a second; of several devices the fastest."""
+    """Return the memory's peak bandwidth in 1e9 bytes per second; the highest of several devices."""
     return max(point.measurement.peak_bandwidth_gb_s or 0.0 for point in points)

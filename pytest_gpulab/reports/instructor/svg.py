@@ -1,6 +1,6 @@
 """matplotlib's drawings as parts of a page: text stays text, colours come from the page's style, readers get a title.
 
-matplotlib writes a `style` into every mark; a page with a strict Content-Security-Policy obeys none of them. `Sheet`
+matplotlib writes a `style` into every mark, which a strict Content-Security-Policy blocks. `Sheet`
 collects them as classes for the page's own style sheet, which also lets them change for dark screens and for paper.
 """
 
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT, PAPER = "#111111", "#999999", "#fefefe"
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # Okabe and Ito: told apart by everyone
+SERIES = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+)  # Okabe and Ito: distinguishable for the colour-blind
 VARIABLES = {INK: "--ink", FAINT: "--faint", PAPER: "--paper"} | {
     colour: f"--series-{number}" for number, colour in enumerate(SERIES, 1)
 }
@@ -52,13 +59,13 @@ class Sheet:
     """The styles of a page's drawings, each of them once.
 
     Attributes:
-        classes: by what they declare, in the order in which they were met.
+        classes: names by declarations, in order of first use.
     """
 
     classes: dict[str, str] = field(default_factory=dict)
 
     def class_of(self, declarations: str) -> str:
-        """Return the class with these declarations, with variables of the page in place of the known colours."""
+        """Return the class with these declarations; the page's variables replace known colours."""
         text = _FONT.sub(lambda match: f"font-weight: {match[1] or 'normal'}; font-size: {match[2]}px", declarations)
         for colour, variable in VARIABLES.items():
             text = text.replace(colour, f"var({variable})")
@@ -72,11 +79,11 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with what those read who do not see it, and a name for each mark of the groups that have names.
+    """A figure with its text alternative, and a tooltip per mark of named groups.
 
     Attributes:
         key: unique on the page, letters only.
-        tips: by a group's gid the texts that a mouse over its marks shows, in their order.
+        tips: tooltips of a group's marks in order, by its gid.
     """
 
     figure: Figure
@@ -87,7 +94,7 @@ class Drawing:
 
 
 def in_page_style(draw: Drawer) -> Drawer:
-    """Let a function draw in the pages' style, and leave everyone else's settings of matplotlib alone."""
+    """Decorate a function that draws in the pages' style; matplotlib's global settings stay unchanged."""
 
     @wraps(draw)
     def drawn(*args: Any, **kwargs: Any) -> Any:
@@ -103,7 +110,7 @@ def in_page_style(draw: Drawer) -> Drawer:
 def inline(drawing: Drawing, sheet: Sheet) -> str:
     """Return the drawing as an `svg` element for an HTML page; its styles go to the sheet."""
     buffer = io.BytesIO()
-    with warnings.catch_warnings():  # the browser has the letters of all languages, matplotlib's font has not
+    with warnings.catch_warnings():  # browsers have fonts for all languages, matplotlib has not
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         drawing.figure.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
     root = ElementTree.fromstring(buffer.getvalue())
@@ -116,7 +123,7 @@ def inline(drawing: Drawing, sheet: Sheet) -> str:
 
 
 def _strip(root: ElementTree.Element) -> None:
-    """Take out what a page must not have (a style element of its own) or does not need."""
+    """Remove elements that a page must not have (a style element) or does not need."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag in (f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"):
@@ -133,7 +140,7 @@ def _name_marks(root: ElementTree.Element, tips: Mapping[str, Sequence[str]]) ->
 
 
 def _rename(root: ElementTree.Element, prefix: str, sheet: Sheet) -> None:
-    """Make ids unique on the page, drop those that nothing points to, and turn styles into classes."""
+    """Make ids unique on the page, drop unreferenced ones, and turn styles into classes."""
     pointed = {name for element in root.iter() for value in element.attrib.values() for name in _IDS.findall(value)}
     for element in root.iter():
         style = element.attrib.pop("style", None)
@@ -150,7 +157,7 @@ def _rename(root: ElementTree.Element, prefix: str, sheet: Sheet) -> None:
 
 
 def _describe(root: ElementTree.Element, drawing: Drawing) -> None:
-    """Give the drawing a name and a description; first children, as SVG asks for."""
+    """Add a title and a description as first children, as SVG requires."""
     for position, (tag, text) in enumerate((("title", drawing.title), ("desc", drawing.description))):
         element = ElementTree.Element(f"{{{_SVG}}}{tag}", {"id": f"{drawing.key}-{tag}"})
         element.text = visible(text)

@@ -1,4 +1,4 @@
-"""Annotated listings as one HTML page, without network and scripts; source text is shown as text, whatever it is."""
+"""Annotated listings as one HTML page, without network access and scripts; source text is escaped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_gpulab.reports.formats import write_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.terminal.annotated import COLUMNS, MEANING, NO_FIGURES, Row, listings, rows, title, visible
 
-# Nothing is loaded and nothing runs, even if some text found a way to be taken for markup.
+# A second line of defence: nothing is loaded or run, even if escaping failed somewhere.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 LISTING_STYLE = """
 .listing { border-collapse: collapse; width: 100%; margin-bottom: 2rem; font: 13px/1.35 ui-monospace, monospace; }
@@ -29,10 +29,10 @@ LISTING_STYLE = """
 .bar { --bar: #f6b26b99; background: linear-gradient(to right, var(--bar) var(--share), transparent var(--share)); }
 @media screen and (prefers-color-scheme: dark) { .hazard { color: #ff8a80; } .bar { --bar: #f6b26b4d; } }
 """
-"""What a page needs that holds tables of `section`, besides `SHARES`."""
+"""Style rules of the tables of `section`, besides `SHARES`."""
 
 SHARES = "".join(f".share{percent} {{ --share: {percent}%; }}\n" for percent in range(1, 101))
-"""A class for each width of a bar, as a page with a strict policy obeys no style that stands in a mark."""
+"""A class per width of a bar: the page's strict policy blocks inline styles."""
 
 STYLE = f"""
 :root {{ color-scheme: light dark; }}
@@ -65,7 +65,7 @@ def page(grades: Iterable[Grade]) -> Iterator[str]:
 
 
 def section(grade: Grade, listing: Listing) -> Iterator[str]:
-    """Yield what stands below a heading that says what was run: a table for each file, as HTML."""
+    """Yield a listing's part of a page: its title, then a table per file, as HTML."""
     if listing.note:
         yield f'<p class="hazard">{_text(listing.note)}</p>'
     for file in listing.files:

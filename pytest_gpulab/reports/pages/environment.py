@@ -1,6 +1,6 @@
-"""What the HTML pages share: one template environment, a strict policy, and words for figures.
+"""The HTML pages' common part: one template environment, a strict policy, and figures as text.
 
-Whatever a template shows is escaped by Jinja, and first loses what nobody can see, such as signs that turn text round.
+Jinja escapes every value of a template, after invisible characters were replaced, such as those that reverse text.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 UNKNOWN = "–"
 SIGNS = {"passed": "✓", "failed": "✗", "missed": "–", "inconclusive": "≈", "not gradable": "?", "not started": "○"}
 _OPTIONAL = re.compile(r"</t[dhr]>\n?")
-"""End tags that HTML does not ask for: a sixth of a page with the sources of a whole class."""
+"""End tags that HTML makes optional: a sixth of a page with the sources of a whole class."""
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def require(what: str, *libraries: str) -> None:
-    """Make sure that libraries are there.
+    """Check that libraries are installed.
 
     Raises:
-        ReportError: one is not; says how to get it.
+        ReportError: one is missing; the message says how to install it.
     """
     missing = [name for name in libraries if find_spec(name) is None]
     if missing:
@@ -52,7 +52,7 @@ def rendered(template: str, script: str = "", more_style: str = "", **values: An
         template: its file's name, a child of `base.html.jinja`.
         script: the file of the page's one script; without it the page's policy allows none.
         more_style: rules besides those of all pages.
-        values: what the template shows.
+        values: the template's variables.
     """
     from markupsafe import Markup
 
@@ -68,7 +68,7 @@ def moment(time: datetime) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows these two texts and nothing else, from nowhere."""
+    """Return a Content-Security-Policy that allows this style and this script and nothing else."""
     scripts = _hash(script) if script else "'none'"
     return f"default-src 'none'; style-src {_hash(style)}; script-src {scripts}; base-uri 'none'; form-action 'none'"
 
@@ -111,24 +111,24 @@ def _environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    return visible(value) if type(value) is str else value  # not Markup, which is made of what went through here
+    return visible(value) if type(value) is str else value  # Markup was made of text that passed through here
 
 
 def lines(texts: Iterable[str]) -> Any:
-    """Return texts below each other, as HTML."""
+    """Return texts as HTML, one per line."""
     from markupsafe import Markup
 
     return Markup("\n").join(visible(line.expandtabs(4)) for text in texts for line in text.splitlines())
 
 
 def interval(measurement: Measurement) -> str:
-    """Return between what a speedup lies, or how far an estimate from a sample of the blocks may err."""
+    """Return a speedup's interval, or the error of an estimate from sampled blocks."""
     if measurement.low is not None and measurement.high is not None:
         return f"{measurement.low:.3f}x to {measurement.high:.3f}x"
     return f"±{measurement.sampling_error_pct:.1f} %" if measurement.sampling_error_pct else UNKNOWN
 
 
 def of_peak(measurement: Measurement) -> str:
-    """Return how much of the memory's peak bandwidth is reached."""
+    """Return the reached share of the memory's peak bandwidth."""
     reached, peak = measurement.bandwidth_gb_s, measurement.peak_bandwidth_gb_s
     return UNKNOWN if reached is None or not peak else f"{100 * reached / peak:.0f} %"

@@ -1,6 +1,6 @@
-"""`--gpulab-feedback=DIR`: a small page a student, with what that student may see and nothing of anyone else.
+"""`--gpulab-feedback=DIR`: a small page per student with that student's visible results only.
 
-A page is called after the student's id: `jdoe42.html`.
+A page is named after the student's id: `jdoe42.html`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .views import GradeView
 
 
 def check(path: Path, context: Context) -> None:
-    """Refuse what is known not to work.
+    """Check that the pages can be written.
 
     Raises:
         ReportError: a library is missing.
@@ -33,7 +33,7 @@ def check(path: Path, context: Context) -> None:
 
 
 def write(path: Path, gradebook: Gradebook, context: Context) -> None:
-    """Write a page for everyone who handed something in.
+    """Write a page per student who handed something in.
 
     Raises:
         OSError: one cannot be written.
@@ -48,7 +48,7 @@ def write(path: Path, gradebook: Gradebook, context: Context) -> None:
 
 
 def readers(gradebook: Gradebook) -> list[Row]:
-    """Return the rows of those who get a page: everyone who handed something in."""
+    """Return the rows of students who handed something in: each gets a page."""
     return [row for row in rows(gradebook) if row.handed_in]
 
 
@@ -57,8 +57,8 @@ def page(standing: Standing, created: datetime, exercises: Collection[str] = ())
 
     Args:
         standing: the student's.
-        created: when it is written, in UTC.
-        exercises: of the class; those of which the student has no grade are named.
+        created: the time of writing, in UTC.
+        exercises: of the class; those without a grade of the student are named.
     """
     row = standing.row
     grades = [for_student(grade) for grade in row.grades]

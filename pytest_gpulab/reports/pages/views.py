@@ -1,4 +1,4 @@
-"""One submission's grade as the pages show it, to instructors and to students alike."""
+"""One submission's grade as the instructor's and the students' pages show it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS = {MORE: "more of the same"}  # there is no option that shows all of them
 
 @dataclass(frozen=True)
 class ShownListing:
-    """An annotated source: what was run, in words, and the table as HTML (`Markup`)."""
+    """An annotated source: its title, and the table as HTML (`Markup`)."""
 
     heading: str
     table: Any
@@ -28,30 +28,30 @@ class ShownListing:
 
 @dataclass(frozen=True)
 class GradeView:
-    """What a template shows of a grade; `expected` are the failures that the instructor expects."""
+    """A grade for a template; `expected` are the failures that the instructor expects."""
 
     grade: Grade
     expected: Collection[tuple[str, str]] = ()
 
     @property
     def verdict(self) -> str:
-        """The worst check's."""
+        """The verdict of the worst check."""
         return overall_verdict(self.grade)
 
     @property
     def as_expected(self) -> bool:
-        """Whether it fails, and the instructor expects each of its failures."""
+        """True if it fails and the instructor expects each of its failures."""
         failed = {(self.grade.submission, check.name) for check in self.grade.checks if check.verdict == "failed"}
         return bool(failed) and failed <= set(self.expected)
 
     @property
     def passed(self) -> int:
-        """How many checks were passed."""
+        """Number of passed checks."""
         return sum(check.verdict == "passed" for check in self.grade.checks)
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """Why checks did not pass, reasons that are alike together; each hint is given once."""
+        """Reasons why checks did not pass, similar ones together, each hint once."""
         hints: set[str] = set()
         shown = []
         for reason in condensed(reasons(self.grade, set(self.expected))):
@@ -67,17 +67,17 @@ class GradeView:
 
     @property
     def estimated(self) -> bool:
-        """Whether a cost model gave the times."""
+        """True if a cost model estimated the times."""
         return any(measurement.estimated for measurement in timings(self.grade).values())
 
     @property
     def sizes(self) -> str:
-        """At which it was timed."""
+        """Problem size of the timing."""
         return " and ".join(sorted({measurement.size for measurement in timings(self.grade).values()}))
 
     @property
     def limits(self) -> list[str]:
-        """What limits the kernels, unless a hint says so, each with what it is about, to follow "What limits it"."""
+        """Bottlenecks of the kernels that no hint mentions, each with its measurement, to follow "What limits it"."""
         hints = " ".join(reason.finding.hint for reason in self.reasons)
         return [
             f"{f' ({label})' if label else ''}: {timed.bottleneck}"
@@ -87,7 +87,7 @@ class GradeView:
 
     @property
     def printed(self) -> list[tuple[str, Any]]:
-        """What kernels printed, by check, cut if it is long."""
+        """Output of kernels by check, cut if it is long."""
         from .environment import lines
 
         return [(check.name, lines([check.printed[:_MAX_PRINTED]])) for check in self.grade.checks if check.printed]
