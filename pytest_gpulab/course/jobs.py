@@ -1,8 +1,8 @@
 """A grading job: all that a grade depends on as plain data, and the pure function from it to a `Grade`.
 
 A job travels to another process or machine, where `graded` needs the instructor's exercises and nothing else of the
-session. What a job cannot become is a lost submission: whatever the student wrote ends in a `Grade`, and an exception
-is the machine's fault or a mistake of this package.
+session. A job never loses a submission: any student's file ends in a `Grade`. An exception is the machine's fault or a
+mistake of this package.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from pytest_gpulab.grading.time_limits import TimeLimits
 from pytest_gpulab.grading.tools.ncu import Profiler
 
 MAX_STOPPED = 3
-"""Checks of one submission that may be stopped at their time limit before the rest is taken to hang as well."""
+"""Checks of one submission that may time out before the remaining ones are skipped as hanging, too."""
 
 
 class NotGraded(Exception):
-    """A job could not be done, through the machine's fault or this package's: why, in words for the instructor."""
+    """A job that failed through the machine's fault or this package's; the message is for the instructor."""
 
 
 @dataclass(frozen=True)
 class GradingSettings:
-    """What the instructor asked for that a grade depends on.
+    """The settings that a grade depends on.
 
     Attributes:
-        device: `sim`, `cuda` or `cuda:N`: never `auto`, for all jobs of a run go to the same kind.
+        device: `sim`, `cuda` or `cuda:N`; never `auto`, as all jobs of a run need the same kind.
         seed: of all input data.
-        timeout_s: the longest that a check may take where it runs in a process of its own.
+        timeout_s: the time limit of a check in a process of its own.
         architecture, gpu: as `open_device` takes them.
         sanitize, count, annotate: as `Settings` has them.
         thresholds: of the exercise on the device.
@@ -68,17 +68,17 @@ class GradingSettings:
 
 @dataclass(frozen=True)
 class Job:
-    """One submission to be graded.
+    """A submission to grade.
 
     Attributes:
-        label: what the grade calls it, such as `student42/reduction.cu`.
-        student: who handed it in; empty where nobody is known.
+        label: its name in the grade, such as `student42/reduction.cu`.
+        student: the student's id; empty if unknown.
         exercise: its name.
         filename: the submission's plain name, which compilers and findings show.
         source: the submission.
         exercises: the instructor's folder of exercises.
-        exercise_sha256: of all that the exercise's folder holds: see `content_sha256`.
-        settings: what else the grade depends on.
+        exercise_sha256: hash of the exercise's folder, see `content_sha256`.
+        settings: the other inputs of the grade.
     """
 
     label: str
@@ -92,11 +92,11 @@ class Job:
 
     @property
     def source_sha256(self) -> str:
-        """As grades have it."""
+        """Hash of the source, as grades have it."""
         return hashlib.sha256(self.source).hexdigest()
 
     def key(self, model: str, version: str = pytest_gpulab.__version__) -> str:
-        """Return what tells apart two grades: the same for the same work, whoever handed it in and wherever it runs.
+        """Return the key of the grade: equal for equal work, independent of the student and the machine.
 
         Args:
             model: of the device, as `device_model` says it.
@@ -110,7 +110,7 @@ class Job:
 
 
 def device_model(info: DeviceInfo) -> str:
-    """Return what a grade depends on of a device: its kind, its name, its size and its compiler."""
+    """Return the properties of a device that a grade depends on: kind, name, size, compiler."""
     return "; ".join((info.kind, info.name, info.architecture, info.compiler, info.details.get("SMs", "")))
 
 
@@ -127,7 +127,7 @@ def content_sha256(folder: Path) -> str:
 def files_of(folder: Path) -> list[Path]:
     """Return all files below an exercise's folder but caches and hidden ones, in one order on every machine.
 
-    Links are followed: they are the instructor's, and may lead to what exercises share.
+    Links are followed: they are the instructor's, and may lead to files that exercises share.
     """
     return sorted(_files_below(folder, frozenset()))
 
@@ -165,7 +165,7 @@ def graded(job: Job) -> Grade:
 
 
 _infos: dict[tuple[str | None, ...], DeviceInfo] = {}
-"""What devices said of themselves when this process first graded on them."""
+"""Descriptions of the devices that this process has graded on."""
 
 
 def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope | None = None) -> Grade:
@@ -173,7 +173,7 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
 
     Args:
         job: what to grade.
-        known: what its device says about itself, if that need not be asked.
+        known: the device's description, if it is known already.
         scope: of its processes.
 
     Raises:
@@ -191,12 +191,12 @@ def graded_apart(job: Job, known: DeviceInfo | None = None, scope: ProcessScope 
         with closing(grader):
             _infos[looked_at] = grader.begin()
             checks = tuple(_while_it_ends(grader, checks_of(loaded.exercise), settings.timeout_s))
-        scope.check()  # or what came of processes that were ended would pass for a grade
+        scope.check()  # else results of processes that were ended would count as a grade
         return Grade(job.label, job.exercise, checks, grader.provenance, job.student)
 
 
 def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: float) -> Iterator[CheckResult]:
-    """Yield the checks' results; of a submission that hangs in one check after the other not all are waited for.
+    """Yield the checks' results; the rest of a submission that times out in several checks is not run.
 
     Raises:
         NotGraded: the device has no room for it.
@@ -217,7 +217,7 @@ def _while_it_ends(grader: RemoteGrader, checks: Iterable[Check], timeout_s: flo
 
 @contextmanager
 def _blameless(job: Job) -> Iterator[None]:
-    """Let no mistake but the student's become a grade."""
+    """Raise `NotGraded` for every error that is not the student's."""
     try:
         yield
         if content_sha256(job.exercises / job.exercise) != job.exercise_sha256:
@@ -225,7 +225,7 @@ def _blameless(job: Job) -> Iterator[None]:
     except (NotGraded, CancelledError):
         raise
     except MemoryError as error:
-        raise MemoryError(str(error)) from None  # NumPy's own does not survive the way to another process
+        raise MemoryError(str(error)) from None  # NumPy's own MemoryError cannot be pickled
     except BrokenExercise as error:
         raise NotGraded(str(error)) from None
     except DeviceUnavailable as error:

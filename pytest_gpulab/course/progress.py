@@ -1,4 +1,4 @@
-"""How far a long run has come, in a line: done, total, failures, rate, time left, who is being graded."""
+"""Progress of a long run in a line: done, total, failures, rate, time left, current submissions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Progress:
 
     Attributes:
         total: submissions.
-        stored: of them, how many grades were there already.
-        graded: of them, how many were graded in this run.
-        failing: of both, how many failed a check.
-        lost: how many could not be graded, by no fault of their own.
-        running: which are being graded.
+        stored: number with a grade from an earlier run.
+        graded: number graded in this run.
+        failing: number of both that failed a check.
+        lost: number that the machine could not grade.
+        running: submissions in progress.
         elapsed_s: since the run began.
-        quiet_s: since a grade was last made, or since the run began.
+        quiet_s: time since the last grade, or since the run began.
     """
 
     total: int
@@ -35,21 +35,21 @@ class Progress:
 
     @property
     def to_do(self) -> int:
-        """How many submissions are still to be graded."""
+        """Number of submissions that are not graded yet."""
         return self.total - self.stored - self.graded - self.lost
 
     @property
     def left_s(self) -> float | None:
-        """How long the rest takes at the rate of this run; None while nothing is known of it.
+        """Estimated remaining time at the rate of this run; None while unknown.
 
-        That is before the first grade, and where for longer than that none was made: something hangs then.
+        It is unknown before the first grade, and when the last grade is longer ago than the estimate: a job hangs then.
         """
         left_s = self.to_do * self.elapsed_s / self.graded if self.graded else None
         return None if left_s is None or (self.to_do and self.quiet_s > left_s) else left_s
 
     @property
     def line(self) -> str:
-        """All of it, the least important last."""
+        """The progress as text, the least important part last."""
         parts = [f"{self.stored + self.graded}/{self.total} graded{self._failures()}"]
         if self.stored:
             parts.append(f"{self.stored} of them before")
@@ -70,13 +70,13 @@ class Progress:
 
 
 class Pace:
-    """Says when it is time for the next line."""
+    """The interval between progress lines."""
 
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s, self._next_s = interval_s, now_s + interval_s
 
     def is_due(self, now_s: float) -> bool:
-        """Say so once an interval has gone by since the last line, or the beginning."""
+        """Return True once per interval."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + self._interval_s
@@ -84,12 +84,12 @@ class Pace:
 
 
 def fitted(line: str, width: int) -> str:
-    """Return a line cut to a width, so that a terminal does not wrap it and the next one can take its place."""
+    """Return a line cut to a width, so that a terminal does not wrap it and the next line can replace it."""
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as people say it: `40 s`, `12 min`, `3 h 05 min`."""
+    """Return a duration as text: `40 s`, `12 min`, `3 h 05 min`."""
     minutes = round(seconds / 60)
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""The jobs of a run: what the store holds is taken from there, the rest is graded and put there as soon as it is done.
+"""The schedule of a run: grades come from the store or from an executor, and are stored as soon as they are made.
 
 Equal jobs, of students who handed in the same, are graded once.
 """
@@ -22,12 +22,12 @@ from .progress import Progress
 from .store import Change, Store, StoreError
 
 PASSING_FAULTS = ("device-fault", "not-counted", "no-memory")
-"""Codes of what keeps a check from being graded and may be gone when the submission is graded the next time."""
+"""Codes of temporary causes: a grade with them is not stored, so that the next run grades the submission again."""
 
 
 @dataclass(frozen=True)
 class Regraded:
-    """A submission that has not the points that it had, in all or in some check."""
+    """A submission with changed points, in total or in a check."""
 
     submission: str
     points_before: float
@@ -36,21 +36,21 @@ class Regraded:
 
     @property
     def has_other_points(self) -> bool:
-        """Whether it earned more or less than before."""
+        """True if its total changed."""
         return not math.isclose(self.points_before, self.points_after, abs_tol=1e-6)
 
 
 class Schedule:
-    """Has jobs graded, each in its own time, in the order in which they were added.
+    """The jobs of a run, started in the order in which they were added.
 
     Args:
         executor: runs the jobs; closed with the schedule.
-        model: of the device, as `device_model` says it.
-        store: keeps grades; None where they need not survive the run.
+        model: the device, from `device_model`.
+        store: keeps grades; None if they need not survive the run.
         clock: tells seconds.
 
     Attributes:
-        not_kept: for each grade that the store did not take, why.
+        not_kept: a reason per grade that the store did not take.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Schedule:
         """Have a job graded, unless its grade is known.
 
         Returns:
-            The grade, in the name of whoever handed in the same first, or in nobody's, or `NotGraded`.
+            The grade, under the label of the first equal submission or under none, or `NotGraded`.
         """
         key = job.key(self._model)
         self._labels.setdefault(key, []).append(job.label)
@@ -91,19 +91,19 @@ class Schedule:
         return kept
 
     def _keep(self, key: str, kept: Future[Grade], graded: Future[Grade]) -> None:
-        """Put a grade where it survives the run before anyone sees it; called in a thread of the executor's."""
+        """Store a grade before it is reported; called in a thread of the executor."""
         try:
             grade = graded.result()
             if self._store is not None and _is_lasting(grade):
                 grade = self._put(self._store, key, grade)
-        except BaseException as error:  # CancelledError, too, is for whoever waits
+        except BaseException as error:  # CancelledError, too: the waiting thread raises it
             kept.set_exception(error)
         else:
             self._last_s = self._clock()
             kept.set_result(grade)
 
     def _put(self, store: Store, key: str, grade: Grade) -> Grade:
-        """A full disk must not cost a grade, only that it is kept."""
+        """Store a grade; on a full disk only its storage is lost."""
         try:
             return store.put(key, grade)
         except StoreError as error:
@@ -111,7 +111,7 @@ class Schedule:
             return grade
 
     def progress(self) -> Progress:
-        """Say how far it has come, in submissions."""
+        """Return the progress in submissions."""
         done = [key for key, kept in self._grades.items() if kept.done()]
         lost = [key for key in done if self._grades[key].exception() is not None]
         graded = [key for key in done if key not in lost]
@@ -131,7 +131,7 @@ class Schedule:
         return sum(len(self._labels[key]) for key in keys)
 
     def regraded(self) -> tuple[Regraded, ...]:
-        """Return those whose points differ from what they were when the last run settled; all jobs are done."""
+        """Return the submissions with other points than in the last settled run; all jobs are done."""
         if self._store is None:
             return ()
         keys = {label: key for label, key in self._keys().items() if self._grades[key].exception() is None}
@@ -143,7 +143,7 @@ class Schedule:
         )
 
     def settle(self) -> None:
-        """Take what was graded for final: later runs are compared with it."""
+        """Settle the run: later runs are compared with its points."""
         if self._store is not None:
             self._store.settle(self._keys())
 
@@ -151,7 +151,7 @@ class Schedule:
         return {label: key for key, labels in self._labels.items() for label in labels}
 
     def close(self) -> None:
-        """Stop what is not done, and end all processes; what is done stays in the store. Once is enough."""
+        """Stop unfinished jobs and end all processes. Finished grades stay in the store. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._executor.close()
@@ -160,11 +160,11 @@ class Schedule:
 
 
 class AwaitedGrader:
-    """What a `Grader` says, of a submission that is graded elsewhere: the same interface.
+    """A grader that waits for a job that runs elsewhere.
 
     Args:
         grade: what `Schedule.add` returned.
-        provenance: what the grade depends on, as far as that is known beforehand.
+        provenance: the inputs of the grade, as far as they are known beforehand.
     """
 
     def __init__(self, grade: Future[Grade], provenance: Provenance) -> None:
@@ -172,17 +172,17 @@ class AwaitedGrader:
 
     @property
     def provenance(self) -> Provenance:
-        """What the grade depends on."""
+        """The inputs of the grade."""
         return self._expected if self._grade.exception() else self._grade.result().provenance
 
     def is_done(self, patience_s: float) -> bool:
-        """Wait a little and say whether it is graded."""
+        """Wait for a limited time; return whether the job is done."""
         wait((self._grade,), patience_s)
         return self._grade.done()
 
     @property
     def is_graded(self) -> bool:
-        """Whether there is a grade, and not merely no hope of one."""
+        """True if there is a grade, and not an error."""
         return self._grade.done() and self._grade.exception() is None
 
     def run(self, check: Check) -> CheckResult:
@@ -196,14 +196,14 @@ class AwaitedGrader:
         return next(result for result in results if result.name == check.name)
 
     def close(self) -> None:
-        """Let go of nothing: whoever runs the jobs ends what it started."""
+        """No-op: the executor ends the processes that it started."""
 
 
 class RefusedGrader:
-    """What a `Grader` says of a submission that nobody can grade: the same interface.
+    """A grader of a submission that cannot be graded.
 
     Args:
-        verdict: what becomes of all checks.
+        verdict: of all checks.
         reason: why.
         provenance: what the grade depends on.
     """
@@ -213,12 +213,12 @@ class RefusedGrader:
         self.provenance = provenance
 
     def run(self, check: Check) -> CheckResult:
-        """Return the verdict, with the reason at the first check."""
+        """Return the verdict, with the reason on the first check."""
         reason = self._reason if check.kind == "compile" else because_of("compile", self._reason)
         return check.result(self._verdict, (reason,))
 
     def close(self) -> None:
-        """Let go of nothing."""
+        """No-op: there are no resources."""
 
 
 def _regraded(submission: str, grade: Grade, changes: Sequence[Change]) -> Regraded:

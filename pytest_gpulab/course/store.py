@@ -1,9 +1,9 @@
-"""Where finished grades are kept, so that a run that was killed goes on where it stopped: one SQLite file a course.
+"""The store of finished grades: one SQLite file per course, from which a killed run resumes.
 
-Each grade is committed, synchronised to the disk, before `put` returns; what was not put yet is graded again. The file
-may be used by several runs at once: of two grades for one key the first wins, and both runs go on with it. Grades are
-kept under keys made of all that decides them, not under names: students with the same source share one, and nobody's
-name is part of it. A store belongs on a disk of the machine that grades: SQLite's log is no good over a network.
+Each grade is committed, synchronised to the disk, before `put` returns; a grade that was not put is made again. The
+file may be used by several runs at once: of two grades for one key the first wins, and both runs go on with it. The
+key of a grade is made of all of its inputs and of no name: students with the same source share one grade. A store
+belongs on a disk of the grading machine: SQLite's log does not work over a network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from pytest_gpulab.grading.grade import Grade
 
 SCHEMA_VERSION = 1
-APPLICATION_ID = 0x67706C62  # "gplb", in the file's header: what tells a store from anyone's SQLite database
+APPLICATION_ID = 0x67706C62  # "gplb", in the file's header: distinguishes a store from other SQLite databases
 BUSY_TIMEOUT_S = 60.0
 POLL_S = 0.01
 SEED_BITS = 32
@@ -39,12 +39,12 @@ _NEWEST = "SELECT grade FROM grade WHERE key = ? AND regrade >= ? ORDER BY regra
 
 
 class StoreError(Exception):
-    """The store cannot be used, in one line for whoever named the file."""
+    """A store that cannot be used, explained in one line."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What grading the same source again did to one check's points; None where there was no such check."""
+    """A check's points before and after the same source was graded again; None where there was no such check."""
 
     submission: str
     exercise: str
@@ -56,19 +56,19 @@ class Change:
 class Store:
     """The grades of a course in a file; usable from several threads, but not across a fork.
 
-    A regrade takes what is stored for missing and keeps what it replaces. It goes on until `settle`: killed before
-    that, the next one grades only what this one did not come to.
+    A regrade ignores stored grades and keeps those that it replaces. It lasts until `settle`: after a kill, the next
+    regrade continues with the submissions that are left.
     """
 
     def __init__(self, path: Path, regrade: bool = False) -> None:
-        """Open the file, or make it.
+        """Open or create the file.
 
         Args:
-            path: the file; its folders are made, too.
-            regrade: whether grades from before do not count, other than to be compared with.
+            path: the file; its folders are created, too.
+            regrade: whether earlier grades are only compared with.
 
         Raises:
-            StoreError: the file is something else, of another version, or cannot be written.
+            StoreError: the file is not a store, has another version, or cannot be written.
         """
         self._path, self._lock = path, threading.Lock()
         with self._explained():
@@ -85,14 +85,14 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Let go of the file; nothing is lost without it."""
+        """Close the file; nothing is lost without it."""
         with self._lock:
             self._connection.close()
 
     def seed(self, given: int | None) -> int:
-        """Return the seed to grade with: the given one, else the store's own, drawn once.
+        """Return the seed of the run: the given one, else the store's own, drawn once.
 
-        The first seed that a store sees, given or drawn, stays its own: a run that names none goes on with it.
+        The first seed of a store, given or drawn, stays its own: runs without a given seed use it.
         """
         with self._transaction() as connection:
             drawn = secrets.randbits(SEED_BITS) if given is None else given
@@ -101,13 +101,13 @@ class Store:
         return int(own) if given is None else given
 
     def get(self, key: str) -> Grade | None:
-        """Return the grade for the key, in nobody's name, or None if it has to be graded (again)."""
+        """Return the grade for the key, without a label, or None if it must be made (again)."""
         with self._transaction() as connection:
             row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()
         return None if row is None else _grade(row[0])
 
     def put(self, key: str, grade: Grade) -> Grade:
-        """Keep the grade, unless another run was faster; return the one that is kept, in the names of the given one."""
+        """Keep the grade unless another run was faster; return the kept one under the labels of the given one."""
         text = json.dumps(replace(grade, submission="", student="").to_dict())
         with self._transaction() as connection:
             row = connection.execute(_NEWEST, (key, self._counts_from)).fetchone()
@@ -117,19 +117,18 @@ class Store:
         return replace(kept, submission=grade.submission, student=grade.student)
 
     def changes(self, keys: Mapping[str, str]) -> tuple[Change, ...]:
-        """Return how the points differ from those of the last run that settled, wherever the source is the same.
+        """Return the changes of points since the last settled run, where the source is the same.
 
-        The keys of then need not be those of now: another device, exercise or version of the plugin make others.
+        The keys may differ: they contain the device, the exercise and the version of the plugin.
 
         Args:
-            keys: of each submission that this run graded or found here, under which key; those that have no grade
-                are passed over.
+            keys: the key of each submission that this run graded or found; keys without a grade are skipped.
         """
         with self._transaction() as connection:
             return tuple(change for name, key in keys.items() for change in self._changes(connection, name, key))
 
     def settle(self, keys: Mapping[str, str]) -> None:
-        """Make the grades of a finished run what later ones are compared with, and end a regrade.
+        """Note the points of a finished run for later comparisons, and end a regrade.
 
         Args:
             keys: as for `changes`.
@@ -160,7 +159,7 @@ class Store:
 
     def _prepare(self) -> None:
         with self._explained():
-            self._connection.execute("PRAGMA synchronous = FULL")  # of a power cut, too, nothing is lost
+            self._connection.execute("PRAGMA synchronous = FULL")  # survives a power cut
         with self._transaction() as connection:
             application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
             if (application, version) == (0, 0) and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -168,7 +167,7 @@ class Store:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             elif application != APPLICATION_ID:
-                raise StoreError(f"{self._path} is no store of grades: name another file with --gpulab-store")
+                raise StoreError(f"{self._path} is not a store of grades: name another file with --gpulab-store")
             elif version != SCHEMA_VERSION:
                 raise StoreError(
                     f"{self._path} is a store of version {version}, and this pytest-gpulab reads version "
@@ -180,7 +179,7 @@ class Store:
     def _write_ahead(self) -> None:
         """Note changes in a file of their own; where the file system has no shared memory SQLite keeps to its journal.
 
-        Here it does not wait by itself for another run that uses the store just now, but raises an error at once.
+        Unlike other statements, this one does not wait while another run uses the store, but fails at once.
         """
         end_s = time.monotonic() + BUSY_TIMEOUT_S
         while True:
@@ -193,7 +192,7 @@ class Store:
             time.sleep(POLL_S)
 
     def _begin_regrade(self) -> int:
-        """Return the number from which on grades count: of the regrade that was not finished, or of a new one."""
+        """Return the first regrade number that counts: that of the unfinished regrade, or a new one."""
         with self._transaction() as connection:
             under_way = connection.execute(_NUMBER, ("regrading",)).fetchone()
             number = _regrade(connection) + (0 if under_way == (1,) else 1)
@@ -202,14 +201,14 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Let nobody else read or write in between; everything is on the disk at the end, or nothing."""
+        """Open a transaction that excludes other runs: all of it is written, or nothing."""
         with self._lock, self._explained():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
             finally:
-                self._connection.rollback()  # does nothing once it is committed
+                self._connection.rollback()  # no-op after the commit
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -220,27 +219,27 @@ class Store:
         except sqlite3.ProgrammingError:
             raise
         except sqlite3.DatabaseError as error:  # not SQLite's format, or damaged
-            raise StoreError(f"{self._path} is no store of grades: {error}; name another with --gpulab-store") from None
+            raise StoreError(f"{self._path} is not a store of grades: {error}; use another --gpulab-store") from None
         except OSError as error:
             raise StoreError(f"cannot use the store {self._path}: {error.strerror}; {ELSEWHERE}") from None
 
 
 def _check_locks(folder: Path) -> None:
-    """Make sure that the folder's drive knows locks on files; SQLite would wait for them, and then call it locked.
+    """Check that the folder's drive supports file locks; SQLite would wait for them and then report a locked store.
 
     Raises:
-        StoreError: it does not.
-        OSError: no file can be made in the folder.
+        StoreError: it does not support them.
+        OSError: no file can be created in the folder.
     """
     try:
         import fcntl
-    except ImportError:  # Windows, whose drives have locks of their own
+    except ImportError:  # Windows has locks of another kind
         return
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise StoreError(f"the drive of {folder} has no locks on files ({error.strerror}); {ELSEWHERE}") from None
+            raise StoreError(f"the drive of {folder} has no file locks ({error.strerror}); {ELSEWHERE}") from None
 
 
 def _cause(error: sqlite3.OperationalError) -> str:
@@ -270,5 +269,5 @@ def _points_text(grade: Grade) -> str:
 
 
 def _blob(name: str) -> bytes:
-    """File names need not be Unicode, SQLite's texts must be."""
+    """Return a name as bytes: file names need not be Unicode, texts in SQLite must be."""
     return name.encode("utf-8", "surrogatepass")

@@ -306,9 +306,9 @@ def test_a_file_that_is_no_store_is_left_alone(tmp_path: Path) -> None:
     with closing(sqlite3.connect(foreign)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
     before = foreign.read_bytes()
-    with pytest.raises(StoreError, match=r"^\S*grades.csv is no store of grades: file is not a database; name"):
+    with pytest.raises(StoreError, match=r"^\S*grades.csv is not a store of grades: file is not a database; use"):
         Store(text)
-    with pytest.raises(StoreError, match=r"^\S*foreign.sqlite is no store of grades: name another file"):
+    with pytest.raises(StoreError, match=r"^\S*foreign.sqlite is not a store of grades: name another file"):
         Store(foreign)
     assert text.read_text() == "student,points\n" * 100 and foreign.read_bytes() == before
 
@@ -325,7 +325,7 @@ def test_a_damaged_store_is_said_to_be_one(path: Path) -> None:
     finished_run(path, replace(PASSED, checks=(COMPILES,) * 1000))
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
-    with pytest.raises(StoreError, match="is no store of grades: database disk image is malformed"):
+    with pytest.raises(StoreError, match="is not a store of grades: database disk image is malformed"):
         finished_run(path, PASSED)
 
 

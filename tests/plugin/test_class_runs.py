@@ -326,12 +326,12 @@ def test_a_store_that_is_damaged_is_told_before_anything_is_graded(
     school: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def get(store: Store, key: str) -> Grade:
-        raise StoreError("grades.sqlite is no store of grades: database disk image is malformed")
+        raise StoreError("grades.sqlite is not a store of grades: database disk image is malformed")
 
     monkeypatch.setattr(Store, "get", get)
     result = school.grade(*CLASS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: grades.sqlite is no store of grades: database disk image is malformed"])
+    result.stderr.fnmatch_lines(["ERROR: grades.sqlite is not a store of grades: database disk image is malformed"])
 
 
 def test_an_exercise_that_cannot_be_read_is_no_students_fault(school: Course) -> None:

@@ -48,7 +48,7 @@ def test_a_number_of_processes_that_makes_no_sense(course: Course, number: str) 
         (["--gpulab-submissions=nowhere"], "{here}/nowhere: there is no such folder or ZIP"),
         (["--gpulab-submissions=tox.ini"], "{here}/tox.ini: neither a folder nor a ZIP of one. *"),
         ([*CLASS, "--gpulab-roster=r.csv"], "{here}/r.csv: cannot be read: No such file or directory"),
-        ([*CLASS, "--gpulab-store=tox.ini"], "{here}/tox.ini is no store of grades: *"),
+        ([*CLASS, "--gpulab-store=tox.ini"], "{here}/tox.ini is not a store of grades: *"),
         ([*CLASS, "-n2"], DISTRIBUTED),
         (["--gpulab-workers=2", "-n1"], DISTRIBUTED),
     ],

@@ -82,7 +82,7 @@ fcntl.lockf = refuse
 def test_a_store_on_a_drive_without_locks_is_a_usage_error(course: Course) -> None:
     course.write("no_locks.py", WITHOUT_LOCKS)
     assert usage_error(graded_class(course, "-p", "no_locks", "--gpulab-store=grades.sqlite")) == (
-        f"the drive of {course.folder} has no locks on files (No locks available); name a file on a disk of this "
+        f"the drive of {course.folder} has no file locks (No locks available); name a file on a disk of this "
         "machine with --gpulab-store=PATH"
     )
 

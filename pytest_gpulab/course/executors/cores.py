@@ -1,4 +1,4 @@
-"""How many processes can compute at a time: a container may see all cores of its machine and have the time of a few."""
+"""Usable cores: a container may see all cores of its machine and have a quota of a few."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ROOT = Path("/")
 
 
 def usable_cores(root: Path = _ROOT) -> int:
-    """Return how many cores this process may use, at least 1: as many as it may run on, and as its groups' quotas pay.
+    """Return the number of usable cores, at least 1: the affinity mask, limited by the quotas of the control groups.
 
-    A part of a core counts as one: it would otherwise be idle.
+    A fraction of a core counts as one: it would otherwise be idle.
 
     Args:
         root: the folder that holds Linux' `proc` and `sys`.
@@ -24,7 +24,7 @@ def usable_cores(root: Path = _ROOT) -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Yield the limits, in cores, of the control groups that this process is in, of both versions of them."""
+    """Yield the limits, in cores, of this process's control groups, of both versions."""
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, _, rest = line.partition(":")
@@ -36,10 +36,10 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _of_groups(top: Path, path: str, names: tuple[str, ...]) -> Iterator[float]:
-    """Yield the limits of a group and those around it: quota and period, in one file or in two."""
+    """Yield the limits of a group and its parents: quota and period, in one file or in two."""
     group = top / path.lstrip("/")
     for folder in (group, *group.parents):
-        with suppress(OSError, ValueError, ZeroDivisionError):  # there is none: `max`, or no file at all
+        with suppress(OSError, ValueError, ZeroDivisionError):  # no limit: `max`, or no file
             quota, period = map(int, " ".join((folder / name).read_text() for name in names).split())
             if quota > 0:
                 yield quota / period

@@ -1,8 +1,8 @@
 """Grading jobs on a Dask cluster: the executor for more than one machine.
 
-Nothing is shared with the workers but the network: a job travels with its source and with the files of its exercise,
-which a worker keeps for the jobs that follow. There it is graded by processes that may hang, crash or be killed, as on
-a single machine. The job of a worker that is lost goes to another one.
+Workers share only the network: a job carries its source and the files of its exercise, which a worker keeps for later
+jobs. Processes of the worker grade it, which may hang, crash or be killed, as on a single machine. The job of a worker
+that is lost goes to another one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .processes import ExecutorUnavailable
 RESOURCE = "GPU"
 CONNECT_LIMIT_S = 10.0
 WORKERS_LIMIT_S = 60.0
-"""How long to wait for the first worker."""
+"""Wait for the first worker."""
 DESERTED_LIMIT_S = 600.0
-"""How long to go on when there is no worker any more."""
+"""Wait for a new worker when all are lost."""
 ANSWER_LIMIT_S = 30.0
-"""How long to fetch a grade that a worker has."""
+"""Time limit for fetching a finished grade."""
 LOOK_S = 1.0
-"""How often to look for workers that came or went."""
+"""Interval of looking for new and lost workers."""
 ATTEMPTS = 3
-"""How often a job is sent when its worker or the connection is lost, before it is taken to be the reason."""
+"""Times that a job is sent after its worker or the connection was lost, before the job is blamed."""
 
 HOW_TO_START = f'start one for each GPU with: dask worker ADDRESS --nthreads 1 --resources "{RESOURCE}=1"'
 
@@ -48,8 +48,8 @@ class _Sent:
     """A job and the future that waits for its grade.
 
     Attributes:
-        attempts: how often it was sent.
-        worker: the one that it was sent to last.
+        attempts: number of times it was sent.
+        worker: the last one that it was sent to.
         answer: Dask's future of it.
     """
 
@@ -68,8 +68,8 @@ class ClusterExecutor:
         device, architecture, gpu: as `open_device` takes them, on each worker.
 
     Attributes:
-        info: what the workers' devices say about themselves.
-        reason: why it is those.
+        info: the description of the workers' devices.
+        reason: the reason for these devices.
 
     Raises:
         ExecutorUnavailable: Dask is not installed, there is no scheduler at that address or no worker with a GPU, or
@@ -100,29 +100,29 @@ class ClusterExecutor:
 
     @property
     def room(self) -> int:
-        """How many jobs the workers can be at together, at present."""
+        """Number of jobs that the workers can run at present."""
         return sum(self._rooms().values())
 
     def all_say(self, question: Callable[[], bool]) -> bool:
-        """Say whether a function returns True on every worker."""
+        """Return whether a function returns True on every worker."""
         answers = self._client.run(question, workers=list(self._rooms()), on_error="return")
         return all(answer is True for answer in answers.values())
 
     def submit(self, job: Job) -> Future[Grade]:
-        """Have a job graded as soon as a worker has room for it."""
+        """Send a job as soon as a worker is free."""
         sent = _Sent(job, Future())
         self._queue(sent)
         return sent.future
 
     def cancel(self) -> None:
-        """Forget the jobs that wait and stop those that run."""
+        """Cancel waiting jobs and stop running ones."""
         self._end_all(CancelledError())
-        with suppress(Exception):  # without a connection nobody can be told
+        with suppress(Exception):  # without a connection there is no worker to notify
             if self._client.status == "running":
                 self._client.run(forget, self._run, on_error="ignore")
 
     def close(self) -> None:
-        """Leave the cluster as it is, without the jobs; more than once does no harm."""
+        """Cancel the jobs and disconnect from the cluster. Idempotent."""
         if not self._is_open:
             return
         self.cancel()
@@ -137,13 +137,13 @@ class ClusterExecutor:
         self._is_due.set()
 
     def _send_what_waits(self) -> None:
-        """Send jobs to where there is room, in a thread of its own, until the executor is closed."""
+        """Send jobs to free workers, in a thread of its own, until the executor is closed."""
         while self._is_open:
             self._is_due.wait(LOOK_S)
             self._is_due.clear()
             try:
                 self._look_after_jobs(self._rooms())
-            except Exception as error:  # whoever waits for this thread would do so for ever
+            except Exception as error:  # a thread that joins this one would wait for ever
                 self._end_all(NotGraded(f"the cluster at {self.address} failed: {error!r}"))
 
     def _look_after_jobs(self, rooms: Mapping[str, int]) -> None:
@@ -157,7 +157,7 @@ class ClusterExecutor:
             self._end_all(NotGraded(f"the cluster at {self.address} has had no worker for {DESERTED_LIMIT_S:g} s"))
 
     def _take_back(self, rooms: Mapping[str, int]) -> None:
-        """Have the jobs of workers that are gone done by others."""
+        """Send the jobs of lost workers to others."""
         with self._lock:
             lost = {key: sent for key, sent in self._running.items() if sent.worker not in rooms}
             for key in lost:
@@ -167,7 +167,7 @@ class ClusterExecutor:
             self._send_again(sent, f"the worker that graded it was lost, the last time {sent.worker}")
 
     def _fill(self, rooms: Mapping[str, int]) -> None:
-        """Dask is told where to, for it would let a job wait behind another one while a worker has nothing to do."""
+        """Send a job to a chosen worker: Dask would queue it behind another one while a worker is idle."""
         with self._lock:
             taken = Counter(sent.worker for sent in self._running.values())
             free = [worker for worker, room in rooms.items() for _ in range(room - taken[worker])]
@@ -190,14 +190,14 @@ class ClusterExecutor:
         sent.answer.add_done_callback(self._ended)
 
     def _ended(self, answer: Any) -> None:
-        """Hand on a grade, or have another worker try if no worker gave an answer.
+        """Pass on a grade, or try another worker if there was no answer.
 
-        Dask calls this in a thread that all answers of this process share, and would let it wait for ever.
+        Dask calls this in the one thread for all answers of the process, so that it must not block.
         """
         from distributed import KilledWorker
 
         if answer.key not in self._running:
-            return  # nobody waits for this answer any more
+            return  # the job was cancelled
         try:
             grade, error = answer.result(timeout=ANSWER_LIMIT_S), None
         except (Exception, CancelledError) as raised:
@@ -209,7 +209,7 @@ class ClusterExecutor:
             return
         if error is None:
             sent.future.set_result(grade)
-        elif answer.status == "cancelled":  # as Dask cancels all of a connection that broke
+        elif answer.status == "cancelled":  # Dask cancels all futures of a broken connection
             self._send_again(sent, f"the connection to the scheduler at {self.address} broke")
         elif answer.status != "error":
             self._send_again(sent, f"its grade could not be fetched from the scheduler at {self.address}: {error!r}")
@@ -227,7 +227,7 @@ class ClusterExecutor:
             sent.future.set_exception(NotGraded(f"{why}; it was sent {ATTEMPTS} times"))
 
     def _end_all(self, error: BaseException) -> None:
-        """End all jobs that are not done with that error; those that wait are cancelled if it says so."""
+        """End all unfinished jobs with that error, or cancel the waiting ones."""
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
             running, self._running = self._running, {}
@@ -241,7 +241,7 @@ class ClusterExecutor:
             _let_go(sent)
 
     def _first_workers(self) -> list[str]:
-        """Wait for a worker with room.
+        """Wait for a free worker.
 
         Raises:
             ExecutorUnavailable: there is none in time.
@@ -256,7 +256,7 @@ class ClusterExecutor:
         return list(rooms)
 
     def _rooms(self) -> dict[str, int]:
-        """Return how many jobs each worker can be at, of those that can be at any."""
+        """Return the number of jobs that each suitable worker can run."""
         rooms = {}
         for address, worker in _workers(self._client).items():
             rooms[address] = int(worker["resources"].get(RESOURCE, 0)) if self._needs_gpu else worker["nthreads"]
@@ -264,7 +264,7 @@ class ClusterExecutor:
 
 
 def _let_go(sent: _Sent) -> None:
-    """Have Dask forget a job, unless the connection is gone and all answers with it."""
+    """Cancel a job in Dask, unless the connection is lost and all futures with it."""
     with suppress(Exception):
         sent.answer.cancel()
 
@@ -277,8 +277,8 @@ def _connected(address: str) -> Any:
             "grading on a cluster needs Dask; get it with: python -m pip install 'pytest-gpulab[cluster]'"
         ) from None
     client: Any = distributed.Client  # Dask is typed in parts only
-    # A client that nobody closed would take a lock that Dask holds while another one starts, and wait for it for ever,
-    # if its memory were found to be free just then.
+    # If the garbage collector finds an unclosed client while Dask starts another one, it waits for ever for the lock that
+    # Dask holds meanwhile.
     gc.collect()
     try:
         return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)
@@ -291,8 +291,8 @@ def _connected(address: str) -> Any:
 
 
 def _workers(client: Any) -> Mapping[str, Any]:
-    """Return what the scheduler knows of its workers, by their addresses; nothing while it cannot be reached."""
-    if client.status != "running":  # Dask would say what it knew before
+    """Return the scheduler's facts about its workers by address; empty while it cannot be reached."""
+    if client.status != "running":  # Dask would return old facts
         return {}
     try:
         return dict(client.scheduler_info(n_workers=-1).get("workers", {}))
@@ -302,7 +302,7 @@ def _workers(client: Any) -> Mapping[str, Any]:
 
 def _check_versions(client: Any, workers: list[str]) -> None:
     own = pytest_gpulab.__version__
-    # Not by a function of this package: that is what may be missing. Nor by what pip knows of: PYTHONPATH will do.
+    # Neither a function of this package, which may be missing, nor pip's metadata, which PYTHONPATH lacks.
     versions = client.run(pkgutil.resolve_name, "pytest_gpulab:__version__", workers=workers, on_error="return")
     for address, version in sorted(versions.items()):
         if version != own:
@@ -314,7 +314,7 @@ def _check_versions(client: Any, workers: list[str]) -> None:
 def _common_device(
     client: Any, workers: list[str], device: tuple[str, str | None, str | None]
 ) -> tuple[DeviceInfo, str]:
-    """Return what all workers' devices say about themselves.
+    """Return the description that all workers' devices share.
 
     Raises:
         ExecutorUnavailable: a worker has none, or another one than the others.

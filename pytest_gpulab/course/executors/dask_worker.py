@@ -1,8 +1,7 @@
-"""What a worker of a cluster does: look whether it is the right one for a job, unpack its exercise, have it graded.
+"""The worker of a cluster: checks that it fits a job, unpacks the exercise, and grades in processes.
 
-Dask calls these functions on the worker by their names, so a worker needs this package, and the same version of it. A
-job is graded as on the machine of whoever grades alone, by worker processes: a submission that brings one down, or
-takes all the memory that it gets, does nothing to Dask's.
+Dask calls these functions by name, so a worker needs this package in the same version. As on a single machine, worker
+processes grade the jobs: a submission that crashes one, or uses up its memory, does not affect Dask's process.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from .gpus import executor_on
 from .processes import Executor
 
 IDLE_LIMIT_S = 600.0
-"""How long the processes of a run wait for jobs: whoever sent them may be gone without a word."""
+"""Time that the processes of a run wait for jobs: their sender may have died."""
 
 
 @dataclass
 class _Run:
-    """The processes that grade for a run, how many jobs they are at, and when they were at one last."""
+    """The processes of a run, the number of their jobs, and the time of the last one."""
 
     executor: Executor
     jobs: int = 0
@@ -40,18 +39,18 @@ class _Run:
 
 _lock = threading.Lock()
 _runs: dict[str, _Run] = {}
-"""Those that have sent jobs to this worker."""
+"""Runs that sent jobs to this worker."""
 
 
 @dataclass(frozen=True)
 class PackedJob:
-    """A job with all that a machine needs for it which has nothing but this package.
+    """A job with everything that a machine with this package needs for it.
 
     Attributes:
-        files: the exercise's, by their names below its folder.
-        run: which run it belongs to, unlike any other.
-        model: of the device that all jobs of the run are graded on, as `device_model` says it.
-        version: of this package where the job comes from.
+        files: the exercise's files by their paths below its folder.
+        run: unique id of its run.
+        model: the device of all jobs of the run, from `device_model`.
+        version: the sender's version of this package.
     """
 
     job: Job
@@ -70,16 +69,16 @@ def packed(job: Job, run: str, model: str) -> PackedJob:
 
 @cache
 def looked_at(spec: str, architecture: str | None, gpu: str | None) -> tuple[DeviceInfo, str]:
-    """Return what this machine's device says about itself, and why it is that one.
+    """Return the description of this machine's device, and the reason for it.
 
     The arguments are `open_device`'s.
 
     Raises:
-        DeviceUnavailable: it is not there.
+        DeviceUnavailable: there is none.
     """
     device, reason = open_device(spec, LAUNCH_LIMIT_S, architecture, gpu, isolated=True)
     info = device.info
-    device.close()  # whoever holds a GPU's memory takes it from the others
+    device.close()  # an open device would take GPU memory from the others
     return info, reason
 
 
@@ -87,7 +86,7 @@ def graded_there(sent: PackedJob) -> Grade:
     """Grade a job on the worker that this is called on.
 
     Raises:
-        NotGraded: this worker is not like those that the run began with, or as an `Executor`'s futures.
+        NotGraded: this worker differs from those that the run began with, or as an `Executor`'s futures.
         CancelledError: the run has been forgotten meanwhile.
     """
     from distributed import get_worker
@@ -103,7 +102,9 @@ def graded_there(sent: PackedJob) -> Grade:
     _end_idle_runs()
     with _lock:
         if sent.run not in _runs:
-            multiprocessing.current_process().daemon = False  # Dask's nanny does not foresee that a worker starts some
+            multiprocessing.current_process().daemon = (
+                False  # daemonic processes, as Dask's nanny starts them, may not start others
+            )
             _runs[sent.run] = _Run(executor_on((settings.device,), worker.state.nthreads))
         run = _runs[sent.run]
         run.jobs += 1
@@ -133,10 +134,10 @@ def forget(run: str) -> None:
 
 
 def unpacked(sent: PackedJob, scratch: Path) -> Path:
-    """Return a folder of exercises that holds the job's; its files are written unless an earlier job brought the same.
+    """Return an exercises folder with the job's exercise; files of an earlier job are reused.
 
     Raises:
-        NotGraded: they are not what the job's hash is of.
+        NotGraded: they do not match the job's hash.
     """
     job = sent.job
     folder = scratch / "gpulab-exercises" / job.exercise_sha256

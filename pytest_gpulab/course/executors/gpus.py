@@ -1,7 +1,7 @@
-"""Who runs grading jobs on the GPUs of this machine: threads that wait for graders.
+"""The executor for the GPUs of this machine: threads that wait for graders.
 
-A submission on a GPU has processes of its own anyway, each with a time limit, which it may break. A process between
-them and this one would do nothing but wait, too.
+A submission on a GPU has processes of its own anyway, each with a time limit. Another process in between would only
+wait.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 from .processes import OTHER_FILES, Executor, LocalExecutor, allow_files
 
 FILES_A_WORKER = 24
-"""Open at once in this process: of a submission's two processes, of two that are being ended, and to start one."""
+"""Open files per job: of a submission's two processes, of two that are being ended, and for starting one."""
 
 
 def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = None) -> Executor:
-    """Return who grades on devices of this machine: the simulated one, or GPUs.
+    """Return the executor for devices of this machine: the simulated one, or GPUs.
 
     Args:
         devices: `("sim",)`, or as `GpuExecutor` takes them.
-        workers: how many jobs are graded at once.
-        info: what the first device says about itself, if that is known.
+        workers: number of parallel jobs.
+        info: the first device's description, if known.
 
     Raises:
         ExecutorUnavailable: pebble is not installed, which the simulated one needs.
@@ -40,17 +40,17 @@ def executor_on(devices: Sequence[str], workers: int, info: DeviceInfo | None = 
 
 
 class GpuExecutor:
-    """The `Executor` that grades on GPUs; a job starts as soon as one of the workers is free.
+    """An `Executor` on GPUs; a job starts as soon as a worker is free.
 
     Args:
-        workers: how many jobs are graded at once.
-        devices: on which the workers are, in turns, such as `("cuda:0", "cuda:1")`; a job's own device is overruled.
-        info: what the first of them says about itself, if that is known: many processes that ask at once take long.
+        workers: number of parallel jobs.
+        devices: of the workers in turn, such as `("cuda:0", "cuda:1")`; they replace the device of the job.
+        info: the first one's description, if known: many processes that query it at once take long.
     """
 
     def __init__(self, workers: int, devices: Sequence[str], info: DeviceInfo | None = None) -> None:
         allow_files(FILES_A_WORKER * workers + OTHER_FILES)
-        processes.mark_what_is_started()  # the nursery above all: what is forked later shows its environment
+        processes.mark_what_is_started()  # before the fork server starts: its children show its environment
         nursery = forked.get_ready()
         within = None if nursery is None else nursery.folder  # removed even if this process is killed
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", dir=within, ignore_cleanup_errors=True)
@@ -62,7 +62,7 @@ class GpuExecutor:
         self._custodies: dict[Future[Grade], ProcessScope] = {}
 
     def submit(self, job: Job) -> Future[Grade]:
-        """Have a job graded as soon as a worker is free."""
+        """Run a job as soon as a worker is free."""
         scope = ProcessScope(self._folder.name)
         future = self._pool.submit(self._graded, job, scope)
         self._custodies[future] = scope
@@ -80,7 +80,7 @@ class GpuExecutor:
             self._free.put(device)
 
     def cancel(self) -> None:
-        """Forget the jobs that wait and stop those that run."""
+        """Cancel waiting jobs and stop running ones."""
         custodies = dict(self._custodies)
         for future in custodies:
             future.cancel()

@@ -1,8 +1,7 @@
-"""Who runs grading jobs: the protocol that all executors share, and the one that simulates GPUs on this machine.
+"""The protocol of executors, and the executor for simulated GPUs in processes of this machine.
 
-Each worker process grades one job after the other. A process that hangs or dies takes only the job with it that it was
-at, and that job is graded once more, check by check in processes of its own, so that its verdict names the check that
-brought the first one down and whatever else can be graded is.
+Each worker process grades one job after the other. When a process hangs or dies, its job is graded again check by check
+in processes of its own: the verdict then names the check that failed, and all other checks are graded.
 """
 
 from __future__ import annotations
@@ -26,40 +25,40 @@ from pytest_gpulab.grading.grade import Grade
 from . import worker
 
 PATIENCE = 5
-"""Times a check's time limit that a whole submission may take before it is graded check by check."""
-LAST_LIMIT_S = 6 * 3600.0  # for a submission whose checks have time limits of their own: reached by our mistakes only
-JOBS_A_PROCESS = 100  # then a new one takes over, and whatever memory the old one held on to is free
+"""Time limit of a whole submission, in time limits of a check, before it is graded check by check."""
+LAST_LIMIT_S = 6 * 3600.0  # for a submission with time limits per check: only a mistake of ours reaches it
+JOBS_A_PROCESS = 100  # then a new process replaces it, which frees leaked memory
 
-LOOK_S = 0.5  # between two looks whether pebble has forgotten a job
+LOOK_S = 0.5  # between two checks whether pebble has lost a job
 
 FILES_A_WORKER, OTHER_FILES = 12, 256
-"""Open at once in this process: pipes to a worker and what tells of its end. Many systems allow 1024 unless asked."""
+"""Open files per worker: its pipes and its sentinel. Many systems allow 1024 by default."""
 
 
 class Executor(Protocol):
-    """Runs jobs somewhere.
+    """An executor of grading jobs.
 
-    A future ends with the job's grade, whatever the submission does, or with `NotGraded`, which costs nobody a point.
-    While a job is worked on, its future says `running()`.
+    A future ends with the job's grade, whatever the submission does, or with `NotGraded`, which costs no point.
+    The future of a job in progress is `running()`.
     """
 
     def submit(self, job: Job) -> Future[Grade]:
-        """Have a job graded as soon as there is room for it."""
+        """Run a job as soon as a worker is free."""
 
     def cancel(self) -> None:
-        """Forget the jobs that wait and stop those that run: their futures are cancelled, or raise `CancelledError`."""
+        """Cancel waiting jobs and stop running ones: their futures are cancelled, or raise `CancelledError`."""
 
     def close(self) -> None:
-        """End all that was started; jobs that are not done are cancelled."""
+        """End all processes; unfinished jobs are cancelled."""
 
 
 class ExecutorUnavailable(Exception):
-    """Jobs cannot be run as asked for: what is missing and how to get it, in one line."""
+    """An executor that cannot be started; one line with what is missing and how to get it."""
 
 
 @dataclass
 class _Running:
-    """A job that a worker is at; `lost` says how the first attempt at it ended."""
+    """A running job; `lost` says how its first attempt ended."""
 
     job: Job
     future: Future[Grade]
@@ -67,7 +66,7 @@ class _Running:
 
 
 class LocalExecutor:
-    """Worker processes of this machine, each with a simulated GPU; a job starts as soon as one of them is free.
+    """Worker processes of this machine, each with a simulated GPU; a job starts as soon as one is free.
 
     Args:
         workers: how many.
@@ -91,7 +90,7 @@ class LocalExecutor:
         threading.Thread(target=self._look_after_jobs, daemon=True).start()
 
     def submit(self, job: Job) -> Future[Grade]:
-        """Have a job graded as soon as a worker is free."""
+        """Run a job as soon as a worker is free."""
         future: Future[Grade] = Future()
         with self._lock:
             self._waiting.append((job, future))
@@ -99,7 +98,7 @@ class LocalExecutor:
         return future
 
     def cancel(self) -> None:
-        """Forget the jobs that wait and stop those that run."""
+        """Cancel waiting jobs and stop running ones."""
         with self._lock:
             waiting = list(self._waiting)
             self._waiting.clear()
@@ -125,7 +124,7 @@ class LocalExecutor:
 
     def _start_waiting(self) -> None:
         with self._lock:
-            if self._is_starting:  # further up in this thread, for a worker that was free again at once
+            if self._is_starting:  # this thread holds the lock further up, if the worker was free again at once
                 return
             self._is_starting = True
             while self._waiting and self._idle:
@@ -142,13 +141,13 @@ class LocalExecutor:
 
 
 class _Worker:
-    """A process that grades one job at a time, and what takes its place when it hangs, crashes or has done many.
+    """A process that grades one job at a time, replaced when it hangs, crashes or has done many.
 
-    A pool of one, rather than one pool of all: what processes share, a process that dies can hold on to.
+    Each is a pool of one: a process that dies can keep locks that a larger pool shares.
     """
 
     def __init__(self, folder: str) -> None:
-        """Start nothing yet.
+        """Create a worker without starting it.
 
         Args:
             folder: of `worker.prepare`.
@@ -163,7 +162,7 @@ class _Worker:
         self._is_stopped = False
 
     def grade(self, running: _Running, free: Callable[[_Worker], None]) -> None:
-        """Start on a job; `free` is called with this worker once its future is done."""
+        """Start a job; `free` is called with this worker when its future is done."""
         self._running = running
         job, is_quick = running.job, not running.lost
         limit_s = PATIENCE * job.settings.timeout_s if is_quick else LAST_LIMIT_S
@@ -173,7 +172,7 @@ class _Worker:
                 if self._is_stopped:  # while the first attempt at a job ended
                     return
                 self._answer = self._working_pool().schedule(function, (job,), timeout=limit_s)
-        except (RuntimeError, OSError) as error:  # a RuntimeError is pebble's word for a pool that is no use
+        except (RuntimeError, OSError) as error:  # pebble raises RuntimeError for a pool that is broken
             why = error.__cause__ or error
             running.future.set_exception(NotGraded(f"no process could be started to grade it: {why}"))
             free(self)
@@ -181,7 +180,7 @@ class _Worker:
         self._answer.add_done_callback(lambda answer: self._ended(answer, running, free))
 
     def _ended(self, answer: Future[Grade], running: _Running, free: Callable[[_Worker], None]) -> None:
-        """Hand on the grade, or have the job graded the careful way; called in a thread of the pool's."""
+        """Pass on the grade, or have the job graded check by check; called in a thread of the pool."""
         error: BaseException | None = CancelledError() if answer.cancelled() else answer.exception()
         if error is None:
             running.future.set_result(answer.result())
@@ -197,9 +196,9 @@ class _Worker:
         free(self)
 
     def look_after_job(self) -> None:
-        """Give up a job that pebble has forgotten: one that it took up just as it found the process gone.
+        """Give up a job that pebble lost: one that it accepted just as it found the process dead.
 
-        It tells of others a moment after the pool is no use any more; so two looks have to find the same.
+        It reports other jobs a moment after the pool broke, so that two checks must find the same.
         """
         answer = self._answer
         if answer is None or answer.done() or self._pool.active:
@@ -211,19 +210,19 @@ class _Worker:
                 answer.set_exception(BrokenProcessPool("its process is gone"))
 
     def cancel(self) -> None:
-        """Stop what runs."""
+        """Stop the running job."""
         if self._answer is not None:
             self._answer.cancel()
 
     def stop(self) -> None:
-        """Begin to end the process, for good."""
+        """Start ending the process for good."""
         with self._lock:
             self._is_stopped = True
         for pool in (self._pool, *self._broken):
             pool.stop()
 
     def join(self) -> None:
-        """Wait until it has ended; `stop` comes first."""
+        """Wait until it has ended; call `stop` before."""
         for pool in (self._pool, *self._broken):
             pool.join()
         if self._running is not None and not self._running.future.done():
@@ -251,7 +250,7 @@ def _pebble() -> Any:
 
 
 def _check_locks() -> None:
-    """Make sure that processes can share a lock, which Linux keeps in /dev/shm."""
+    """Check that processes can share a lock, which Linux keeps in /dev/shm."""
     try:
         multiprocessing.get_context("spawn").Lock()
     except (OSError, ImportError) as error:
@@ -262,7 +261,7 @@ def _check_locks() -> None:
 
 
 def allow_files(number: int) -> None:
-    """Raise this process' limit of open files to what is needed, as far as that may be."""
+    """Raise this process's limit of open files to the needed number, as far as allowed."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,6 +1,6 @@
-"""What a worker process does before it grades anything.
+"""Preparation of a worker process.
 
-NumPy reads how many threads it may use when it is loaded, which must be after `prepare` has set the number.
+NumPy reads its number of threads when it is loaded, so `prepare` must set the number before.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from pytest_gpulab.devices.system.threads import with_one_thread
 
 MEMORY_BYTES = 4 * 2**30
-"""Address space of a worker, of which grading the exercises that come along takes an eighth."""
+"""Address space of a worker; the shipped exercises need an eighth of it."""
 
 
 def prepare(folder: str) -> None:
-    """Make this process one of many: one thread, little memory, no word on the terminal, no life after its parent.
+    """Prepare this process: one thread, limited memory, no output on the terminal, end with the parent.
 
     Args:
-        folder: for temporary files; whoever made it removes it with all that a killed process leaves there.
+        folder: for temporary files; its owner removes it with the files of killed processes.
     """
     os.environ.update(with_one_thread(os.environ))
     os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -36,7 +36,7 @@ def prepare(folder: str) -> None:
 
 
 def _fall_silent() -> None:
-    """A library that aborts writes why, in the middle of pytest's output; its exit status tells enough."""
+    """Discard stderr: a library that aborts would write into pytest's output; the exit status is enough."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
@@ -44,7 +44,7 @@ def _fall_silent() -> None:
 
 
 def _end_with_parent(folder: str) -> None:
-    """Nobody else ends a worker whose parent was killed while it grades, or removes what that leaves behind."""
+    """End this process when its parent dies, and remove the parent's temporary files: nothing else would."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "only a child process is a worker"
 
@@ -52,8 +52,8 @@ def _end_with_parent(folder: str) -> None:
         parent.join()
         ended = folder + ".ended"
         with suppress(OSError):  # another worker did it
-            Path(folder).rename(ended)  # first: what this process still writes in the meantime would stay
-        for _ in range(2):  # it may have been at something that was begun before
+            Path(folder).rename(ended)  # first, as files that this process still writes meanwhile would stay
+        for _ in range(2):  # a file may have been created meanwhile
             shutil.rmtree(ended, ignore_errors=True)
         os._exit(1)
 
