@@ -1,7 +1,8 @@
 """Devices: one protocol for a real GPU and the simulated one.
 
 - `protocol`: the protocol, its value types and options.
-- `errors`, `hazards`, `stopwatch`: errors, hazards, and the protocol's part for devices that can time.
+- `errors`, `hazards`: what goes wrong in a launch.
+- `stopwatch`, `textures`: the protocol's parts for timing and for textures.
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
 - `cuda`, `simulated`: the two devices.

@@ -3,7 +3,8 @@
 Hidden cases lose their names (`n=1023` tells the size), what kernels printed in them, evidence and sentences, which
 hold indices and expected values, lines, as a kernel may choose by the size at which of them to fail, and the time that
 they took. Points, verdicts, the findings' codes and hints stay. Timed runs come after hidden cases, of which a kernel
-may have kept something: what it wrote then is not shown if it is wrong. Other users of the GPU are not named, and tracebacks of the exercise's own code or of the grader are the instructor's.
+may have kept something: what it wrote then is not shown if it is wrong. Other users of the GPU are not named, and
+tracebacks of the exercise's own code or of the grader are the instructor's.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ def _connected(address: str) -> Any:
             "grading on a cluster needs Dask; get it with: python -m pip install 'pytest-gpulab[cluster]'"
         ) from None
     client: Any = distributed.Client  # Dask is typed in parts only
-    # If the garbage collector finds an unclosed client while Dask starts another one, it waits for ever for the lock that
-    # Dask holds meanwhile.
+    # If the garbage collector finds an unclosed client while Dask starts another one, it waits for ever for the
+    # lock that Dask holds meanwhile.
     gc.collect()
     try:
         return client(address, timeout=CONNECT_LIMIT_S, set_as_default=False)

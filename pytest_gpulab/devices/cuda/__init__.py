@@ -4,7 +4,7 @@
 - `driver`, `faults`, `queries`: PyCUDA and the driver, their errors, and functions that PyCUDA lacks.
 - `context`, `gpu`, `fleet`: a process's GPU, and the GPUs of the machine.
 - `gpu_lock`: shared and exclusive use of a GPU among graders.
-- `module`, `memory`: compiled modules, and arrays between guard zones.
+- `module`, `memory`, `textures`: compiled modules, arrays between guard zones, textures.
 - `nvml`, `report`: clocks, power and temperature, and the GPU's description in reports.
 - `nvcc`, `timing`: compilation and timing.
 """

@@ -4,5 +4,6 @@
 - `includes`: the headers that a submission may include.
 - `signature`, `parameter_types`: compares kernels with the plan's launches.
 - `tunable_macros`: tunables that are given as `#define`.
+- `missing_headers`: CUDA headers that the machine lacks.
 - `compile_errors`, `compile_notes`, `source_quotes`: compiler messages, notes and source lines for findings.
 """

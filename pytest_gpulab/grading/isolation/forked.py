@@ -22,8 +22,8 @@ from typing import IO
 
 from pytest_gpulab.devices.system.threads import ONE_THREAD, has_one_thread
 
-PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation import fork_server as nursery; "
-PROGRAM += "nursery.main(sys.argv[2])"
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation "
+PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
 ENDED = ".ended"  # to the name of the nursery's folder, while it is removed
 END_LIMIT_S = 10.0  # for a nursery that has not started yet; others need a moment
 

@@ -68,8 +68,8 @@ class Usages:
         slack, by what each element costs at a smaller size that differs each time, and at those of the speed checks.
 
         Raises:
-            BuildFailed: the submission cannot be counted, through nobody's fault (`not gradable`) or because a kernel ends
-                abnormally at this size (`failed`).
+            BuildFailed: the submission cannot be counted: the machine's fault (`not gradable`), or a kernel ends abnormally
+                at this size (`failed`).
             InstructorsMistake: the exercise's own code is wrong.
         """
         counted = self._usage(check.size, check.variant)

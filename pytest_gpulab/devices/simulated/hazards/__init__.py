@@ -4,7 +4,7 @@
 - `accesses`: the accesses and synchronisations of a run.
 - `races`: races within a block and between blocks.
 - `sweep`, `classes`: exact comparison of accesses in order, and accesses with the same order relations.
-- `fences`: the order that fences establish.
+- `fences`, `vector_clocks`: the order that fences, barriers and warp syncs establish.
 - `initcheck`, `gaps`: reads of memory that was never written.
 - `reporting`: hazards with lines, merged.
 """
