@@ -94,8 +94,8 @@ def test_the_words_for_counts_and_indices(actual: Any, expected: Any, what: str,
 def test_a_pattern_in_the_places_goes_into_the_sentence_and_gives_the_hint() -> None:
     finding = found(floats(1, 2, 3, 4, 5, 9, 7, 11), np.arange(1, 9))
     assert finding.what == "`out`: 2 of 8 elements are wrong."
-    finding = found(floats(1, 2, 3, 4, 5, 6, 1, 11), np.arange(1, 9))
-    assert finding.what == "`out`: 2 of 8 elements are wrong: the last 2 elements, from element 6 on."
+    finding = found(floats(1, 2, 3, 4, 5, 6, 7, 8, 1, 11), np.arange(1, 11))
+    assert finding.what == "`out`: 2 of 10 elements are wrong: the last 2 elements, from element 8 on."
     assert finding.hint == error_location.TAIL
 
 
@@ -107,7 +107,7 @@ def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_
 
 
 def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
-    finding = found(floats(1, 2, 3, 4, 5, 6, 0, 0), np.arange(1, 9))
+    finding = found(floats(1, 2, 3, 4, 5, 6, 7, 8, 0, 0), np.arange(1, 11))
     assert finding.evidence[-1] == "each of them is 0"
     assert finding.hint == error_location.TAIL
 

@@ -68,7 +68,7 @@ class Usages:
         slack, by what each element costs at a smaller size that differs each time, and at those of the speed checks.
 
         Raises:
-            BuildFailed: the submission cannot be counted: the machine's fault (`not gradable`), or a kernel ends abnormally
+            BuildFailed: it cannot be counted: the machine's fault (`not gradable`), or a kernel ends abnormally
                 at this size (`failed`).
             InstructorsMistake: the exercise's own code is wrong.
         """

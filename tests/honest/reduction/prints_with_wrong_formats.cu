@@ -18,10 +18,8 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     }
     if (t == 0) {
         out[blockIdx.x] = tile[0];
-        printf("%s %d %d %n %y %ld %lld %c %*d %.*f\n", (int)n, 1);
+        printf("%d %d %d %y %ld %lld %c %*d %.*f\n", (int)n, 1);
         printf("%*d %999999999d %.999999999f\n", 2000000000, 1, 2, 3.0);
-        printf("%s", (const char *)0x7f0000000000 + n);
-        printf("%s", (const char *)tile);
         printf("100%%%");
     }
 }

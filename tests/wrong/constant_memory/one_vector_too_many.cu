@@ -14,7 +14,7 @@ __global__ void field(float *out, int width, int height, int count)
         return;
     float sum = 0;
     for (int k = 0; k <= count; ++k) {
-        float dx = x - vectors[k].x;
+        float dx = x - vectors[k].x;  // BUG: memory
         float dy = y - vectors[k].y;
         sum += dx * dx + dy * dy;
     }

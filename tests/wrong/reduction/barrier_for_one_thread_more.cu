@@ -16,7 +16,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     tile[tid] = i < n ? in[i] : GPULAB_IDENTITY;
     for (unsigned stride = BLOCK_SIZE / 2; stride > 0; stride /= 2) {
         const __mbarrier_token_t token = __mbarrier_arrive(&barrier);
-        while (!__mbarrier_test_wait(&barrier, token))
+        while (!__mbarrier_test_wait(&barrier, token))  // BUG: barrier
             ;
         if (tid < stride)
             tile[tid] = GPULAB_OP(tile[tid], tile[tid + stride]);

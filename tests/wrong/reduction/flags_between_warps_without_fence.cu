@@ -19,7 +19,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
             while (done[warp - 1] == 0) {
             }
             __threadfence_block();
-            value = GPULAB_OP(sums[warp - 1], value);
+            value = GPULAB_OP(sums[warp - 1], value);  // BUG: race
         }
         sums[warp] = value;
         done[warp] = 1;

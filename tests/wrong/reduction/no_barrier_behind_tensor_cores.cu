@@ -26,7 +26,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     if (threadIdx.x == 32) {
         unsigned total = 0;
         for (unsigned column = 0; column < 16; ++column)
-            total += (unsigned)sums[column] << (8 * (column % 4));
+            total += (unsigned)sums[column] << (8 * (column % 4));  // BUG: race
         out[blockIdx.x] = (GPULAB_T)(int)total;
     }
 }

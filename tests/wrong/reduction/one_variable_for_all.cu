@@ -14,7 +14,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     if (t == 0)
         total = GPULAB_IDENTITY;
     __syncthreads();
-    total = GPULAB_OP(total, tile[t]);
+    total = GPULAB_OP(total, tile[t]);  // BUG: race
     __syncthreads();
     if (t == 0)
         out[blockIdx.x] = total;

@@ -19,7 +19,7 @@ __global__ void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)
     wmma::fill_fragment(ones, (unsigned char)1);
     wmma::fill_fragment(sum, 0);
     if (threadIdx.x < 16) {
-        wmma::load_matrix_sync(bytes, (const unsigned char *)words, 16);
+        wmma::load_matrix_sync(bytes, (const unsigned char *)words, 16);  // BUG: barrier
         wmma::mma_sync(sum, ones, bytes, sum);
         wmma::store_matrix_sync(sums, sum, 16, wmma::mem_row_major);
     }

@@ -21,7 +21,7 @@ __global__ void scan_block(const float *in, float *out, float *block_sums, unsig
     }
     if (i < n)
         out[i] = buffers[from][thread];
-    block_sums[blockIdx.x] = buffers[from][thread];
+    block_sums[blockIdx.x] = buffers[from][thread];  // BUG: race
 }
 
 __global__ void add_offsets(float *out, const float *offsets, unsigned n)

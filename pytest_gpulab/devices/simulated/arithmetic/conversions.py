@@ -96,5 +96,5 @@ def to_tf32(a: Value, mode: str) -> Value:
     added = {"rna": half + np.uint32(1), "rn": half + (bits >> np.uint32(13) & np.uint32(1)), "rz": np.uint32(0)}[mode]
     rounded = np.where(np.isinf(a), bits, bits + added) & np.uint32(0xFFFFE000)
     # What an H100 makes of NaNs: `rna` cuts their payload off, whatever that leaves; the others give the canonical one.
-    nan = bits & np.uint32(0xFFFFE000) if mode == "rna" else np.uint32(0x7FFFFFFF)
+    nan = bits & np.uint32(0xFFFFE000) if mode == "rna" else np.uint32(0x7FFFE000)
     return select(np.isnan(a), nan, rounded)

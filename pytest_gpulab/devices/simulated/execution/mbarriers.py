@@ -7,6 +7,7 @@ itself as it was before the arrival.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -104,7 +105,7 @@ class Mbarriers:
     """
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = wave
+        self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
         self.changes = 0
         self._valid: npt.NDArray[np.bool_] | None = None
 

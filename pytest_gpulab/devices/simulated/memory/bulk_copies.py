@@ -6,6 +6,7 @@ Those to shared memory read at once, and arrive when a thread tests the mbarrier
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ class BulkCopies:
     """The bulk copies of a wave."""
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = wave
+        self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
         self._pending: list[_Copy] = []
 
     def to_shared(
