@@ -303,8 +303,8 @@ def test_a_kernel_that_was_clean_is_looked_at_again(device: SimulatedDevice, mem
 
 def shortened_at(monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
     """Let the check remember only so many lanes of accesses before it makes them short."""
-    for module in ("racecheck", "crossing"):
-        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.{module}.MAX_LANES", lanes)
+    for module in ("racecheck", "inter_block"):
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.hazards.races.{module}.MAX_LANES", lanes)
 
 
 @pytest.mark.parametrize("sync", ["__syncwarp();", "__syncwarp(t & 32 ? ~0u : 0xFFFFFFFFu);", ""])
@@ -339,8 +339,8 @@ def test_what_could_not_be_looked_at_is_said(run: Run, monkeypatch: pytest.Monke
 
 def test_too_many_words_to_remember_are_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     shortened_at(monkeypatch, 1 << 7)
-    for module in ("racecheck", "crossing"):
-        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.{module}.MAX_KEPT", 1 << 7)
+    for module in ("racecheck", "inter_block"):
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.hazards.races.{module}.MAX_KEPT", 1 << 7)
     profile = check(run, KERNEL.format(body="for (int k = i; k < 256; k += 128) out[k] = out[k] + t;"))
     assert not profile.hazards
     assert profile.unchecked == (

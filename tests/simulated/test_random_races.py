@@ -214,8 +214,8 @@ def test_a_barrier_of_two_warps_orders_no_third_one(first: str, then: str, memor
 def test_long_programs_are_made_short_without_a_mistake(
     monkeypatch: pytest.MonkeyPatch, limit: int, program: list[Statement]
 ) -> None:
-    for module in ("racecheck", "crossing"):
-        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.{module}.MAX_LANES", limit)
+    for module in ("racecheck", "inter_block"):
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.hazards.races.{module}.MAX_LANES", limit)
     reported, profile = found_lines(program, "lockstep")
     expected = racing_lines(program)
     assert reported <= expected, "a false alarm"
@@ -395,8 +395,8 @@ def spoken_lines(program: list[Statement]) -> set[frozenset[int]]:
 def test_what_fences_put_in_order_is_that_of_a_brute_force_check(
     monkeypatch: pytest.MonkeyPatch, limit: int, program: list[Statement]
 ) -> None:
-    for module in ("racecheck", "crossing"):
-        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.execution.{module}.MAX_LANES", limit)
+    for module in ("racecheck", "inter_block"):
+        monkeypatch.setattr(f"pytest_gpulab.devices.simulated.hazards.races.{module}.MAX_LANES", limit)
     reported = spoken_lines(program)
     expected = Hearsay(program).run()
     assert reported <= expected, "a false alarm"

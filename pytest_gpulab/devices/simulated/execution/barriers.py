@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
-from pytest_gpulab.devices.simulated.groups.group import Group, meet
+from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
 from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
@@ -102,7 +102,7 @@ class Barriers:
     def _wait_apart(self, group: Group, block: int, step: Step, predicate: Value, pieces: list[Any]) -> None:
         """Let lanes wait at barriers of several numbers or thread counts."""
         live = step.live_in | step.writes | self._after(step)
-        children = group.part([subset for subset, _, _ in pieces], [live] * len(pieces))
+        children = group.diverge([subset for subset, _, _ in pieces], [live] * len(pieces))
         for child, (subset, number, threads) in zip(children, pieces, strict=True):
             own = None if predicate is None else subset.take(np.asarray(predicate))
             self.waiting.append(_Waiting(child, block, step, number, threads, own))
@@ -313,12 +313,12 @@ class Barriers:
                 else:
                     subsets = [entry.group.lanes.subset(where) for where in (mine, ~mine)]
                     self._reduce(here, entry.group, entry)
-                    go, stay = entry.group.part(subsets, [step.live_in | step.writes | self._after(step)] * 2)
+                    go, stay = entry.group.diverge(subsets, [step.live_in | step.writes | self._after(step)] * 2)
                     going.append(go)
                     predicate = None if entry.predicate is None else subsets[1].take(np.asarray(entry.predicate))
                     kept.append(_Waiting(stay, entry.block, step, entry.number, entry.threads, predicate))
             if going:
-                released.append((meet(going, self._after(step)), step.targets[0]))
+                released.append((reconverge(going, self._after(step)), step.targets[0]))
         return released
 
     def _after(self, step: Step) -> int:

@@ -203,7 +203,7 @@ class Mbarriers:
             row = np.broadcast_to(np.reshape(address, -1).astype(np.intp) >> 2, len(lanes.columns))
             alike = address.size == 1 and lanes.all_columns
             return _Named(row, lanes.columns, np.arange(len(lanes.columns)).reshape(1, -1), alike)
-        keys, which = np.unique(lanes.places(address), return_inverse=True)
+        keys, which = np.unique(lanes.shared_keys(address), return_inverse=True)
         return _Named(keys // columns >> 2, keys % columns, which.reshape(lanes.shape), False)
 
     def hold(self, lanes: Lanes, site: Site, address: Value) -> None:

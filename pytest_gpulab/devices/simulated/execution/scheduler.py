@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, SourceLine
-from pytest_gpulab.devices.simulated.groups.group import Group, bits, meet
+from pytest_gpulab.devices.simulated.groups.group import Group, bits, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value
 from pytest_gpulab.devices.simulated.groups.repetition import Repetition, Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
@@ -112,7 +112,7 @@ class Scheduler:
         turns = self._turns(group.lanes, block)
         tags = [tag for tag, _ in turns] or [0]
         live = [self.steps[block].live_in] * len(turns)
-        children = group.part([subset for _, subset in turns], live) if len(turns) > 1 else [group]
+        children = group.diverge([subset for _, subset in turns], live) if len(turns) > 1 else [group]
         for child, tag in zip(children, tags, strict=True):
             child.tag = tag
             self._push(child, block)
@@ -147,7 +147,7 @@ class Scheduler:
 
     def _pop(self) -> tuple[Group, int]:
         key = heapq.heappop(self.heap)
-        return meet(self.ready.pop(key), self.steps[key[1]].live_in), key[1]
+        return reconverge(self.ready.pop(key), self.steps[key[1]].live_in), key[1]
 
     # --- running --------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Scheduler:
         """Send lanes different ways; return those of each."""
         subsets = [(group.lanes.subset(where), target) for where, target in ways]
         live = [self.steps[target].live_in for _, target in subsets]
-        children = group.part([subset for subset, _ in subsets], live)
+        children = group.diverge([subset for subset, _ in subsets], live)
         for child, (_, target) in zip(children, subsets, strict=True):
             child.loops = group.loops
             self._push(child, target)
@@ -351,7 +351,7 @@ class Scheduler:
         """Keep back the lanes whose mask names others that are still on their way; return the rest."""
         key = (group.tag, block)
         if key in self.partial:
-            group = meet([group, *self.partial.pop(key)], step.live_in)
+            group = reconverge([group, *self.partial.pop(key)], step.live_in)
         missing = self._missing(group, step)
         if missing is None or not missing.any():
             return group
@@ -360,7 +360,7 @@ class Scheduler:
             return None
         missing = np.ascontiguousarray(np.broadcast_to(missing, group.lanes.shape))
         subsets: list[Subset] = [group.lanes.subset(missing), group.lanes.subset(~missing)]
-        waiting, complete = group.part(subsets, [step.live_in] * 2)
+        waiting, complete = group.diverge(subsets, [step.live_in] * 2)
         self.partial.setdefault(key, []).append(waiting)
         return complete
 
@@ -377,7 +377,7 @@ class Scheduler:
             return False
         for (_tag, block), groups in self.partial.items():
             step = self.steps[block]
-            group = meet(groups, step.live_in)
+            group = reconverge(groups, step.live_in)
             if not step.is_maskless:  # a tensor-core operation sees for itself that lanes are missing
                 what = "divergent threads in warp: not all threads that the mask names reach this _sync operation"
                 self.barriers.hazard(what, step.where, group.lanes)

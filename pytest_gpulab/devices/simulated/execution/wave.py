@@ -398,7 +398,7 @@ def _space_of(window: int) -> tuple[str, int]:
 
 def _indices(lanes: Lanes, part: Lanes) -> npt.NDArray[np.intp]:
     """Where the lanes of a part stand in the flattened shape of the whole."""
-    return lanes._place[part.position.ravel()]
+    return lanes._index[part.position.ravel()]
 
 
 def _ordered(

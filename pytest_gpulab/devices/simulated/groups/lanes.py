@@ -1,10 +1,10 @@
-"""Which threads of which blocks a group of lanes holds, and how values follow when groups part.
+"""Sets of lanes (threads of blocks), and the values of registers for them.
 
-A value belongs to a group of lanes. It is a NumPy scalar (the same in all lanes) or a two-dimensional array
-that broadcasts to the group's shape (threads, blocks): `(threads, 1)` if all blocks agree, `(1, blocks)` if all
-threads of a block do. Most index arithmetic is therefore never computed lane by lane. Lanes that form no
-rectangle are *flat*: shape (lanes, 1), every lane with its own thread and block. Arrays are never written to
-once they are a value, so copies are free.
+A value belongs to a set of lanes. It is a NumPy scalar (the same in all lanes) or a two-dimensional array that
+broadcasts to the set's shape (threads, blocks): `(threads, 1)` if all blocks agree, `(1, blocks)` if all threads of a
+block do. So most index arithmetic is not computed lane by lane. Lanes that form no rectangle are *flat*: their shape is
+(lanes, 1), and each lane has its own thread and block. Arrays that are values are never written to, so they are shared
+instead of copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARP, WARP_BITS = 32, 5
 
 
 class Shape:
-    """What all lanes of a wave share: extents of grid and block, and the wave's blocks by linear index.
+    """The extents of grid and block, and the linear indices of a wave's blocks.
 
     Attributes:
         grid, block: (x, y, z).
@@ -103,12 +103,12 @@ class Lanes:
 
     @cached_property
     def threads_key(self) -> bytes:
-        """Tells the rows of one rectangle from those of another."""
+        """A key that identifies the rows of a rectangle."""
         return self.threads.tobytes()
 
     @cached_property
     def each(self) -> tuple[IndexArray, IndexArray, IndexArray]:
-        """Thread, column and number of each lane, flattened."""
+        """The thread, column and number of each lane, flattened."""
         thread = np.broadcast_to(self.threads.reshape(-1, 1), self.shape).ravel()
         return thread, np.broadcast_to(self.column, self.shape).ravel(), np.arange(self.n)
 
@@ -119,24 +119,24 @@ class Lanes:
 
     @cached_property
     def position(self) -> IndexArray:
-        """Each lane's index in the wave's (threads, columns) grid, flattened; has the group's shape."""
+        """The flat index of each lane in the wave's (threads, columns) grid; has the shape of the lanes."""
         return self.threads.reshape(-1, 1) * self.wave.columns + self.column
 
     @cached_property
     def all_columns(self) -> bool:
-        """Whether a rectangle covers every block of the wave, in order."""
+        """True if the lanes are a rectangle with every block of the wave, in order."""
         return not self.flat and len(self.columns) == self.wave.columns
 
     @cached_property
     def whole_warps(self) -> bool:
-        """Whether a rectangle consists of neighbouring warps, all 32 lanes of each."""
+        """True if the lanes are a rectangle of neighbouring warps with all 32 lanes of each."""
         size, first = len(self.threads), int(self.threads[0]) if len(self.threads) else 0
         aligned = not self.flat and size > 0 and not (size % WARP or first % WARP)
         return aligned and int(self.threads[-1]) - first == size - 1
 
     @cached_property
     def warp_starts(self) -> IndexArray:
-        """The rows of a rectangle where another warp begins."""
+        """The first row of each warp in a rectangle."""
         threads = self.threads
         if threads[0] // WARP == threads[-1] // WARP:
             return np.zeros(1, np.intp)
@@ -146,13 +146,13 @@ class Lanes:
 
     @cached_property
     def all_starts(self) -> IndexArray:
-        """Where another warp of a rectangle begins if its lanes stand block by block."""
+        """The first index of each warp in a rectangle whose lanes are ordered block by block."""
         blocks = np.arange(len(self.columns)).reshape(-1, 1)
         return (blocks * len(self.threads) + self.warp_starts).reshape(-1)
 
     @cached_property
     def by_block(self) -> tuple[IndexArray, IndexArray]:
-        """The order of flat lanes by block, then by thread, and where in it another warp begins."""
+        """The order of flat lanes by block, then by thread, and the first index of each warp in that order."""
         pitch = self.wave.warps * WARP
         places, index = self.columns * pitch + self.threads, np.empty(pitch * self.wave.columns, np.intp)
         here = np.zeros(len(index), np.bool_)
@@ -161,38 +161,38 @@ class Lanes:
         return index[ordered], _changes(ordered >> WARP_BITS)
 
     def in_block(self, column: int) -> int:
-        """Return how many threads of one block are here."""
+        """Return the number of lanes in one block."""
         count = int(np.count_nonzero(self.columns == column))
         return count if self.flat else count * len(self.threads)
 
     @cached_property
     def warp_count(self) -> int:
-        """How many warps have at least one lane here."""
+        """The number of warps that have a lane in the set."""
         if self.flat:
             here = np.zeros(self.wave.warps * self.wave.columns, np.bool_)
             here[(self.threads >> WARP_BITS) * self.wave.columns + self.columns] = True
             return int(np.count_nonzero(here))
         return len(self.warp_starts) * len(self.columns)
 
-    def places(self, address: Value) -> npt.NDArray[np.int64]:
-        """Return what tells each lane's address in the shared memory of its block from all others; has their shape."""
+    def shared_keys(self, address: Value) -> npt.NDArray[np.int64]:
+        """Return a key per lane that identifies a shared memory address of its block; has the shape of the lanes."""
         return np.broadcast_to(address.astype(np.int64) * self.wave.columns + self.column, self.shape)
 
     def agree(self, value: Value) -> bool:
-        """Whether all lanes of a block have the same value, as far as its shape tells."""
+        """Return True if the shape of a value implies that all lanes of a block have the same."""
         return bool(value.ndim == 0 or value.shape[0] == 1)
 
     @cached_property
-    def _place(self) -> IndexArray:
-        """Where each wave position stands in this group, flattened; meaningless for lanes that are not here."""
-        place = np.zeros(self.wave.threads * self.wave.columns, np.intp)
-        place[self.position.ravel()] = np.arange(self.n)
-        return place
+    def _index(self) -> IndexArray:
+        """The index in this set of each position of the wave; undefined for lanes outside of the set."""
+        index = np.zeros(self.wave.threads * self.wave.columns, np.intp)
+        index[self.position.ravel()] = np.arange(self.n)
+        return index
 
     def locate(self, other: Lanes) -> Subset:
-        """Return where another group's lanes, all of them among these, stand here."""
+        """Return other lanes, all of which are in this set, as a subset."""
         if self.flat or other.flat:
-            return Subset(self.shape, other, flat=self._place[other.position.ravel()])
+            return Subset(self.shape, other, flat=self._index[other.position.ravel()])
         rows = columns = None
         if len(other.threads) != len(self.threads):
             rows = np.searchsorted(self.threads, other.threads)
@@ -201,7 +201,7 @@ class Lanes:
         return Subset(self.shape, other, rows, columns)
 
     def subset(self, where: npt.NDArray[np.bool_]) -> Subset:
-        """Return the lanes where a mask holds; the mask has the group's shape or broadcasts to it."""
+        """Return the lanes where a mask is True; the mask has the shape of the lanes or broadcasts to it."""
         if where.shape[1] == 1 and (where.shape[0] == self.shape[0] or self.flat):
             rows = np.flatnonzero(where)
             columns = self.columns[rows] if self.flat else self.columns
@@ -223,7 +223,7 @@ class Lanes:
 
 
 def _changes(values: IndexArray) -> IndexArray:
-    """Return where values differ from the one before, the first of them included."""
+    """Return the indices of values that differ from the value before, and index 0."""
     new = np.empty(len(values), np.bool_)
     new[0] = True
     np.not_equal(values[1:], values[:-1], out=new[1:])
@@ -231,7 +231,7 @@ def _changes(values: IndexArray) -> IndexArray:
 
 
 class Subset:
-    """Some lanes of a group, and how to take their part of the group's values."""
+    """Some lanes of a set, and their indices in it."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class Subset:
         self.shape, self.lanes, self.rows, self.columns, self.flat = shape, lanes, rows, columns, flat
 
     def take(self, value: Value) -> Value:
-        """Return the value as the subset's lanes see it."""
+        """Return the part of a value that belongs to the subset."""
         if value.ndim == 0:
             return value
         if self.flat is not None:
@@ -261,9 +261,9 @@ class Subset:
 
 
 def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
-    """Return a value as (warps, 32, blocks), `fill` where the wave has no such lane in the group.
+    """Return a value as (warps, 32, blocks), with `fill` for lanes outside of the set.
 
-    The last axis has length 1 if the group is a rectangle and its blocks agree.
+    The last axis has length 1 if the lanes are a rectangle and its blocks agree.
     """
     wave = lanes.wave
     if lanes.flat or (value.ndim == 2 and value.shape[1] > 1):
@@ -281,7 +281,7 @@ def to_warps(lanes: Lanes, value: Value, fill: Any) -> npt.NDArray[Any]:
 
 
 def from_warps(lanes: Lanes, grid: npt.NDArray[Any]) -> Value:
-    """Undo `to_warps`: the group's own lanes of a (warps, 32 or 1, blocks) array."""
+    """Return the value of some lanes from a (warps, 32 or 1, blocks) array; the inverse of `to_warps`."""
     wave = lanes.wave
     width = grid.shape[2]
     flat = np.broadcast_to(grid, (wave.warps, WARP, width)).reshape(wave.warps * WARP, width)

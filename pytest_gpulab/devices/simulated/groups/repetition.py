@@ -1,8 +1,8 @@
-"""Proof that a wave makes no progress: its whole state comes back, and what it does next depends on nothing else.
+"""Proof that a wave makes no progress: its whole state repeats, and its next steps depend on nothing else.
 
-The state is compared with an earlier one as in Brent's search for cycles, at the back edges of loops. Most loops change
-a register of the group that takes them, so these are compared first. They are cheap to keep, because values never
-change: references will do. All else is kept once they have come back.
+The state is compared with an earlier one at the back edges of loops, as in Brent's algorithm for cycles. Most loops
+change a register of the group that executes them, so these registers are compared first. They are cheap to keep:
+values never change, so references suffice. The rest of the state is saved only after the registers have repeated.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from .group import Group
 from .lanes import Lanes, Value
 
-FIRST_LOOK = 16  # rounds of a loop before it is suspected: most loops have ended by then
+FIRST_LOOK = 16  # iterations of a loop before the first comparison: most loops have fewer
 MIN_LOOKS = 16
-SHARE_OF_LOOKS = 16  # one round in so many is looked at, so cycles of a sixteenth of all rounds are found
+SHARE_OF_LOOKS = 16  # one iteration in 16 is compared, so cycles up to a sixteenth of all iterations are found
 Threads = tuple[object, Lanes, list[Value]]
-"""A group of a wave: where it stands, its lanes, its live registers."""
+"""A group of a wave: its program counter, its lanes, its live registers."""
 Rest = tuple[list[Threads], bytes]
-"""All other groups, and a hash of everything else that decides what the wave does."""
+"""All other groups, and a hash of everything else on which the wave depends."""
 
 
-class _Mark:
-    """A state of a wave; `rest` is None as long as it was not needed."""
+class _SavedState:
+    """A saved state of a wave; `rest` is None until the registers have repeated."""
 
     def __init__(self, own: Threads) -> None:
         self.own = own
@@ -34,62 +34,62 @@ class _Mark:
 
 
 class State(Protocol):
-    """A wave as it is now."""
+    """The current state of a wave."""
 
     def own(self, group: Group, block: int) -> Threads:
-        """Return the registers of a group that goes back to a block."""
+        """Return the program counter, lanes and live registers of a group that jumps back to a block."""
 
     def rest(self) -> Rest:
-        """Return everything else."""
+        """Return the rest of the state."""
 
 
 class Repetition:
-    """The rounds of each loop of a wave, and the state to compare with.
+    """The iterations of each loop of a wave, and the saved states.
 
     Args:
         blocks: number of basic blocks.
     """
 
     def __init__(self, blocks: int) -> None:
-        self._rounds = [0] * blocks
+        self._iterations = [0] * blocks
         self._next_look = [FIRST_LOOK] * blocks
-        self._marks: dict[int, _Mark] = {}
+        self._saved: dict[int, _SavedState] = {}
 
     def forget(self) -> None:
-        """Begin anew: others may have changed memory."""
-        blocks = len(self._rounds)
-        self._rounds, self._next_look = [0] * blocks, [FIRST_LOOK] * blocks
-        self._marks.clear()
+        """Discard all states, because others may have changed memory."""
+        blocks = len(self._iterations)
+        self._iterations, self._next_look = [0] * blocks, [FIRST_LOOK] * blocks
+        self._saved.clear()
 
     def is_seen_at(self, group: Group, block: int, state: State) -> bool:
-        """Count a round of the loop that a group takes back to a block; say whether the wave was in this state."""
-        rounds = self._rounds[block] = self._rounds[block] + 1
-        return rounds >= self._next_look[block] and self._look(group, block, state, rounds)
+        """Count an iteration of the loop at a block; return True if the wave was in this state before."""
+        iterations = self._iterations[block] = self._iterations[block] + 1
+        return iterations >= self._next_look[block] and self._look(group, block, state, iterations)
 
-    def _look(self, group: Group, block: int, state: State, rounds: int) -> bool:
-        start = 1 << rounds.bit_length() - 1
+    def _look(self, group: Group, block: int, state: State, iterations: int) -> bool:
+        start = 1 << iterations.bit_length() - 1
         last = start + max(MIN_LOOKS, start // SHARE_OF_LOOKS)
-        self._next_look[block] = rounds + 1 if rounds < last else 2 * start
-        mark = self._marks.get(block)
-        if rounds == start or mark is None:
-            self._marks[block] = _Mark(state.own(group, block))
+        self._next_look[block] = iterations + 1 if iterations < last else 2 * start
+        saved = self._saved.get(block)
+        if iterations == start or saved is None:
+            self._saved[block] = _SavedState(state.own(group, block))
             return False
-        if not _equal(mark.own, state.own(group, block)):
+        if not _equal(saved.own, state.own(group, block)):
             return False
-        if mark.rest is None:
-            mark.rest = state.rest()
+        if saved.rest is None:
+            saved.rest = state.rest()
             return False
-        (others, memory), (others_now, memory_now) = mark.rest, state.rest()
+        (others, memory), (others_now, memory_now) = saved.rest, state.rest()
         is_seen = memory == memory_now and len(others) == len(others_now) and all(map(_equal, others, others_now))
-        if is_seen:  # another group's rounds begin anew: else each would take twice as many as the one before
-            self._rounds[block], self._next_look[block] = 0, FIRST_LOOK
-            del self._marks[block]
+        if is_seen:  # restart the count: else each further group would need twice the iterations of the one before
+            self._iterations[block], self._next_look[block] = 0, FIRST_LOOK
+            del self._saved[block]
         return is_seen
 
 
 def _equal(one: Threads, other: Threads) -> bool:
-    (place, lanes, values), (its_place, its_lanes, its_values) = one, other
-    return place == its_place and _same_lanes(lanes, its_lanes) and all(map(_same_value, values, its_values))
+    (pc, lanes, values), (its_pc, its_lanes, its_values) = one, other
+    return pc == its_pc and _same_lanes(lanes, its_lanes) and all(map(_same_value, values, its_values))
 
 
 def _same_lanes(one: Lanes, other: Lanes) -> bool:
@@ -101,12 +101,12 @@ def _same_lanes(one: Lanes, other: Lanes) -> bool:
 
 
 def _same_value(one: Value, other: Value) -> bool:
-    """Whether all bits are equal, those of a NaN included."""
+    """Return True if all bits are equal, also those of NaNs."""
     return one is other or (one.shape == other.shape and one.tobytes() == other.tobytes())
 
 
 def hashed(arrays: Sequence[Any], numbers: Sequence[int]) -> bytes:
-    """Return a hash of contiguous arrays and some numbers that two different states do not share."""
+    """Return a collision-resistant hash of contiguous arrays and some numbers."""
     digest = hashlib.blake2b(repr(numbers).encode(), digest_size=16)
     for array in arrays:
         digest.update(memoryview(array).cast("B") if array.size else b"")

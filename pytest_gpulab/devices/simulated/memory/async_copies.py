@@ -150,10 +150,10 @@ class AsyncCopies:
         """Complete the copies that arrive at mbarriers which lanes are about to test."""
         if not self._arrivals:
             return
-        tested = lanes.places(address)
+        tested = lanes.shared_keys(address)
         arrivals, self._arrivals = self._arrivals, []
         for arrival in arrivals:
-            mine = np.isin(arrival.lanes.places(arrival.address), tested)
+            mine = np.isin(arrival.lanes.shared_keys(arrival.address), tested)
             if not mine.all():
                 rest = arrival.lanes.subset(~mine)
                 self._arrivals.append(arrival._replace(lanes=rest.lanes, address=rest.take(arrival.address)))

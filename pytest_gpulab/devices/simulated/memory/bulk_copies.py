@@ -104,10 +104,10 @@ class BulkCopies:
         """Complete the copies that are counted by mbarriers which lanes are about to test."""
         if not self._pending:
             return
-        tested = lanes.places(barrier)
+        tested = lanes.shared_keys(barrier)
         pending, self._pending = self._pending, []
         for copy in pending:
-            mine = np.isin(copy.lanes.places(copy.barrier), tested)
+            mine = np.isin(copy.lanes.shared_keys(copy.barrier), tested)
             if not mine.all():
                 self._pending.append(_part(copy, ~mine))
             if mine.any():

@@ -1,6 +1,6 @@
-"""What the lanes of a warp tell each other: shuffles, votes, matches, reductions (PTX ISA 9.7.9 and 9.7.13).
+"""Warp-level primitives: shuffles, votes, matches, reductions (PTX ISA 9.7.9 and 9.7.13).
 
-Only lanes of the executing group take part; the scheduler brings the lanes of a mask together beforehand.
+Only lanes of the executing group take part. The scheduler reconverges the lanes of the mask beforehand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 
 
 def lanemask(which: str, laneid: Value) -> Value:
-    """`%lanemask_eq` and the like."""
+    """Return `%lanemask_eq`, `%lanemask_lt` and so on."""
     bit = np.uint32(1) << laneid
     return {
         "eq": bit,
@@ -33,7 +33,7 @@ def lanemask(which: str, laneid: Value) -> Value:
 
 
 def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
-    """Return the source lane and whether it was in range, as the PTX ISA defines them."""
+    """Return the source lane and the predicate *in range* of `shfl.sync`, as the PTX ISA defines them."""
     b, clamp, segment = (
         x.astype(np.int64) for x in (b & np.uint32(31), c & np.uint32(31), (c >> np.uint32(8)) & np.uint32(31))
     )
@@ -56,9 +56,9 @@ def _source(mode: str, lane: Value, b: Value, c: Value) -> tuple[Value, Value]:
 
 
 def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Value, c: Value) -> tuple[Value, Value]:
-    """Return the value of another lane of the warp, and whether that lane was in range.
+    """Return the value of another lane of the warp, and the predicate *in range*.
 
-    A source lane outside the group gives what the launch says; see `absent`.
+    A source lane outside of the group has the launch's value for `absent` lanes.
     """
     source, inside = _source(mode, lanes.laneid, b, c)
     if (value.ndim == 0 or (value.shape[0] == 1 and not lanes.flat)) and lanes.whole_warps:
@@ -78,7 +78,7 @@ def shuffle(wave: Wave, lanes: Lanes, site: Site, mode: str, value: Value, b: Va
 
 
 def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDArray[np.bool_]) -> Value:
-    """Return what lanes found, where their source is there."""
+    """Return the values that lanes have read; those of absent source lanes are replaced."""
     if not absent.any():
         return found
     wave.note_absent(lanes, site, absent)
@@ -86,25 +86,25 @@ def _present(wave: Wave, lanes: Lanes, site: Site, found: Value, absent: npt.NDA
 
 
 def _rows(lanes: Lanes) -> Any:
-    """Where each thread of the block stands among a rectangle's rows, -1 where it is not there."""
+    """Return the row of each thread of the block in a rectangle; -1 if it has none."""
     rows = np.full(lanes.wave.warps * WARP, -1, np.intp)
     rows[lanes.threads] = np.arange(len(lanes.threads))
     return rows
 
 
 def ballot(lanes: Lanes, predicate: Value) -> Value:
-    """The bits of the group's lanes at which a predicate holds."""
+    """Return a bit per lane of the warp: 1 if the lane is in the group and the predicate is True."""
     grid = to_warps(lanes, np.asarray(predicate), False)
     return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
 
 
 def activemask(lanes: Lanes) -> Value:
-    """The bits of the warp's lanes that execute this together."""
+    """Return the bits of the warp's lanes in the group."""
     return ballot(lanes, np.ones((lanes.shape[0], 1), np.bool_))
 
 
 def vote(lanes: Lanes, mode: str, predicate: Value, mask: Value) -> Value:
-    """`vote.sync`: over the lanes of the mask."""
+    """Return the result of `vote.sync` over the lanes of the mask."""
     yes = ballot(lanes, predicate) & mask
     if mode == "ballot":
         return yes
@@ -117,7 +117,7 @@ def vote(lanes: Lanes, mode: str, predicate: Value, mask: Value) -> Value:
 
 
 def match_any(lanes: Lanes, value: Value, mask: Value) -> Value:
-    """The lanes of the mask that hold the same value."""
+    """Return the lanes of the mask that have the same value, as bits."""
     grid = to_warps(lanes, np.broadcast_to(value, lanes.shape), 0)
     present = to_warps(lanes, np.ones(lanes.shape, np.bool_), False)
     same = np.zeros(grid.shape, np.uint32)
@@ -128,7 +128,7 @@ def match_any(lanes: Lanes, value: Value, mask: Value) -> Value:
 
 
 def match_all(lanes: Lanes, value: Value, mask: Value) -> tuple[Value, Value]:
-    """The mask if all its lanes hold one value, else 0; and whether they do."""
+    """Return the mask if all its lanes have the same value, else 0; and a predicate that they do."""
     here = activemask(lanes) & mask
     same = (match_any(lanes, value, mask) & here) == here
     return np.where(same, here, np.uint32(0)).astype(U4), same
@@ -141,7 +141,7 @@ _REDUCE: dict[str, Any] = {
 
 
 def redux(lanes: Lanes, operation: str, value: Value, mask: Value) -> Value:
-    """`redux.sync`: the reduction over the lanes of the mask."""
+    """Return the result of `redux.sync` over the lanes of the mask."""
     full = np.broadcast_to(value, lanes.shape)
     result = np.zeros(lanes.shape, value.dtype)
     masks = np.broadcast_to(mask, lanes.shape)
@@ -161,7 +161,7 @@ def _identity(operation: str, dtype: np.dtype[Any]) -> Any:
 
 
 def elect(lanes: Lanes) -> tuple[Value, Value]:
-    """The lowest lane of each warp here, and whether one is it."""
+    """Return the lowest lane of each warp in the group, and a predicate of that lane."""
     mask = activemask(lanes)
     lowest = mask & (~mask + np.uint32(1))
     leader = (np.frexp(lowest.astype(np.float64))[1] - 1).astype(np.uint32)

@@ -1,8 +1,8 @@
 """Matrix instructions of warps: `wmma`, `mma`, `ldmatrix`, `stmatrix`, `movmatrix` (PTX ISA 9.7.14).
 
-Products and their sum are exact. A float32 result is then cut off towards zero, as hardware does; a float16 result is
-rounded to the nearest. Hardware cuts summands off as well, in an order that NVIDIA leaves open. So results agree within
-a tolerance, and bit for bit where all sums are whole numbers of 24 bits.
+Products and their sum are exact. A float32 result is then truncated towards zero, as by hardware. A float16 result is
+rounded to the nearest. Hardware also truncates summands, in an order that NVIDIA does not specify. So results agree
+within a tolerance, and bit for bit where all sums are integers of 24 bits.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 INCOMPLETE = "divergent threads in warp: a tensor-core operation needs all 32 threads of the warp"
 _ALL_LANES = 0xFFFFFFFF
-_TF32 = np.uint32(0xFFFFE000)  # the bits of a float32 that count
+_TF32 = np.uint32(0xFFFFE000)  # the bits of a float32 that tf32 has
 _FLOAT32 = ~np.uint64((1 << 29) - 1)  # the bits of a float64 that a float32 has
 _HALF = np.dtype(np.uint16)
 _WORD = np.dtype(np.uint32)
-_WORDS = 4  # of a line of a tile
+_WORDS = 4  # per line of a tile
 Elements = npt.NDArray[Any]  # (warps, blocks, lanes, elements)
 
 
@@ -41,11 +41,11 @@ def load_matrix(
     """`wmma.load`: return the registers of each lane.
 
     Args:
-        wave, lanes, site: as everywhere.
+        wave, lanes, site: the executing group and its instruction.
         fragment: the arguments of a `Fragment`.
-        layout: in memory, `row` or `col`.
-        count: registers of a lane; some fragments hold all elements several times.
-        base, stride: address of the matrix, and elements from one line in memory to the next.
+        layout: the order in memory, `row` or `col`.
+        count: registers per lane; some fragments hold all elements several times.
+        base, stride: address of the matrix, and elements between the starts of two lines in memory.
     """
     _need_whole_warps(wave, lanes, site)
     part = Fragment(*fragment)
@@ -79,7 +79,7 @@ def store_matrix(
 
 
 def _unit(part: Fragment, count: int) -> np.dtype[Any]:
-    """The type in which so many neighbouring elements are read: words, or an element that is smaller."""
+    """Return the type of one read of `count` neighbouring elements: a word, or a smaller element."""
     return np.dtype(ELEMENTS[part.kind] if part.nbytes == 8 or part.nbytes * count < 4 else _WORD)
 
 
@@ -103,11 +103,11 @@ def multiply(
     """`wmma.mma` and `mma`: return the registers of D = A B + C.
 
     Args:
-        wave, lanes, site: as everywhere.
+        wave, lanes, site: the executing group and its instruction.
         shape: such as `m16n8k16`.
         kinds: types of D, A, B and C.
-        saturates: whether integers stop at the largest instead of wrapping around.
-        a, b, c: registers.
+        saturates: True if integers saturate, False if they wrap around.
+        a, b, c: registers of the matrices A, B and C.
     """
     _need_whole_warps(wave, lanes, site)
     d, *parts = (Fragment(matrix, shape, kind) for matrix, kind in zip("dabc", kinds, strict=True))
@@ -159,7 +159,7 @@ _BITS_OF: dict[str, Any] = {
 
 
 def load_tiles(wave: Wave, lanes: Lanes, site: Site, tiles: int, transposed: bool, address: Value) -> list[Value]:
-    """`ldmatrix`: each lane gives the address of a line of a tile; return the registers of each lane."""
+    """`ldmatrix`: return the registers of each lane; `address` has the address of a line of a tile per lane."""
     _need_whole_warps(wave, lanes, site)
     subset = lanes.subset(lanes.laneid < np.uint32(8 * tiles))
     read = getattr(wave, f"load_{site.space}")(subset.lanes, site, subset.take(address), _WORD, _WORDS)
@@ -169,7 +169,7 @@ def load_tiles(wave: Wave, lanes: Lanes, site: Site, tiles: int, transposed: boo
 def store_tiles(
     wave: Wave, lanes: Lanes, site: Site, tiles: int, transposed: bool, address: Value, values: list[Value]
 ) -> None:
-    """`stmatrix`: each lane gives the address of a line of a tile, to which registers of all lanes are written."""
+    """`stmatrix`: write registers to tiles; `address` has the address of a line of a tile per lane."""
     _need_whole_warps(wave, lanes, site)
     held = fragments.lines_of_tiles(tiles, transposed)
     table = np.zeros((WARP, 8), np.intp)
@@ -187,7 +187,7 @@ def transpose_tile(wave: Wave, lanes: Lanes, site: Site, value: Value) -> Value:
 
 
 def _elements(lanes: Lanes, values: list[Value], code: str) -> Elements:
-    """Return the elements that lanes hold in some registers, all lanes of a warp after each other."""
+    """Return the elements in some registers, ordered by the lanes of each warp."""
     grids = [to_warps(lanes, value, 0) for value in values]
     width = max(grid.shape[2] for grid in grids)
     words = np.empty((len(grids[0]), width, WARP, len(grids)), grids[0].dtype)
@@ -198,13 +198,13 @@ def _elements(lanes: Lanes, values: list[Value], code: str) -> Elements:
 
 
 def _regrouped(lanes: Lanes, elements: Elements, table: IndexArray, code: str) -> list[Value]:
-    """Return registers of a type, filled with the elements that a table (lanes, elements) names."""
+    """Return registers of a type, filled with elements by their numbers in a table (lanes, elements)."""
     moved: Elements = elements.take(table.ravel(), axis=2).view(code)
     grids = moved.reshape(*moved.shape[:2], WARP, -1)
     return [from_warps(lanes, grids[..., number].transpose(0, 2, 1)) for number in range(grids.shape[3])]
 
 
 def _need_whole_warps(wave: Wave, lanes: Lanes, site: Site) -> None:
-    """Note a hazard where lanes of a warp are missing: they have gone another way, have exited or never were."""
+    """Record a hazard if lanes of a warp are missing: they have diverged or exited, or the block has no such thread."""
     if not lanes.whole_warps and (missing := activemask(lanes) != np.uint32(_ALL_LANES)).any():
         wave.note_lanes(INCOMPLETE, site.where, lanes, missing)
