@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pytest_gpulab.course.executors.processes import Executor
-from pytest_gpulab.grading.checks import Check
+from pytest_gpulab.grading.checks import Check, CheckGrader
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Provenance, Verdict
 
@@ -159,7 +159,7 @@ class Schedule:
                 self._store.close()
 
 
-class AwaitedGrader:
+class AwaitedGrader(CheckGrader):
     """A grader that waits for a job that runs elsewhere.
 
     Args:
@@ -199,7 +199,7 @@ class AwaitedGrader:
         """No-op: the executor ends the processes that it started."""
 
 
-class RefusedGrader:
+class RefusedGrader(CheckGrader):
     """A grader of a submission that cannot be graded.
 
     Args:
@@ -210,7 +210,12 @@ class RefusedGrader:
 
     def __init__(self, verdict: Verdict, reason: Finding, provenance: Provenance) -> None:
         self._verdict, self._reason = verdict, reason
-        self.provenance = provenance
+        self._provenance = provenance
+
+    @property
+    def provenance(self) -> Provenance:
+        """The inputs of the grade, as far as they are known."""
+        return self._provenance
 
     def run(self, check: Check) -> CheckResult:
         """Return the verdict, with the reason on the first check."""

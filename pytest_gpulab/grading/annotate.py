@@ -17,7 +17,7 @@ from pytest_gpulab.grading.compilation.builds import Build, BuildFailed, Builds,
 from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run, replay
-from pytest_gpulab.grading.speed.estimate import pattern_of, size_text
+from pytest_gpulab.grading.speed.costs import pattern_of, size_text
 from pytest_gpulab.grading.usage.checks import counting_device
 
 from .catalogue import LoadedExercise

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pytest_gpulab.exercise import Case, Exercise, SafeCheck, SpeedTier, UsesCheck
 
-from .grade import CheckKind, CheckResult, Finding, Measurement, Verdict
+from .grade import CheckKind, CheckResult, Finding, Measurement, Provenance, Verdict
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,23 @@ class Check:
             printed=printed,
             hidden=self.hidden,
         )
+
+
+class CheckGrader(Protocol):
+    """A grader of one submission's checks, in this process or elsewhere."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """The inputs that the grade depends on."""
+        ...
+
+    def run(self, check: Check) -> CheckResult:
+        """Return the result of one check; errors of the submission and of the exercise are findings in it."""
+        ...
+
+    def close(self) -> None:
+        """Release the grader's own resources."""
+        ...
 
 
 def checks_of(exercise: Exercise) -> tuple[Check, ...]:

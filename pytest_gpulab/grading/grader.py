@@ -25,24 +25,22 @@ from pytest_gpulab.grading.correctness.safety import Outcomes, harmless, not_che
 from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
 from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
-from pytest_gpulab.grading.speed.estimate import Costs, decision, inconclusive, too_slow
+from pytest_gpulab.grading.speed.costs import Costs
+from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 from pytest_gpulab.grading.speed.measured import TimedCosts
+from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
 from pytest_gpulab.grading.usage.checks import Usages, counting_device
 
 from .annotate import Annotator
 from .catalogue import LoadedExercise
-from .checks import Check, checks_of, correct_name, visible_first
+from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
 from .grade import CheckResult, Finding, Grade, Provenance, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
 
 
-class Grader:
-    """Grades one `.cu` file for one exercise on one device.
-
-    Attributes:
-        provenance: what the grade depends on.
-    """
+class Grader(CheckGrader):
+    """A grader of one `.cu` file for one exercise, on a device of this process."""
 
     def __init__(
         self,
@@ -76,12 +74,17 @@ class Grader:
         self._has_failed = False
         self._stopped: dict[Finding, Check] = {}  # counts and costs that used up their time, with the first check
         self._annotator = Annotator(exercise, path, device, seed, self._budget) if annotate else None
-        self.provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
+        self._provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
+
+    @property
+    def provenance(self) -> Provenance:
+        """The inputs that the grade depends on."""
+        return self._provenance
 
     def grade(self) -> Grade:
         """Grade all checks of the exercise."""
         results = tuple(self.run(check) for check in checks_of(self._loaded.exercise))
-        return Grade(self._label, self._loaded.name, results, self.provenance)
+        return Grade(self._label, self._loaded.name, results, self._provenance)
 
     def run(self, check: Check) -> CheckResult:
         """Grade one check; whatever is wrong with the submission or the exercise is in the result."""
@@ -209,12 +212,12 @@ class Grader:
 
     def _usages(self) -> Usages:
         if self._counted is None:
-            if isinstance(self._costs, Costs) and self._device.info.kind == "simulated":
+            if isinstance(self._costs, EstimatedCosts) and self._device.info.kind == "simulated":
                 self._counted = Usages(self._loaded, self._device, self._builds, self._seed, self._costs)
             else:
                 simulated = counting_device()
                 builds = Builds(self._path, self._loaded, simulated, self._budget)
-                costs = Costs(self._loaded, simulated, builds, self._seed)
+                costs = EstimatedCosts(self._loaded, simulated, builds, self._seed)
                 self._counted = Usages(self._loaded, simulated, builds, self._seed, costs)
         return self._counted
 
@@ -281,10 +284,10 @@ def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_
     )
 
 
-def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> Costs | TimedCosts:
+def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> Costs:
     if isinstance(device, TimingDevice) and not device.info.estimates:
         return TimedCosts(loaded, device, builds, seed)
-    return Costs(loaded, device, builds, seed)
+    return EstimatedCosts(loaded, device, builds, seed)
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

@@ -13,9 +13,9 @@ from .items import CudaFile
 if TYPE_CHECKING:
     from pytest_gpulab.course.intake.submissions import HandedIn, Problem
     from pytest_gpulab.grading.catalogue import LoadedExercise
+    from pytest_gpulab.grading.checks import CheckGrader
 
     from .class_run import ClassRun
-    from .items import AnyGrader
 
 
 class ClassFolder(pytest.Collector):
@@ -75,7 +75,7 @@ class HandedInFile(CudaFile):
             self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
             raise
 
-    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+    def grader(self, exercise: LoadedExercise) -> CheckGrader:
         """Return the grader that waits for the job, or one that gives the reason why there is none."""
         from pytest_gpulab.course.intake.submissions import Problem
         from pytest_gpulab.course.schedule import RefusedGrader

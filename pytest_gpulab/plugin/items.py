@@ -17,14 +17,9 @@ from .session import GradingSession
 from .settings import SettingsError
 
 if TYPE_CHECKING:
-    from pytest_gpulab.course.schedule import AwaitedGrader, RefusedGrader
     from pytest_gpulab.grading.catalogue import LoadedExercise
-    from pytest_gpulab.grading.checks import Check
+    from pytest_gpulab.grading.checks import Check, CheckGrader
     from pytest_gpulab.grading.grade import CheckResult, Finding
-    from pytest_gpulab.grading.grader import Grader
-    from pytest_gpulab.grading.isolation.remote import RemoteGrader
-
-    AnyGrader = Grader | RemoteGrader | AwaitedGrader | RefusedGrader
 
 MARKER = "gpulab"
 PRINTF = "printf"
@@ -80,7 +75,7 @@ class CudaFile(pytest.File):
         super().__init__(**kwargs)
         self.student = student
         self.shown: set[Finding] = set()
-        self._grader: AnyGrader | None = None
+        self._grader: CheckGrader | None = None
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a check each, or one item that says why there are none."""
@@ -143,11 +138,11 @@ class CudaFile(pytest.File):
         """
         return self.path.read_bytes()
 
-    def use(self, grader: AnyGrader) -> None:
+    def use(self, grader: CheckGrader) -> None:
         """Take results from this grader instead of grading in this process."""
         self._grader = grader
 
-    def grader(self, exercise: LoadedExercise) -> AnyGrader:
+    def grader(self, exercise: LoadedExercise) -> CheckGrader:
         """Return the grader of this file, made on first use."""
         if self._grader is None:
             self._grader = self.grading.grader(exercise, self.path, self.label)

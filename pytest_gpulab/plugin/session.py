@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.protocol import Device, DeviceInfo
     from pytest_gpulab.grading.calibration.choice import DeviceThresholds
     from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
+    from pytest_gpulab.grading.checks import CheckGrader
     from pytest_gpulab.grading.expected import Expectations
-    from pytest_gpulab.grading.grader import Grader
-    from pytest_gpulab.grading.isolation.remote import RemoteGrader
     from pytest_gpulab.grading.tools.ncu import Profiler
 
 
@@ -181,8 +180,8 @@ class GradingSession:
         assert self.device_info is not None, "a device is opened before anything runs"
         return "sim" if self.device_info.kind == "simulated" else self.settings.device.replace("auto", "cuda")
 
-    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> Grader | RemoteGrader:
-        """Return what grades a submission: in this process if the device is open here."""
+    def grader(self, exercise: LoadedExercise, path: Path, label: str) -> CheckGrader:
+        """Return the grader of a submission: in this process if the device is open here."""
         from pytest_gpulab.grading.grader import Grader
         from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
 

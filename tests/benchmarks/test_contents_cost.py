@@ -13,7 +13,7 @@ from pytest_gpulab.exercise import Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.plans.prepare import make_plan
 from pytest_gpulab.grading.speed import contents
-from pytest_gpulab.grading.speed.estimate import pattern_of
+from pytest_gpulab.grading.speed.costs import pattern_of
 from pytest_gpulab.grading.speed.mixing import Mix, mixed
 from pytest_gpulab.grading.speed.validation import SETS
 

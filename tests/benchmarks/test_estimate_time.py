@@ -16,7 +16,7 @@ from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.correctness.checked_launches import SAMPLED
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import allocated, initial_contents
-from pytest_gpulab.grading.speed.estimate import pattern_of
+from pytest_gpulab.grading.speed.costs import pattern_of
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 2.0

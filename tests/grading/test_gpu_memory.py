@@ -14,7 +14,8 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Buffer, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.plans.prepare import make_plan
-from pytest_gpulab.grading.speed.targets import BenchmarkTarget, BufferPool
+from pytest_gpulab.grading.speed.buffers import BufferPool
+from pytest_gpulab.grading.speed.targets import BenchmarkTarget
 from pytest_gpulab.grading.speed.validation import SETS, most_checked
 
 CATALOGUE = Catalogue(Path(__file__).parents[2] / "exercises")

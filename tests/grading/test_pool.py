@@ -10,7 +10,7 @@ from clocked_device import ClockedBench
 
 from pytest_gpulab.exercise import Buffer
 from pytest_gpulab.grading.plans.replay import FIRST, initial_contents
-from pytest_gpulab.grading.speed.targets import FIRST_BYTES, BufferPool
+from pytest_gpulab.grading.speed.buffers import FIRST_BYTES, BufferPool
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint64, np.dtype([("key", np.int16), ("value", np.int8)])])

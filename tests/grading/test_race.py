@@ -21,8 +21,9 @@ from pytest_gpulab.grading.speed.benchmark import (
     ROUNDS_PER_PLACE,
     WARM_UP_ROUNDS,
 )
+from pytest_gpulab.grading.speed.buffers import STEP_BYTES
 from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, MAX_ROUNDS, SETTLED_OVER
-from pytest_gpulab.grading.speed.targets import REPLICAS, STEP_BYTES, BenchmarkTarget
+from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget
 from pytest_gpulab.grading.speed.validation import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
 
 
@@ -57,7 +58,7 @@ def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait
         allocated.append(bool(clocked.device.held_at_start))
         return empty(shape, dtype)
 
-    monkeypatch.setattr("pytest_gpulab.grading.speed.targets.ROOM_BYTES", 2**24)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.ROOM_BYTES", 2**24)
     clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
     tier(clocked, right(costs_ms))
     moved = [place for place in places if place]

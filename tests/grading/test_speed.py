@@ -17,7 +17,7 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.correctness import checked_launches
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.speed import estimate
-from pytest_gpulab.grading.speed.estimate import size_text
+from pytest_gpulab.grading.speed.costs import size_text
 
 
 def test_reaching_the_threshold_passes_and_says_what_was_measured(bench: Bench) -> None:

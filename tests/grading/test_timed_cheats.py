@@ -15,8 +15,8 @@ from fake_device import Program
 from pytest_gpulab.exercise import Plan, Problem, SpeedTier
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.speed.benchmark import Benchmark
+from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import BufferPool
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CHECKED_OF_A_SET, SETS, SMALL_BYTES, CheckedRuns
 
 

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.exercise import Buffer
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import Finding
-from pytest_gpulab.grading.speed.targets import BufferPool
+from pytest_gpulab.grading.speed.buffers import BufferPool
 
 
 def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked: ClockedBench) -> None:

@@ -29,8 +29,8 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.isolation import remote, worker_process
-from pytest_gpulab.grading.speed.estimate import inconclusive
 from pytest_gpulab.grading.speed.measured import others_work
+from pytest_gpulab.grading.speed.verdict import inconclusive
 from pytest_gpulab.grading.tools import ncu
 from pytest_gpulab.reports.terminal.sections import footnotes
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_gpulab.devices.protocol import LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.cost.bottleneck import KINDS
-from pytest_gpulab.grading.speed.advice import QUESTIONS, question
+from pytest_gpulab.grading.speed.verdict import QUESTIONS, question
 
 # Kernels that a smaller number of accesses would help, not another pattern.
 TOO_MANY = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.speed.estimate import size_text
+from pytest_gpulab.grading.speed.costs import size_text
 from pytest_gpulab.grading.thresholds import OWN, Thresholds
 
 from .file import Calibration, CalibrationError, Table, document, read, text

@@ -20,7 +20,7 @@ from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable, OutOfM
 from pytest_gpulab.devices.system.memory_kills import REMEDY
 from pytest_gpulab.exercise import Size, SpeedTier, UsesCheck
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.checks import Check, checks_of
+from pytest_gpulab.grading.checks import Check, CheckGrader, checks_of
 from pytest_gpulab.grading.findings import COMPILER_HINT, finding, lacks_device, of_error
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 from pytest_gpulab.grading.grader import provenance_of
@@ -48,7 +48,7 @@ JUDGED_FROM_S = 5.0  # below, the system's clock ticks are too coarse
 REST = "take fewer processes (a smaller --gpulab-workers or -n)"
 
 
-class RemoteGrader:
+class RemoteGrader(CheckGrader):
     """A `Grader` in another process, which starts with the first check or before: the same interface, and `close`.
 
     Args:

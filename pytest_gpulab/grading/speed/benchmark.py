@@ -25,6 +25,7 @@ import numpy as np
 
 from pytest_gpulab.devices.stopwatch import SLOW_CLOCK_SHARE, Stopwatch, TimingDevice
 
+from .buffers import BufferPool
 from .interference import FullSpeed, ThrottleMonitor
 from .mixing import Mix
 from .statistics import (
@@ -40,7 +41,7 @@ from .statistics import (
     ratio_of_medians,
     settled,
 )
-from .targets import REPLICAS, BenchmarkTarget, BufferPool
+from .targets import REPLICAS, BenchmarkTarget
 from .validation import SETS, CheckedRun, CheckedRuns
 
 Caches = Literal["cold", "warm"]

@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.devices.protocol import Device, LaunchProfile
-from pytest_gpulab.exercise import Exercise, Plan, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.exercise import Plan, Problem, Size, SpeedTier, Variant
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.compilation.builds import (
     Build,
     BuildFailed,
     Builds,
     VariantKey,
-    cases_of,
     made_once,
     variant_key,
 )
@@ -39,11 +38,11 @@ from pytest_gpulab.grading.correctness.checked_launches import (
 from pytest_gpulab.grading.counters import KernelCounters, counted
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding, Measurement
-from pytest_gpulab.grading.plans.prepare import instructors_code, make_inputs, make_plan, rng_for
+from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import Run
 
-from .advice import question
-from .statistics import Decision, Ratio, decide
+from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text, timed_size
+from .verdict import not_timed, unusable
 
 Array = npt.NDArray[Any]
 
@@ -83,7 +82,7 @@ class Timing:
     error_pct: float | None = None
 
 
-class Costs:
+class EstimatedCosts(Costs):
     """What one submission costs at each size and variant that is asked for, costed once, and its baselines."""
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
@@ -259,56 +258,6 @@ class Costs:
         )
 
 
-def decision(measurement: Measurement) -> Decision:
-    """Return whether a speedup reaches its threshold; an estimate has no noise and is never undecided."""
-    speedup, low, high = measurement.speedup, measurement.low, measurement.high
-    return decide(
-        Ratio(speedup, speedup if low is None else low, speedup if high is None else high), measurement.threshold
-    )
-
-
-def too_slow(measurement: Measurement) -> Finding:
-    """Return why a measured speedup is below its threshold.
-
-    The threshold is left to the check's name, so that all tiers above the same measurement have the same reason.
-    """
-    how = "An estimated" if measurement.estimated else "A"
-    what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
-    hint = f"What limits it: {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
-    return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
-
-
-def inconclusive(measurement: Measurement) -> Finding:
-    """Return why a speedup is neither passed nor failed."""
-    what = (
-        f"The speedup over {measurement.baseline} lies between {measurement.low:.3f}x and {measurement.high:.3f}x, "
-        f"too close to {measurement.threshold:g}x to tell. The points are given."
-    )
-    return finding("inconclusive", what, evidence=_times(measurement))
-
-
-def _times(measurement: Measurement) -> tuple[str, ...]:
-    """Return the evidence of a speedup in lines."""
-    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
-    shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
-    return tuple(line for line in (times, measurement.certainty, shared) if line)
-
-
-def timed_size(tier: SpeedTier, device: Device) -> Size:
-    """Return the size at which this device costs the tier."""
-    if device.info.estimates and tier.simulated_size is not None:
-        return tier.simulated_size
-    return tier.size
-
-
-def size_text(size: Size) -> str:
-    """Return a size in words: `2^20`, `1000`, `256 x 256 x 20`."""
-    if isinstance(size, tuple):
-        return " x ".join(map(str, size))
-    is_power = size >= 1024 and size & (size - 1) == 0
-    return f"2^{size.bit_length() - 1}" if is_power else str(size)
-
-
 def _estimated(run: Run) -> Timing:
     estimates = [profile.estimated_ms for profile in run.profiles]
     known = [estimate for estimate in estimates if estimate is not None]
@@ -332,48 +281,3 @@ def _error_pct(profiles: Sequence[LaunchProfile], estimates_ms: Sequence[float])
 
 def _of_both(own_pct: float | None, baseline_pct: float | None) -> float | None:
     return None if own_pct is None or baseline_pct is None else math.hypot(own_pct, baseline_pct)
-
-
-def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
-    """Return how the launches fill the GPU, those that do not differ once."""
-    found = (
-        replace(
-            profile.kernel_occupancy,
-            local_bytes=profile.resources.local_bytes,
-            constant_bytes=profile.resources.constant_bytes,
-        )
-        for profile in profiles
-        if profile.kernel_occupancy is not None
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def pattern_of(exercise: Exercise, variant: Variant) -> str:
-    """Return the input pattern that a variant is costed on."""
-    return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
-
-
-def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
-    """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
-    if blocked.verdict == "not gradable":
-        return blocked
-    cause = blocked.finding
-    what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
-    return BuildFailed("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
-
-
-def not_timed(why: str) -> BuildFailed:
-    """Return why there is no figure, to follow a colon; a clause."""
-    return BuildFailed("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
-
-
-def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
-    """Return the bytes that any right submission moves at this size, if the exercise says.
-
-    Raises:
-        InstructorsMistake: it says so wrongly.
-    """
-    if loaded.exercise.min_bytes is None:
-        return None
-    with instructors_code("min_bytes"):
-        return float(loaded.exercise.min_bytes(problem))

@@ -23,14 +23,16 @@ from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan
 from pytest_gpulab.grading.plans.replay import FIRST, Run
 
 from .benchmark import Benchmark, RaceResult, RetryBudget
+from .buffers import BufferPool
 from .contents import Inputs, timed_inputs
-from .estimate import kernels_of, min_bytes, not_timed, pattern_of, size_text, unusable
+from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text
 from .interference import SLOWED_BY_OTHERS
 from .mixing import Mix, mixed
 from .reference_time import reference_ms
 from .sampled_comparison import right_at_places
-from .targets import Baseline, BaselineFailed, BenchmarkTarget, BufferPool
+from .targets import Baseline, BaselineFailed, BenchmarkTarget
 from .validation import SETS, CheckedRun, most_checked
+from .verdict import not_timed, unusable
 
 _RaceKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
@@ -59,7 +61,7 @@ class _Raced:
         return max(self.profiles, key=lambda profile: math.prod((*profile.grid, *profile.block)))
 
 
-class TimedCosts:
+class TimedCosts(Costs):
     """What one submission costs at each size, variant and baseline that is asked for, timed once for all tiers."""
 
     def __init__(self, loaded: LoadedExercise, device: TimingDevice, builds: Builds, seed: int) -> None:

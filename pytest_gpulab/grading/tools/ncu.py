@@ -17,7 +17,7 @@ from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.counters import METRICS, Counter, KernelCounters, first_of_each
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, replay
-from pytest_gpulab.grading.speed.estimate import pattern_of
+from pytest_gpulab.grading.speed.costs import pattern_of
 
 PROGRAM = "ncu"
 NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"

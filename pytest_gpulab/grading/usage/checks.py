@@ -19,7 +19,8 @@ from pytest_gpulab.grading.correctness.checked_launches import CostedRun, run_co
 from pytest_gpulab.grading.findings import finding, of_error
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_inputs, make_plan, rng_for
-from pytest_gpulab.grading.speed.estimate import Costs, min_bytes, pattern_of, size_text
+from pytest_gpulab.grading.speed.costs import min_bytes, pattern_of, size_text
+from pytest_gpulab.grading.speed.estimate import EstimatedCosts
 
 from .constant_reads import COUNTERS, READS, used_share
 from .second_size import jittered
@@ -48,7 +49,9 @@ class _Counted:
 class Usages:
     """What one submission did at each size and variant that is asked for, counted once on the simulated GPU."""
 
-    def __init__(self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: Costs) -> None:
+    def __init__(
+        self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: EstimatedCosts
+    ) -> None:
         """Count nothing yet.
 
         Args:

@@ -26,8 +26,9 @@ from pytest_gpulab.devices.cuda.timing import sampler
 from pytest_gpulab.devices.protocol import Module
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK, ROUNDS_PER_PLACE
+from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget, BufferPool
+from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget
 
 TOLERANCE = 0.05
 WARM_FROM_US, COLD_FROM_US = 3.0, 20.0

@@ -23,8 +23,9 @@ from pytest_gpulab.exercise import Problem
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.compilation.builds import Builds
 from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan
+from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget, BufferPool
+from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget
 
 ELEMENTS = 2**26
 COPY_BYTES = SCAN_BYTES = 8 * ELEMENTS

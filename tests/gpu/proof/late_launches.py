@@ -19,8 +19,9 @@ from neighbours import CLASS, Neighbour, beside
 
 from pytest_gpulab.devices.cuda.device import CudaDevice
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
+from pytest_gpulab.grading.speed.buffers import BufferPool
 from pytest_gpulab.grading.speed.mixing import Mix
-from pytest_gpulab.grading.speed.targets import BenchmarkTarget, BufferPool
+from pytest_gpulab.grading.speed.targets import BenchmarkTarget
 
 ROW, RUNS = Row("scale", 2**18, 96), 4
 PLACES, SAMPLES = 60, 9

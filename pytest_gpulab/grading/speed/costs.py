@@ -1,0 +1,95 @@
+"""The protocol of costs, estimated or timed, and the facts of a tier that both implementations share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
+from pytest_gpulab.devices.protocol import Device, LaunchProfile
+from pytest_gpulab.exercise import Exercise, Problem, Size, SpeedTier, Variant
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.compilation.builds import cases_of
+from pytest_gpulab.grading.grade import Finding, Measurement
+from pytest_gpulab.grading.plans.prepare import instructors_code
+
+
+class Costs(Protocol):
+    """The costs of one submission and its baselines, measured once per size, variant and baseline."""
+
+    def measure(self, tier: SpeedTier) -> Measurement:
+        """Return the speedup of the submission over the tier's baseline, on the same data.
+
+        Raises:
+            BuildFailed: there is no figure. `not gradable`: the device or the exercise is the cause. `failed`: the
+                submission's kernel ends abnormally at this size.
+            InstructorsMistake: the exercise's own code is wrong.
+        """
+        ...
+
+    def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
+        """Return the errors in the measured work: wrong outputs, an impossible time.
+
+        Raises:
+            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
+        """
+        ...
+
+    def reference_ms(self, tier: SpeedTier) -> float | None:
+        """Return the time of the CPU reference; None where it is unknown or says nothing.
+
+        Raises:
+            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
+        """
+        ...
+
+    def record_failure(self, tier: SpeedTier, found: Finding) -> None:
+        """Record that measuring the tier ended another process abnormally: it is not measured again."""
+        ...
+
+
+def timed_size(tier: SpeedTier, device: Device) -> Size:
+    """Return the size at which this device costs the tier."""
+    if device.info.estimates and tier.simulated_size is not None:
+        return tier.simulated_size
+    return tier.size
+
+
+def size_text(size: Size) -> str:
+    """Return a size in words: `2^20`, `1000`, `256 x 256 x 20`."""
+    if isinstance(size, tuple):
+        return " x ".join(map(str, size))
+    is_power = size >= 1024 and size & (size - 1) == 0
+    return f"2^{size.bit_length() - 1}" if is_power else str(size)
+
+
+def pattern_of(exercise: Exercise, variant: Variant) -> str:
+    """Return the input pattern that a variant is costed on."""
+    return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
+
+
+def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
+    """Return the bytes that any right submission moves at this size, if the exercise says.
+
+    Raises:
+        InstructorsMistake: it says so wrongly.
+    """
+    if loaded.exercise.min_bytes is None:
+        return None
+    with instructors_code("min_bytes"):
+        return float(loaded.exercise.min_bytes(problem))
+
+
+def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
+    """Return how the launches fill the GPU, those that do not differ once."""
+    found = (
+        replace(
+            profile.kernel_occupancy,
+            local_bytes=profile.resources.local_bytes,
+            constant_bytes=profile.resources.constant_bytes,
+        )
+        for profile in profiles
+        if profile.kernel_occupancy is not None
+    )
+    return tuple(dict.fromkeys(found))

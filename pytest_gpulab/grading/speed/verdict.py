@@ -1,0 +1,90 @@
+"""The verdict on a measured or estimated speedup, and its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_gpulab.grading.compilation.builds import BuildFailed
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding, Measurement
+
+from .statistics import Decision, Ratio, decide
+
+QUESTIONS: Mapping[str, str] = {
+    "shared memory": "Which of the 32 banks does each lane of a warp use, and how many of them share one?",
+    "global memory": "Which addresses do neighbouring lanes of a warp ask for, and how far apart are they?",
+    "constant memory": "Do all lanes of a warp need the same address at the same time?",
+    "idle lanes": "Which lanes of a warp have something to do there, and could the same lanes be side by side?",
+    "instructions": "Which of them does every thread repeat, and which could be done once, or not at all?",
+    "special functions": "Is every one of them needed, and as exact as it is?",
+    "arithmetic": "Does every thread need all of these operations, in this type?",
+    "barriers": "Who needs whose values after each barrier: the whole block, or less?",
+    "atomics": "How many threads update the same word, and could they agree on something first?",
+    "latency": "What could a thread do while it waits, and how many loads does it have under way at once?",
+    "few blocks": "How many multiprocessors does the GPU have, and how many blocks are there?",
+    "many blocks": "How much does one block do before it ends, and could a thread do more than one element?",
+    "waiting for blocks": "What has to be known before a block can go on, and how early could another one tell it?",
+    "memory bandwidth": "Is every byte read and written only once?",
+}
+
+# Here it is how many accesses there are that limits, and their pattern is right already.
+_TOO_MANY = (
+    "shared memory: accesses without bank conflicts",
+    "global memory: the number of accesses",
+    "constant memory: its loads",
+)
+_FEWER = "How many accesses does each element need, and which values could stay in registers?"
+
+
+def decision(measurement: Measurement) -> Decision:
+    """Return whether a speedup reaches its threshold; an estimate has no noise and is never undecided."""
+    speedup, low, high = measurement.speedup, measurement.low, measurement.high
+    return decide(
+        Ratio(speedup, speedup if low is None else low, speedup if high is None else high), measurement.threshold
+    )
+
+
+def too_slow(measurement: Measurement) -> Finding:
+    """Return why a measured speedup is below its threshold.
+
+    The threshold is left to the check's name, so that all tiers above the same measurement have the same reason.
+    """
+    how = "An estimated" if measurement.estimated else "A"
+    what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
+    hint = f"What limits it: {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
+    return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
+
+
+def question(bottleneck: str) -> str:
+    """Return the question that goes with a bottleneck, by the words before its colon; empty where there is none."""
+    return _FEWER if bottleneck.startswith(_TOO_MANY) else QUESTIONS.get(bottleneck.partition(":")[0], "")
+
+
+def inconclusive(measurement: Measurement) -> Finding:
+    """Return why a speedup is neither passed nor failed."""
+    what = (
+        f"The speedup over {measurement.baseline} lies between {measurement.low:.3f}x and {measurement.high:.3f}x, "
+        f"too close to {measurement.threshold:g}x to tell. The points are given."
+    )
+    return finding("inconclusive", what, evidence=_times(measurement))
+
+
+def _times(measurement: Measurement) -> tuple[str, ...]:
+    """Return the evidence of a speedup in lines."""
+    times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
+    shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
+    return tuple(line for line in (times, measurement.certainty, shared) if line)
+
+
+def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
+    """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
+    if blocked.verdict == "not gradable":
+        return blocked
+    cause = blocked.finding
+    what = f"The exercise's baseline {baseline} cannot be used: {cause.what}"
+    return BuildFailed("not gradable", finding("reference-mismatch", what, cause.where, cause.evidence))
+
+
+def not_timed(why: str) -> BuildFailed:
+    """Return why there is no figure, to follow a colon; a clause."""
+    return BuildFailed("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
