@@ -63,7 +63,8 @@ from pytest_gpulab.devices.simulated.sass.code import MachineCode, kernel_blocks
 from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
 from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
 from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, undefined
-from pytest_gpulab.devices.simulated.translation.program import Program, translate
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.translator import translate
 from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 from pytest_gpulab.devices.source.names import signature, unique_names, unmangle
 

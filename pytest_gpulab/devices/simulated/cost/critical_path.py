@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
-from pytest_gpulab.devices.simulated.translation.control import defined_and_used
-from pytest_gpulab.devices.simulated.translation.program import Step
-from pytest_gpulab.devices.simulated.translation.regions import regions
-from pytest_gpulab.devices.simulated.translation.waits import is_fence
+from pytest_gpulab.devices.simulated.translation.analysis.regions import regions
+from pytest_gpulab.devices.simulated.translation.analysis.waits import is_fence
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
 _FREE = {"mov", "cvta"}
@@ -25,7 +25,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 _CALL_CYCLES = 1000.0  # printf and its like
 
 
-def step_cycles(steps: Sequence[Step], gpu: Gpu) -> list[float]:
+def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
     """Return the cycles that each basic block adds to the way of a warp that runs it.
 
     Args:
@@ -49,7 +49,9 @@ def step_cycles(steps: Sequence[Step], gpu: Gpu) -> list[float]:
     return cycles
 
 
-def _run(region: list[int], steps: Sequence[Step], gpu: Gpu, ready: dict[str, float], cycles: list[float]) -> float:
+def _run(
+    region: list[int], steps: Sequence[TranslatedBlock], gpu: Gpu, ready: dict[str, float], cycles: list[float]
+) -> float:
     """Note the cycles of a region's steps, and in `ready` when each register has its value; return when it ends."""
     issued = waited = 0.0
     for i in region:

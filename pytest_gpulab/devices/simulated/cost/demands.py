@@ -13,7 +13,7 @@ from pytest_gpulab.devices.simulated.counting.footprint import SECTOR_BYTES, Tou
 from pytest_gpulab.devices.simulated.counting.workload import Workload
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.memory.spaces import Arena
-from pytest_gpulab.devices.simulated.translation.waits import places_that_wait_for_l2
+from pytest_gpulab.devices.simulated.translation.analysis.waits import places_that_wait_for_l2
 
 from .critical_path import step_cycles
 from .pipes import pipes

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Sym
-from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 
 from .counters import Counters
@@ -61,7 +61,7 @@ def by_rules(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
             yield step.statements[-1].where, _branch(counters.warps[block], counters.parted[block])
 
 
-def _guards(steps: list[Step]) -> dict[int, int]:
+def _guards(steps: list[TranslatedBlock]) -> dict[int, int]:
     """Return the blocks that become guarded instructions, with the block that issues them."""
     entries: dict[int, int] = {}
     for step in steps:
@@ -79,7 +79,7 @@ def _guards(steps: list[Step]) -> dict[int, int]:
     return guards
 
 
-def _short(step: Step) -> bool:
+def _short(step: TranslatedBlock) -> bool:
     plain = all(isinstance(statement, Instruction) for statement in step.statements) and step.mask is None
     return plain and sum(map(weight, step.statements)) <= SHORT_BODY
 

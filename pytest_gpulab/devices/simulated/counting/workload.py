@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.gpus import Gpu
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
+from pytest_gpulab.devices.simulated.translation.analysis.regions import load_depths, regions
+from pytest_gpulab.devices.simulated.translation.analysis.waits import polling_sites
 from pytest_gpulab.devices.simulated.translation.program import Program
-from pytest_gpulab.devices.simulated.translation.regions import load_depths, regions
 from pytest_gpulab.devices.simulated.translation.sites import Site
-from pytest_gpulab.devices.simulated.translation.waits import polling_sites
 
 from .contention import Contention
 from .footprint import Footprint, Seen

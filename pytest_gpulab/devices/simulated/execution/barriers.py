@@ -20,7 +20,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, fro
 from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
-from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
 
 from . import named_barriers
 from .wave import Wave
@@ -36,7 +36,7 @@ class _Waiting:
 
     group: Group
     block: int
-    step: Step
+    step: TranslatedBlock
     number: int
     threads: int | None
     predicate: Value
@@ -71,7 +71,9 @@ class Barriers:
         grid = self.alive.reshape(self.wave.shape.warps, WARP, -1)
         return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
 
-    def arrive(self, group: Group, block: int, step: Step, value: tuple[Value, Value, Value]) -> Group | None:
+    def arrive(
+        self, group: Group, block: int, step: TranslatedBlock, value: tuple[Value, Value, Value]
+    ) -> Group | None:
         """Let a group wait; return it if nobody else of its blocks is missing."""
         number, threads, predicate = value
         assert step.barrier is not None
@@ -99,7 +101,7 @@ class Barriers:
         self.waiting.append(entry)
         return None
 
-    def _wait_apart(self, group: Group, block: int, step: Step, predicate: Value, pieces: list[Any]) -> None:
+    def _wait_apart(self, group: Group, block: int, step: TranslatedBlock, predicate: Value, pieces: list[Any]) -> None:
         """Let lanes wait at barriers of several numbers or thread counts."""
         live = step.live_in | step.writes | self._after(step)
         children = group.diverge([subset for subset, _, _ in pieces], [live] * len(pieces))
@@ -107,7 +109,7 @@ class Barriers:
             own = None if predicate is None else subset.take(np.asarray(predicate))
             self.waiting.append(_Waiting(child, block, step, number, threads, own))
 
-    def _check_warps(self, lanes: Lanes, step: Step, number: Value, threads: Value | None) -> None:
+    def _check_warps(self, lanes: Lanes, step: TranslatedBlock, number: Value, threads: Value | None) -> None:
         """Note a hazard where the lanes of a warp give different operands to a barrier that is for whole warps."""
         assert step.barrier is not None
         if step.barrier.op[0] == "barrier" and "aligned" not in step.barrier.op:
@@ -277,7 +279,7 @@ class Barriers:
         self.wave.note_lanes(what, where, lanes, bad)
 
     @staticmethod
-    def line(step: Step) -> SourceLine | None:
+    def line(step: TranslatedBlock) -> SourceLine | None:
         """The source line of a barrier."""
         return step.barrier.where if step.barrier is not None else step.where
 
@@ -321,7 +323,7 @@ class Barriers:
                 released.append((reconverge(going, self._after(step)), step.targets[0]))
         return released
 
-    def _after(self, step: Step) -> int:
+    def _after(self, step: TranslatedBlock) -> int:
         return self.wave.program.steps[step.targets[0]].live_in
 
     def _reduce(self, entries: list[_Waiting], group: Group, own: _Waiting | None = None) -> None:

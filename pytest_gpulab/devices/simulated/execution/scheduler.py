@@ -23,7 +23,7 @@ from pytest_gpulab.devices.simulated.groups.group import Group, bits, reconverge
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value
 from pytest_gpulab.devices.simulated.groups.repetition import Repetition, Rest, Threads, hashed
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
-from pytest_gpulab.devices.simulated.translation.program import Step
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
 from pytest_gpulab.devices.simulated.warps.collectives import activemask
 
 from .barriers import Barriers
@@ -181,7 +181,7 @@ class Scheduler:
                 return
             block = following
 
-    def _follow(self, group: Group, block: int, step: Step, value: Any) -> int | None:
+    def _follow(self, group: Group, block: int, step: TranslatedBlock, value: Any) -> int | None:
         """Return where the whole group goes next, or None if it parts, waits or ends."""
         if step.end == "goto":
             return step.targets[0]
@@ -200,7 +200,7 @@ class Scheduler:
         self._admit(released, step.targets[0])
         return None
 
-    def _branch(self, group: Group, block: int, step: Step, taken: Any) -> int | None:
+    def _branch(self, group: Group, block: int, step: TranslatedBlock, taken: Any) -> int | None:
         yes, no = step.targets
         if taken.size == 1:
             return yes if taken.item() else no
@@ -212,7 +212,7 @@ class Scheduler:
             self.counters.part(block, group.lanes, ways)
         return None
 
-    def _switch(self, group: Group, step: Step, index: Any) -> int | None:
+    def _switch(self, group: Group, step: TranslatedBlock, index: Any) -> int | None:
         values = [int(value) for value in np.unique(index)]
         if values[-1] >= len(step.targets):
             what = f"a jump through a table of {len(step.targets)} labels with the index {values[-1]}"
@@ -232,7 +232,7 @@ class Scheduler:
             self._push(child, target)
         return [subset.lanes for subset, _ in subsets]
 
-    def _gives_way(self, group: Group, block: int, step: Step) -> bool:
+    def _gives_way(self, group: Group, block: int, step: TranslatedBlock) -> bool:
         """Whether a group that goes back to a block should let others go on: they may change what it waits for."""
         self.launch.deadline.check()
         self._count_round(group, block)
@@ -340,14 +340,14 @@ class Scheduler:
 
     # --- warp-synchronising instructions -------------------------------------------------------------------
 
-    def _whole_warps(self, group: Group, block: int, step: Step) -> Group | None:
+    def _whole_warps(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
         """Return the lanes that can go on together; where hazards are looked for, hold them to the rules of masks."""
         whole = self._gathered(group, block, step)
         if whole is not None and step.mask is not None and self.wave.watch is not None:
             self.barriers.check_mask(whole.lanes, step.mask(self.wave, whole), step.where)
         return whole
 
-    def _gathered(self, group: Group, block: int, step: Step) -> Group | None:
+    def _gathered(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
         """Keep back the lanes whose mask names others that are still on their way; return the rest."""
         key = (group.tag, block)
         if key in self.partial:
@@ -364,7 +364,7 @@ class Scheduler:
         self.partial.setdefault(key, []).append(waiting)
         return complete
 
-    def _missing(self, group: Group, step: Step) -> Any:
+    def _missing(self, group: Group, step: TranslatedBlock) -> Any:
         lanes = group.lanes
         if lanes.full or _has_whole_warps(lanes) or step.mask is None:
             return None

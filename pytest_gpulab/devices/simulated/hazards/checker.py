@@ -15,7 +15,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Value
 from pytest_gpulab.devices.simulated.hazards.races.inter_block import InterBlockRaceDetector
 from pytest_gpulab.devices.simulated.hazards.races.racecheck import Racecheck
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
-from pytest_gpulab.devices.simulated.translation.origins import POINTER_BYTES
+from pytest_gpulab.devices.simulated.translation.analysis.origins import POINTER_BYTES
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 

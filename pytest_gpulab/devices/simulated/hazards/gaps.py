@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape
-from pytest_gpulab.devices.simulated.translation.loads import Carried
+from pytest_gpulab.devices.simulated.translation.analysis.loads import Carried
 
 from .vector_clocks import Mask
 

@@ -26,8 +26,9 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Variable,
     Vector,
 )
-from pytest_gpulab.devices.simulated.translation.components import components
-from pytest_gpulab.devices.simulated.translation.control import ENTER, LEAVE, RETURN, build, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.building import build
+from pytest_gpulab.devices.simulated.translation.control.components import components
+from pytest_gpulab.devices.simulated.translation.control.instructions import ENTER, LEAVE, RETURN, defined_and_used
 from pytest_gpulab.devices.simulated.translation.refusals import refusal
 from pytest_gpulab.devices.source.names import unmangle
 

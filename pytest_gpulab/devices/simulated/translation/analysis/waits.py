@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 
 if TYPE_CHECKING:
-    from .program import Program, Step
+    from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+    from pytest_gpulab.devices.simulated.translation.program import Program
 
 FENCES = {"membar", "fence"}
 _STRONG = {"volatile", "relaxed", "acquire"}
@@ -51,19 +52,19 @@ def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
     return len(set(_places(program.steps, chosen)))
 
 
-def _places(steps: Sequence[Step], chosen: Sequence[int]) -> Iterator[object]:
+def _places(steps: Sequence[TranslatedBlock], chosen: Sequence[int]) -> Iterator[object]:
     for i in chosen:
         for number, statement in enumerate(steps[i].statements):
             if is_fence(statement) or is_strong_load(statement):
                 yield is_fence(statement), getattr(statement, "where", None) or (i, number)
 
 
-def _loops(steps: Sequence[Step]) -> list[range]:
+def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:
     """Return the loops that may wait for other threads, as ranges of basic blocks."""
     return [range(min(step.targets), i + 1) for i, step in enumerate(steps) if step.targets and step.spins]
 
 
-def without_end(steps: Sequence[Step]) -> frozenset[int]:
+def without_end(steps: Sequence[TranslatedBlock]) -> frozenset[int]:
     """Return the basic blocks from which no way leads to an end of the kernel."""
     entries: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(steps):

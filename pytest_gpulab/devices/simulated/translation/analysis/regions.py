@@ -10,14 +10,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
-
-from .control import defined_and_used
-from .program import Step
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
 
 MAX_PREDICATED = 12  # statements of a body that is predicated
 
 
-def regions(steps: Sequence[Step]) -> list[list[int]]:
+def regions(steps: Sequence[TranslatedBlock]) -> list[list[int]]:
     """Return the regions of a program as lists of basic blocks, each in the order of execution."""
     entries: dict[int, set[int]] = defaultdict(set)
     for i, step in enumerate(steps):
@@ -36,7 +35,9 @@ def regions(steps: Sequence[Step]) -> list[list[int]]:
     return found
 
 
-def _following(steps: Sequence[Step], last: int, entries: dict[int, set[int]], region: set[int]) -> list[int] | None:
+def _following(
+    steps: Sequence[TranslatedBlock], last: int, entries: dict[int, set[int]], region: set[int]
+) -> list[int] | None:
     """Return the steps that continue a region: what simply follows, or a predicated body."""
     step = steps[last]
     after = last + 1
@@ -51,7 +52,7 @@ def _following(steps: Sequence[Step], last: int, entries: dict[int, set[int]], r
     return [after, join] if entries[join] <= region | {after} and join == after + 1 else [after]
 
 
-def load_depths(steps: Sequence[Step]) -> dict[int, int]:
+def load_depths(steps: Sequence[TranslatedBlock]) -> dict[int, int]:
     """Return for each load, by its statement's number, how many loads of its region it has to wait for in a row."""
     depths: dict[int, int] = {}
     for region in regions(steps):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Address, Call, Imm, Instruction, Reg, Statement, Sym, Vector
-
-from .control import Block, defined_and_used
-from .sites import ordering
+from pytest_gpulab.devices.simulated.translation.control.graph import Block
+from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
+from pytest_gpulab.devices.simulated.translation.sites import ordering
 
 WORD_BYTES = 4
 _COPIES = ("mov", "cvta")

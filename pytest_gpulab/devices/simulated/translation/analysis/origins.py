@@ -16,8 +16,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
     Sym,
     Vector,
 )
-
-from .sites import Site
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "wmma", "ldmatrix", "stmatrix")
 POINTER_BYTES = 8

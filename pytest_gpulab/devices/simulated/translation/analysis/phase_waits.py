@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Imm, Instruction, Label, Sym
-
-from .control import MBARRIER_TESTS, Block, defined_and_used
+from pytest_gpulab.devices.simulated.translation.control.graph import Block
+from pytest_gpulab.devices.simulated.translation.control.instructions import MBARRIER_TESTS, defined_and_used
 
 _PASSED_ON = {"mov", "selp", "setp", "and", "or", "xor", "not", "cvt"}
 _HARMLESS = {*_PASSED_ON, "add", "sub", "mul", "shl", "shr", "nanosleep", "bra", "mbarrier"}

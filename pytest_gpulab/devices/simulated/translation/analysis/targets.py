@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_gpulab.devices.simulated.ptx.syntax import Function
+from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .origins import FROM_MEMORY, Origins
-from .sites import Site
 
 
 @dataclass(frozen=True)

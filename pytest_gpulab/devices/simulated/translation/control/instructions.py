@@ -1,0 +1,86 @@
+"""Properties of PTX instructions: kinds of opcodes, registers that a statement reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_gpulab.devices.simulated.ptx.syntax import (
+    Address,
+    Call,
+    Imm,
+    Instruction,
+    Not,
+    Operand,
+    Pair,
+    Reg,
+    Statement,
+    Sym,
+    Vector,
+)
+
+TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
+"""Instructions that all lanes of a warp execute together, without naming them."""
+WARP_SYNC = {"shfl", "vote", "match", "redux", *TENSOR_CORES}
+ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # instructions of our own, for calls of recursive functions
+BARRIERS = {"bar", "barrier"}
+_NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
+              "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
+              "griddepcontrol", "stmatrix", "sust"}  # fmt: skip
+MBARRIER_TESTS = {"test_wait", "try_wait"}
+_MBARRIER_RESULTS = {"arrive", "arrive_drop", "pending_count", *MBARRIER_TESTS}
+
+
+def _registers(operands: Iterable[Operand]) -> list[str]:
+    found = []
+    for operand in operands:
+        kind = type(operand)
+        if kind is Reg:
+            found.append(operand.name)  # type: ignore[union-attr]
+        elif kind is not Imm and kind is not Sym:
+            found += _registers(_parts(operand))
+    return found
+
+
+def _parts(operand: Operand) -> Iterable[Operand]:
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    if isinstance(operand, Address):
+        return (operand.base,)
+    return (operand.operand,) if isinstance(operand, Not) else ()
+
+
+def has_result(instruction: Instruction) -> bool:
+    """Whether the first operand is written."""
+    name = instruction.op[0]
+    if name == "wmma":
+        return instruction.op[1] != "store"
+    if name == "mbarrier":
+        return instruction.op[1] in _MBARRIER_RESULTS
+    return name not in _NO_RESULT or (name in BARRIERS and "red" in instruction.op)
+
+
+def is_arrival(instruction: Instruction) -> bool:
+    """Whether threads arrive at an mbarrier."""
+    return instruction.op[0] == "mbarrier" and instruction.op[1] in ("arrive", "arrive_drop")
+
+
+def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
+    """Return the registers that a statement writes and reads."""
+    if isinstance(statement, Call):  # of the driver, whose parameters are registers by now
+        defined, used = (
+            [name for passed in names if (name := f"{passed}+0") in registers]
+            for names in (statement.results, statement.arguments)
+        )
+        return defined, used
+    assert isinstance(statement, Instruction)
+    operands = statement.operands
+    names = _registers(operands)
+    split = 0
+    if operands and has_result(statement):
+        split = 1 if type(operands[0]) is Reg else len(_registers(operands[:1]))
+    defined, used = names[:split], names[split:]
+    if statement.guard is not None:
+        used.append(statement.guard[0].name)
+    return defined, used
