@@ -11,7 +11,7 @@ from .integers import F8, U4, Value, select
 
 
 def compare(how: str, a: Value, b: Value) -> Value:
-    """`setp`'s comparisons; names ending in u are also true if an operand is NaN."""
+    """Comparisons of `setp`. Those whose names end in u are also true if an operand is NaN."""
     if how in _PLAIN:
         return _PLAIN[how](a, b)
     if how == "ne":
@@ -41,8 +41,8 @@ def round_integral(a: Value, mode: str) -> Value:
 def float_to_int(a: Value, dtype: np.dtype[Any], mode: str) -> Value:
     """Round and clamp to the integer's range.
 
-    A NaN becomes 0 on its way from float32 to 32 bits or fewer, else only the highest bit is set (as measured on a
-    compute capability 9.0 GPU).
+    A NaN becomes 0 from float32 to at most 32 bits. In other conversions it becomes the integer with only the highest
+    bit set (measured on a GPU of compute capability 9.0).
     """
     unknown = np.isnan(a)
     rounded = select(unknown, F8.type(0), _ROUND[mode](a.astype(F8)))
@@ -85,7 +85,7 @@ def int_to_int(a: Value, dtype: np.dtype[Any], saturating: bool) -> Value:
 
 
 def to_tf32(a: Value, mode: str) -> Value:
-    """Round float32 to the bits of TensorFloat-32, which has 10 bits behind the point; the other 13 are zeros.
+    """Round float32 to the bits of TensorFloat-32, which has 10 mantissa bits; the other 13 are zeros.
 
     Args:
         a: float32.
@@ -95,6 +95,6 @@ def to_tf32(a: Value, mode: str) -> Value:
     half = np.uint32(0xFFF)
     added = {"rna": half + np.uint32(1), "rn": half + (bits >> np.uint32(13) & np.uint32(1)), "rz": np.uint32(0)}[mode]
     rounded = np.where(np.isinf(a), bits, bits + added) & np.uint32(0xFFFFE000)
-    # What an H100 makes of NaNs: `rna` cuts their payload off, whatever that leaves; the others give the canonical one.
+    # NaNs as measured on an H100: `rna` truncates the payload, even to infinity; other modes give the canonical NaN
     nan = bits & np.uint32(0xFFFFE000) if mode == "rna" else np.uint32(0x7FFFE000)
     return select(np.isnan(a), nan, rounded)

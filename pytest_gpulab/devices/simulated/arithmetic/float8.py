@@ -1,4 +1,4 @@
-"""The 8-bit floats e4m3 and e5m2, of which PTX has pairs only, and only conversions.
+"""Conversions of the 8-bit floats e4m3 and e5m2, which PTX has in pairs only, without arithmetic.
 
 Formats: OCP 8-bit Floating Point Specification (2023); conversions: PTX ISA, `cvt`.
 """
@@ -19,7 +19,7 @@ _E4M3_SHIFT, _E4M3_SCALE = 7, 2.0**8  # e4m3's exponent and mantissa in float16'
 
 @cache
 def _as_half(kind: str) -> npt.NDArray[np.uint16]:
-    """Return the bits of all 256 values as float16, which holds each of them."""
+    """Return the bits of all 256 values as float16, which represents each exactly."""
     codes = np.arange(256, dtype=np.uint16)
     if kind == "e5m2":
         half: npt.NDArray[np.uint16] = codes << np.uint16(8)
@@ -34,7 +34,7 @@ def _as_half(kind: str) -> npt.NDArray[np.uint16]:
 
 @cache
 def _middles(kind: str) -> npt.NDArray[np.float64]:
-    """Return the middle between each finite value from zero on and the next one."""
+    """Return the midpoints between neighbouring finite values, from zero upwards."""
     values = _as_half(kind)[:128].view(np.float16).astype(np.float64)
     finite = values[np.isfinite(values)]
     return (finite[1:] + finite[:-1]) / 2
@@ -48,9 +48,9 @@ def float8_to_half(pair: Value, kind: str) -> Value:
 
 
 def to_float8(a: Value, kind: str) -> Value:
-    """Round floats to the bits of the nearest finite 8-bit float, of two to the even one; a NaN stays one."""
+    """Round floats to the bits of the nearest finite 8-bit float, ties to even; a NaN stays a NaN."""
     middles, size = _middles(kind), np.abs(a).astype(np.float64)
-    code = np.searchsorted(middles, size)  # one that is as near to the next one is the lower
+    code = np.searchsorted(middles, size)  # a tie gets the lower code
     tied = (code < len(middles)) & (middles[np.minimum(code, len(middles) - 1)] == size)
     code = code + (tied & (code & 1 == 1))
     bits = code.astype(np.uint8) | (np.signbit(a).astype(np.uint8) << np.uint8(7))

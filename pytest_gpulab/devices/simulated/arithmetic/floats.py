@@ -1,8 +1,8 @@
 """Float instructions on NumPy values: minima, flushing and saturation, classes, and the hardware's approximations.
 
-What needs care with rounding is in `rounding`. Most approximations are closer to the true value than hardware's, except
-where hardware departs from it on purpose; those ranges are as the PTX ISA manual, 9.7.3, has them and as measured on a
-GPU of compute capability 9.0.
+Exactly rounded operations are in `rounding`. Most approximations are closer to the true value than hardware's. Ranges
+in which hardware deviates by design follow the PTX ISA manual, 9.7.3, and measurements on a GPU of compute capability
+9.0.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from .integers import F8, Value, select
 from .rounding import F4, flushed, narrow
 
-_TURN = float(np.uint32(0x3E22F983).view(np.float32))  # 1 / (2 pi) in float32, as hardware has it
+_TURN = float(np.uint32(0x3E22F983).view(np.float32))  # 1 / (2 pi) in float32, the factor in hardware
 _NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 
 
 def canonical(a: Value) -> Value:
-    """Replace every NaN of float32 by the one that hardware makes; float64 keeps its payload."""
+    """Replace each NaN of float32 by hardware's canonical one; float64 keeps its payload."""
     if a.dtype == F8:
         return a
     wrong = np.isnan(a)
@@ -32,18 +32,18 @@ def ftz(a: Value) -> Value:
 
 
 def saturate(a: Value) -> Value:
-    """`.sat`: clamp to [0, 1]; NaN becomes 0."""
+    """Clamp to [0, 1] (`.sat`); NaN becomes 0."""
     return np.fmin(np.fmax(a, a.dtype.type(0)), a.dtype.type(1)) + a.dtype.type(0)
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """The smaller number; a NaN loses; -0 is smaller than +0."""
+    """Return the smaller number: a number rather than a NaN, -0 rather than +0."""
     result = np.fmin(a, b)
     return result if result.all() else _signed_zero(result, a, b, np.bitwise_or)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """The larger number; a NaN loses; +0 is larger than -0."""
+    """Return the larger number: a number rather than a NaN, +0 rather than -0."""
     result = np.fmax(a, b)
     return result if result.all() else _signed_zero(result, a, b, np.bitwise_and)
 
@@ -55,19 +55,19 @@ def _signed_zero(result: Value, a: Value, b: Value, combine: Any) -> Value:
 
 
 def or_nan(result: Value, a: Value, b: Value) -> Value:
-    """`.NaN`: a NaN among the operands wins."""
+    """Return NaN where an operand is NaN (`.NaN`), else the result."""
     return select(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
 
 
 def xor_sign(magnitude: Value, a: Value, b: Value) -> Value:
-    """`.xorsign`: the magnitude with the product of the operands' signs."""
+    """Return the magnitude with the product of the operands' signs (`.xorsign`)."""
     return np.where(np.signbit(a) != np.signbit(b), -magnitude, magnitude)[()]
 
 
 def div_approx(a: Value, b: Value, flush: bool) -> Value:
-    """`div.approx.f32`: a divisor beyond 2**126 gives a zero (NaN if the dividend is infinite).
+    """Divide as `div.approx.f32`: a divisor beyond 2**126 gives a zero (NaN if the dividend is infinite).
 
-    Hardware multiplies by a reciprocal, so a quotient may have another last bit than `div.rn` gives.
+    Hardware multiplies by a reciprocal, so the last bit of a quotient may differ from that of `div.rn`.
     """
     exact, product = a / b, a * (F4.type(1) / b)
     is_usual = np.isfinite(product) & (np.abs(exact) >= np.finfo(F4).tiny)
@@ -78,23 +78,23 @@ def div_approx(a: Value, b: Value, flush: bool) -> Value:
 
 
 def sin_approx(a: Value) -> Value:
-    """`sin.approx.f32`, by turns."""
+    """Return the sine as `sin.approx.f32`."""
     return np.sin(_angle(a)).astype(F4)
 
 
 def cos_approx(a: Value) -> Value:
-    """`cos.approx.f32`, by turns."""
+    """Return the cosine as `cos.approx.f32`."""
     return np.cos(_angle(a)).astype(F4)
 
 
 def _angle(a: Value) -> Value:
-    """The angle that hardware takes the sine of: turns of float32, rounded towards zero, back in radians."""
+    """Return the angle reduced as in hardware: turns as float32, rounded towards zero, back in radians."""
     turns = narrow(a.astype(F8) * _TURN, "rz").astype(F8)
     return (turns - np.rint(turns)) * (2 * np.pi)
 
 
 def has_class(a: Value, name: str) -> Value:
-    """`testp`: zeros count as normal, as they do on hardware."""
+    """Return whether each value has a class (`testp`); zeros count as normal, as on hardware."""
     if name in ("number", "notanumber"):
         return np.isnan(a) if name == "notanumber" else ~np.isnan(a)
     if name in ("finite", "infinite"):

@@ -37,10 +37,10 @@ def pack(a: Value, kind: str, mode: str = "rn") -> Value:
 
 
 def _to_bfloat(a: Value, mode: str) -> Value:
-    """bfloat16 is the upper half of float32; mode rn or rz."""
+    """Round to bfloat16, the upper half of float32, in mode rn or rz."""
     if a.dtype == F8:
         shorter = narrow(a, "rz")
-        inexact = (shorter.astype(F8) != a).astype(U4)  # rounded to odd: the last bit tells that something is missing
+        inexact = (shorter.astype(F8) != a).astype(U4)  # rounding to odd: the last bit marks an inexact value
         bits = shorter.view(U4) | inexact
     else:
         bits = a.view(U4)
@@ -50,12 +50,12 @@ def _to_bfloat(a: Value, mode: str) -> Value:
 
 
 def halves(kind: str, function: Callable[..., Value], *operands: Value, flush: bool = False, clamp: str = "") -> Value:
-    """Apply a function of float32 values to registers of 16-bit floats or of pairs of them.
+    """Apply a function of float32 values to registers that hold one 16-bit float or a pair.
 
     Args:
         kind: f16, bf16, f16x2 or bf16x2.
-        flush: `.ftz`: subnormal operands and results become zeros.
-        clamp: `sat` to [0, 1], `relu` to numbers that are not negative.
+        flush: True for `.ftz`: subnormal operands and results become zeros.
+        clamp: `sat` to [0, 1], `relu` to non-negative numbers, or empty.
     """
     if kind.endswith("x2"):
         return _both(lambda *parts: halves(kind[:-2], function, *parts, flush=flush, clamp=clamp), operands)
@@ -79,19 +79,19 @@ def _both(function: Callable[..., Value], operands: tuple[Value, ...]) -> Value:
 
 
 def fma_half(a: Value, b: Value, c: Value) -> Value:
-    """Return a * b + c of float32 values with 11 bits or fewer, as float64 rounded to odd."""
+    """Return a * b + c of float32 values with at most 11 significant bits, as float64 rounded to odd."""
     product, addend = a.astype(F8) * b.astype(F8), c.astype(F8)
     total = product + addend
     return odd(total, sum_error(product, addend, total))
 
 
 def compare_halves(how: str, a: Value, b: Value, kind: str) -> Value:
-    """`setp` and `set` on 16-bit floats."""
+    """Compare 16-bit floats (`setp`, `set`)."""
     return compare(how, unpack(a, kind), unpack(b, kind))
 
 
 def set_pairs(how: str, a: Value, b: Value, kind: str, true: Value) -> Value:
-    """`set` on pairs: in each half, `true` or 0."""
+    """Compare pairs (`set`): each half of the result is `true` or 0."""
 
     def one(x: Value, y: Value) -> Value:
         return select(compare_halves(how, x, y, kind[:-2]), true, U2.type(0))

@@ -1,4 +1,4 @@
-"""Integer instructions on NumPy values: modulo 2^n, with PTX's shifts, bit fields and carries (PTX ISA 9.7.1, 2 and 8).
+"""Integer instructions on NumPy values: arithmetic modulo 2^n, shifts, bit fields and carries (PTX ISA 9.7.1, 2 and 8).
 
 Every function takes and returns scalars or arrays of the exact dtype; registers are unsigned and viewed as signed where
 the instruction says so. Shift amounts, bit positions and counts are uint32.
@@ -15,24 +15,24 @@ U4, U8, I8, F8 = map(np.dtype, (np.uint32, np.uint64, np.int64, np.float64))
 
 
 def select(condition: Value, a: Value, b: Value) -> Value:
-    """`selp`: a where the predicate holds, else b."""
+    """Return a where the predicate is true, else b (`selp`)."""
     if condition.ndim == 0:
         return a if condition else b
     return np.where(condition, a, b)
 
 
 def widen(value: Value) -> Value:
-    """Return an integer in twice the bits, with its sign."""
+    """Return an integer extended by its sign to twice the width."""
     return value.astype(f"{value.dtype.kind}{2 * value.dtype.itemsize}")
 
 
 def mul_wide(a: Value, b: Value) -> Value:
-    """The full product in twice the bits."""
+    """Return the full product in twice the width."""
     return widen(a) * widen(b)
 
 
 def mul_hi(a: Value, b: Value) -> Value:
-    """The upper half of the product."""
+    """Return the upper half of the product."""
     size = a.dtype.itemsize
     if size < 8:
         wide = mul_wide(a, b)
@@ -48,14 +48,14 @@ def mul_hi(a: Value, b: Value) -> Value:
 
 
 def div_int(a: Value, b: Value) -> Value:
-    """Quotient truncated towards zero; all bits set where the divisor is zero, as hardware gives."""
+    """Return the quotient truncated towards zero; all bits are set where the divisor is zero, as on hardware."""
     quotient = a // b if a.dtype.kind == "u" else (a - np.fmod(a, b)) // b
     zero = b == 0
     return select(zero, ~np.zeros((), a.dtype)[()], quotient) if zero.any() else quotient
 
 
 def rem_int(a: Value, b: Value) -> Value:
-    """Remainder with the sign of the dividend; all bits set where the divisor is zero, as hardware gives."""
+    """Return the remainder with the dividend's sign; all bits are set where the divisor is zero, as on hardware."""
     remainder = a % b if a.dtype.kind == "u" else np.fmod(a, b)
     zero = b == 0
     return select(zero, ~np.zeros((), a.dtype)[()], remainder) if zero.any() else remainder
@@ -66,19 +66,19 @@ def _clamped(amount: Value, dtype: np.dtype[Any]) -> Value:
 
 
 def shl(a: Value, amount: Value) -> Value:
-    """Left shift; amounts of the width or more give zero."""
+    """Shift left; amounts of at least the width give zero."""
     amount = _clamped(amount, a.dtype)
     return np.left_shift(a, amount)
 
 
 def shr(a: Value, amount: Value) -> Value:
-    """Right shift, arithmetic for signed; amounts of the width or more give zero or the sign."""
+    """Shift right, arithmetically for signed types; amounts of at least the width give zero or the sign."""
     amount = _clamped(amount, a.dtype)
     return np.right_shift(a, amount)
 
 
 def funnel(low: Value, high: Value, amount: Value, left: bool, wrap: bool) -> Value:
-    """`shf`: shift the 64 bits high:low by amount and keep one half."""
+    """Shift the 64 bits high:low by amount and keep one half (`shf`)."""
     amount = amount & np.uint32(31) if wrap else np.minimum(amount, np.uint32(32))
     both = (high.astype(U8) << np.uint64(32)) | low.astype(U8)
     n = amount.astype(U8)
@@ -86,7 +86,7 @@ def funnel(low: Value, high: Value, amount: Value, left: bool, wrap: bool) -> Va
 
 
 def bit_length(a: Value) -> Value:
-    """Position of the highest set bit plus one, 0 for 0; unsigned input, uint32 result."""
+    """Return the position of the highest set bit plus one, 0 for 0. The input is unsigned, the result uint32."""
     if a.dtype.itemsize == 8:
         high = (a >> np.uint64(32)).astype(U4)
         low = bit_length(a.astype(U4))
@@ -95,12 +95,12 @@ def bit_length(a: Value) -> Value:
 
 
 def clz(a: Value) -> Value:
-    """Leading zero bits."""
+    """Return the number of leading zero bits."""
     return np.uint32(8 * a.dtype.itemsize) - bit_length(a)
 
 
 def bfind(a: Value, shift_amount: bool) -> Value:
-    """Position of the most significant non-sign bit, or how far to shift it to the top; all ones if there is none."""
+    """Return the position of the highest non-sign bit, or its distance from the top; all ones if there is none."""
     bits = a.view(f"u{a.dtype.itemsize}")
     if a.dtype.kind == "i":
         bits = select(a < 0, ~bits, bits)
@@ -112,7 +112,7 @@ def bfind(a: Value, shift_amount: bool) -> Value:
 
 
 def brev(a: Value) -> Value:
-    """Bits in reverse order."""
+    """Reverse the bits."""
     size = a.dtype.itemsize
     swapped = a.byteswap()
     for shift, mask in ((4, 0x0F), (2, 0x33), (1, 0x55)):
@@ -123,12 +123,12 @@ def brev(a: Value) -> Value:
 
 
 def popc(a: Value) -> Value:
-    """Number of set bits, uint32."""
+    """Return the number of set bits as uint32."""
     return np.bitwise_count(a).astype(U4)
 
 
 def fns(mask: Value, base: Value, offset: Value) -> Value:
-    """`fns`: position of the offset-th set bit from `base` on, downwards if negative; all ones if none."""
+    """Return the position of the offset-th set bit from `base` on, downwards if negative; all ones if none (`fns`)."""
     steps = offset.astype(np.int32)
     found = np.uint32(0xFFFFFFFF)
     for position in range(32):
@@ -143,7 +143,7 @@ def fns(mask: Value, base: Value, offset: Value) -> Value:
 
 
 def _mask(length: Value, dtype: np.dtype[Any]) -> Value:
-    """The lowest `length` bits set."""
+    """Return a mask of the lowest `length` bits."""
     one = dtype.type(1)
     return shl(one + np.zeros_like(length, dtype), length) - one
 
@@ -171,14 +171,14 @@ def bfi(a: Value, b: Value, start: Value, length: Value) -> Value:
 
 
 def bmsk(start: Value, length: Value, wrap: bool) -> Value:
-    """A mask of `length` bits from `start`."""
+    """Return a mask of `length` bits from `start`."""
     if wrap:
         start, length = start & np.uint32(31), length & np.uint32(31)
     return shl(_mask(length, U4), start)
 
 
 def prmt(a: Value, b: Value, selector: Value, mode: str) -> Value:
-    """Pick four bytes of the eight in b:a."""
+    """Select four of the eight bytes in b:a (`prmt`)."""
     both = (b.astype(U8) << np.uint64(32)) | a.astype(U8)
     result = np.uint32(0)
     for i in range(4):
@@ -207,7 +207,7 @@ def _prmt_mode(c: Value, mode: str, i: int) -> tuple[Value, Value]:
 
 
 def lop3(a: Value, b: Value, c: Value, table: int) -> Value:
-    """Any function of three bits, by its truth table."""
+    """Apply a bitwise function of three operands, given by its truth table (`lop3`)."""
     result = np.uint32(0)
     for i in range(8):
         if table >> i & 1:
@@ -216,7 +216,7 @@ def lop3(a: Value, b: Value, c: Value, table: int) -> Value:
 
 
 def dot4(a: Value, b: Value, c: Value, signed: tuple[bool, bool], halves: int) -> Value:
-    """`dp4a` (halves -1) or `dp2a.lo` (0) and `.hi` (1): c plus the products of the parts of a and b."""
+    """Return c plus the products of the parts of a and b: `dp4a` (halves -1), `dp2a.lo` (0) or `.hi` (1)."""
     total = c.astype(I8)
     parts = 4 if halves < 0 else 2
     for i in range(parts):
@@ -232,12 +232,12 @@ def _part(a: Value, i: int, bits: int, signed: bool) -> Value:
 
 
 def parts(name: str, a: Value, b: Value, c: Value, signed: tuple[bool, ...], options: tuple[int, bool, bool]) -> Value:
-    """`vadd4`, `vabsdiff2` and the like: on the 4 bytes or 2 halves of registers.
+    """Compute on the 4 bytes or 2 halves of registers: `vadd4`, `vabsdiff2` and similar.
 
     Args:
         name: add, sub, absdiff, min or max.
-        signed: the result, a and b.
-        options: how many parts; whether to saturate; whether to add all results to c instead of packing them.
+        signed: signedness of the result, of a and of b.
+        options: number of parts; True to saturate; True to add all results to c instead of packing them.
     """
     count, saturating, accumulate = options
     bits = 32 // count
@@ -257,21 +257,21 @@ _PARTS: dict[str, Any] = {
 
 
 def saturated(a: Value, b: Value, subtract: bool) -> Value:
-    """`add.sat.s32` and `sub.sat.s32`."""
+    """Add or subtract with saturation (`add.sat.s32`, `sub.sat.s32`)."""
     wide = widen(a) - widen(b) if subtract else widen(a) + widen(b)
     limits = np.iinfo(a.dtype)
     return np.clip(wide, limits.min, limits.max).astype(a.dtype)
 
 
 def carry_add(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
-    """Sum and carry out, both of the operands' unsigned dtype."""
+    """Return the sum and the carry, both of the operands' unsigned dtype."""
     first = a + b
     total = first + carry.astype(a.dtype)
     return total, ((first < a) | (total < first)).astype(U4)
 
 
 def carry_sub(a: Value, b: Value, borrow: Value) -> tuple[Value, Value]:
-    """Difference and borrow out."""
+    """Return the difference and the borrow."""
     first = a - b
     total = first - borrow.astype(a.dtype)
     return total, ((a < b) | (first < borrow.astype(a.dtype))).astype(U4)

@@ -1,9 +1,9 @@
-"""IEEE 754 rounding that NumPy does not offer: fused multiply-add, directed modes, denormals flushed before rounding.
+"""IEEE 754 rounding that NumPy lacks: fused multiply-add, directed modes, subnormals flushed before rounding.
 
 A float32 operation is computed in float64 and *rounded to odd*: an inexact result whose last bit is even is moved by
 one unit towards the exact value. Rounding that to float32, in any mode, equals rounding the exact value once (Boldo and
 Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
-operations in a directed mode are done lane by lane in rational arithmetic: they are rare.
+operations in a directed mode are rare, so they are computed lane by lane in rational arithmetic.
 
 Modes are PTX's: rn (nearest even), rz (towards zero), rm (down), rp (up).
 """
@@ -22,33 +22,33 @@ from .integers import F8, I8, Value, select
 F4 = np.dtype(np.float32)
 TINY = float(np.finfo(np.float32).tiny)  # the smallest normal float32
 _TIE = np.iinfo(np.int64).min
-_DROPPED = np.int64(64 - 29)  # shifts the bits that float32 lacks to the top
+_DROPPED = np.int64(64 - 29)  # shift that moves the 29 bits which float32 lacks to the top
 _SIGN = np.uint32(1)  # bits before a float's magnitude
 _LEAST_SAFE = np.uint64((1023 - 900) << 53)  # bits of 2.0**-900 without the sign
 _SAFE_RANGE = np.uint64(1800 << 53)  # up to 2.0**900
-_LARGEST_SUBNORMAL = np.uint32(0x00FFFFFF)  # in `_magnitudes`, which doubles, the smallest normal number included
-_least = np.minimum.reduce  # without the detour of ndarray.min
+_LARGEST_SUBNORMAL = np.uint32(0x00FFFFFF)  # as `_magnitudes` gives it; the smallest normal number counts, too
+_least = np.minimum.reduce  # faster than ndarray.min, which calls it through Python
 
 
 # --- float32 --------------------------------------------------------------------------------------
 
 
 def fma_f32(a: Value, b: Value, c: Value) -> Value:
-    """Return a * b + c rounded once to float32; the operands come as float64.
+    """Return a * b + c of float64 operands, rounded once to float32.
 
-    The product is exact in float64. The sum is rounded to 53 bits and then to 24, which differs from rounding once
-    only where the first rounding lands on a tie of the second (or near a subnormal): those lanes are done again
-    with the sum's rounding error known.
+    The product is exact in float64. The sum is rounded to 53 bits and then to 24. That differs from rounding once only
+    where the first result is a tie of the second, or is nearly subnormal. Those lanes are computed again with the sum's
+    rounding error.
     """
     total = a * b
     if total.ndim and total.shape == c.shape:
-        total += c  # in place: memory that is still in the cache
+        total += c  # in place: this memory is still in the cache
     else:
         total = total + c
     if total.ndim == 0:
         return _sum_f32(a * b, c, total)
     rounded = total.astype(F4)
-    # of the 29 bits that are dropped, a tie has only the first: shifted to the top that is the smallest integer
+    # in a tie, only the first of the 29 dropped bits is set; shifted to the top, it is the smallest integer
     bits = total.view(I8)
     np.left_shift(bits, _DROPPED, out=bits)
     if _least(bits, axis=None) == _TIE or _has_subnormals(rounded):
@@ -57,14 +57,14 @@ def fma_f32(a: Value, b: Value, c: Value) -> Value:
 
 
 def _has_subnormals(a: Value) -> bool:
-    """Whether a float32 is subnormal, or the smallest normal number, to which a subnormal may have been rounded."""
+    """Return whether any float32 is subnormal or the smallest normal number, which a subnormal may round to."""
     return bool(not _least(a, axis=None) > TINY and _least(_magnitudes(a), axis=None) <= _LARGEST_SUBNORMAL)
 
 
 def _magnitudes(a: Value) -> Value:
-    """Return float32 magnitudes as integers in their order, but zeros as the largest.
+    """Return float32 magnitudes as integers of the same order, except that zeros are the largest.
 
-    A sum that rounds to zero is exact in float64: both of its operands are multiples of its last bit.
+    Zeros need no repair: a sum that rounds to zero is exact in float64, as both operands are multiples of its last bit.
     """
     magnitudes = a.view(np.uint32) << _SIGN
     magnitudes -= _SIGN
@@ -72,7 +72,7 @@ def _magnitudes(a: Value) -> Value:
 
 
 def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> Value:
-    """Round again the lanes at which rounding twice may differ from rounding once."""
+    """Round again in the lanes where rounding twice may differ from rounding once."""
     doubtful = dropped == _TIE
     doubtful |= _magnitudes(rounded) <= _LARGEST_SUBNORMAL
     a, b, c = (x if x.ndim == 0 else np.broadcast_to(x, rounded.shape)[doubtful] for x in (a, b, c))
@@ -87,7 +87,7 @@ def _sum_f32(a: Value, b: Value, total: Value) -> Value:
 
 
 def rounded_f32(kind: str, mode: str, flush: bool, a: Value, b: Value = None, c: Value = None) -> Value:
-    """`add`, `mul`, `fma`, `div` or `sqrt` rounded once to float32; the operands come as float64.
+    """Return `add`, `mul`, `fma`, `div` or `sqrt` of float64 operands, rounded once to float32.
 
     With `flush` (`.ftz`) an exact value below the normal range becomes a zero of its sign, even where it would round
     to the smallest normal number.
@@ -98,14 +98,14 @@ def rounded_f32(kind: str, mode: str, flush: bool, a: Value, b: Value = None, c:
 
 
 def flushed(result: Value, kind: str, *operands: Value) -> Value:
-    """Flush a float32 result that was rounded to nearest as `.ftz` does, given the float32 operands."""
+    """Flush subnormals of a float32 result rounded to nearest (`.ftz`), given the float32 operands."""
     if np.abs(result).min() > TINY:
         return result
     return rounded_f32(kind, "rn", True, *(operand.astype(F8) for operand in operands))
 
 
 def _exact(kind: str, mode: str, a: Value, b: Value, c: Value) -> Value:
-    """The operation's value rounded to odd in float64; an exact zero has the sign that the mode asks for."""
+    """Return the operation's value rounded to odd in float64; an exact zero has the mode's sign."""
     if kind == "mul":
         return a * b
     if kind == "sqrt":
@@ -128,7 +128,7 @@ def _remainder(a: Value, x: Value, y: Value) -> Value:
 
 
 def odd(total: Value, error: Value) -> Value:
-    """Round to odd: `total` is a float64 rounding, `error` has the sign of the exact value minus it."""
+    """Round to odd: `total` is the value rounded to float64, `error` has the sign of the exact value minus `total`."""
     even = (total.view(I8) & np.int64(1)) == 0
     nudge = ((error > 0) | (error < 0)) & even & np.isfinite(total)
     return select(nudge, np.nextafter(total, select(error > 0, F8.type(np.inf), F8.type(-np.inf))), total)
@@ -174,14 +174,14 @@ def fma_f64(a: Value, b: Value, c: Value) -> Value:
 
 
 def _distance(a: Value) -> Value:
-    """Return at most `_SAFE_RANGE` for 2**-900 to 2**900, whose error terms neither overflow nor vanish."""
+    """Return at most `_SAFE_RANGE` for 2**-900 to 2**900, where error terms neither overflow nor underflow."""
     distance = a.view(np.uint64) << np.uint64(1)
     distance -= _LEAST_SAFE
     return distance
 
 
 def _exactly(a: Value, b: Value, c: Value, result: Value, where: Value) -> Value:
-    """Do some lanes again in rational arithmetic."""
+    """Compute the given lanes again in rational arithmetic."""
     for index in np.argwhere(where):
         at = tuple(index)
         result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
@@ -189,12 +189,12 @@ def _exactly(a: Value, b: Value, c: Value, result: Value, where: Value) -> Value
 
 
 def _zero(a: Value, b: Value, c: Value, product: Value) -> Value:
-    """Return a * b + c where that is zero: with the product's sign where only its rounding is zero."""
+    """Return a * b + c where it is zero; a product that underflows keeps its sign."""
     return select((c == 0) & (a != 0) & (b != 0), product, product + c)
 
 
 def _with_non_finite(a: Value, b: Value, c: Value, result: Value) -> Value:
-    """Do again the lanes with an infinite operand or a NaN, which spoil error terms, and those that overflow."""
+    """Compute again the lanes that overflow or have a non-finite operand, which spoils error terms."""
     factors = np.isfinite(a) & np.isfinite(b)
     given = ~(factors & np.isfinite(c))
     result = np.where(given, np.where(factors, c, a * b + c), result)
@@ -202,7 +202,7 @@ def _with_non_finite(a: Value, b: Value, c: Value, result: Value) -> Value:
 
 
 def sum_error(a: Value, b: Value, total: Value) -> Value:
-    """The exact a + b minus its rounding (Knuth's two-sum)."""
+    """Return the exact a + b minus its rounding (Knuth's two-sum)."""
     back = total - a
     return (a - (total - back)) + (b - back)
 
@@ -213,7 +213,7 @@ def _two_sum(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def _two_product(a: Value, b: Value) -> tuple[Value, Value]:
-    """Product and its error (Dekker, with Veltkamp's splitting)."""
+    """Return the product and its rounding error (Dekker's product with Veltkamp's splitting)."""
     product = a * b
     (ah, al), (bh, bl) = _split(a), _split(b)
     return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
@@ -258,7 +258,7 @@ _EXCESS: dict[str, Callable[[Fraction, Fraction, Fraction, Fraction], Fraction]]
 
 
 def rounded_f64(kind: str, mode: str, a: Value, b: Value = None, c: Value = None) -> Value:
-    """`add`, `mul`, `fma`, `div` or `sqrt` in float64 in a directed mode, lane by lane in rational arithmetic."""
+    """Return `add`, `mul`, `fma`, `div` or `sqrt` of float64 in a directed mode, lane by lane in exact arithmetic."""
     a, b, c = np.broadcast_arrays(a, 1.0 if b is None else b, 0.0 if c is None else c)
     result = np.array(_NEAREST[kind](a, b, c))
     sensible = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & ~np.isnan(result) & ((b != 0) | (kind != "div"))
@@ -269,7 +269,7 @@ def rounded_f64(kind: str, mode: str, a: Value, b: Value = None, c: Value = None
 
 
 def _directed(kind: str, mode: str, a: float, b: float, c: float, nearest: float) -> float:
-    """Return the float64 next to the exact value of finite operands in a mode, from the one nearest to it."""
+    """Return an operation on finite operands rounded in a directed mode, from the result rounded to nearest."""
     if np.isinf(nearest):
         excess = Fraction(-1 if nearest > 0 else 1)
     else:

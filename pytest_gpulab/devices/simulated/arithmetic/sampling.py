@@ -1,6 +1,6 @@
-"""Which texels a fetch reads and what it makes of them: the CUDA C++ Programming Guide, "Texture Fetching".
+"""Texture sampling: texels and weights of a fetch (CUDA C++ Programming Guide, "Texture Fetching").
 
-Coordinates and results are values as waves have them: NumPy scalars or arrays that broadcast to the lanes' shape.
+Coordinates and results are NumPy scalars or arrays that broadcast to the shape of the lanes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 
 from pytest_gpulab.devices.textures import AddressMode, Sampling, Texels
 
-_FRACTION_BITS = 8  # of a filter's weights, which are 9-bit fixed point numbers
+_FRACTION_BITS = 8  # of a filter's weights, which are 9-bit fixed-point numbers
 Value = Any
 
 
 class Tap(NamedTuple):
-    """One texel a lane.
+    """One texel per lane.
 
     Attributes:
-        at: its indices in x, y and z, inside of the texture.
-        inside: whether it is there; None if it is everywhere. Others count as 0.
-        weight: in the sum that is the fetch's result; None for 1.
+        at: indices in x, y and z, clamped to the texture.
+        inside: True where the texel lies in the texture, None if it always does. Texels outside count as 0.
+        weight: weight in the weighted sum of the fetch; None for 1.
     """
 
     at: tuple[Value, ...]
@@ -32,7 +32,7 @@ class Tap(NamedTuple):
 
 
 class _Along(NamedTuple):
-    """A tap along one axis."""
+    """The part of a tap along one axis."""
 
     at: Value
     inside: Value
@@ -43,9 +43,8 @@ def taps(texels: Texels, sampling: Sampling, coordinates: Sequence[Value]) -> li
     """Return the texels that fetches read.
 
     Args:
-        texels, sampling: of the texture.
-        coordinates: the layer first, if there are layers, then x, y and z: integers are indices, whatever `sampling`
-            says.
+        texels, sampling: the texture and its sampling settings.
+        coordinates: the layer, if there are layers, then x, y and z. Integers are always indices.
     """
     extents = texels.extents[: texels.axes]
     places = coordinates[texels.is_layered :][: texels.axes]
@@ -79,12 +78,12 @@ def _product(weights: Sequence[Value]) -> Value:
 
 
 def _along(sampling: Sampling, x: Value, extent: int, mode: AddressMode) -> list[_Along]:
-    """Return the texel that a coordinate lies in or, filtered, its two neighbours."""
+    """Return the texel that contains a coordinate or, with filtering, the two nearest texels."""
     place = x.astype(np.float64)
     if sampling.normalized_coords:
         if mode == "wrap":
             place = place - np.floor(place)
-        elif mode == "mirror":  # every other copy of the texture is turned round
+        elif mode == "mirror":  # every other copy of the texture is mirrored
             place = 1 - np.abs(place % 2 - 1)
         place = place * extent
     place = np.clip(np.where(np.isnan(place), 0.0, place), -2.0, extent + 2.0)
@@ -97,7 +96,7 @@ def _along(sampling: Sampling, x: Value, extent: int, mode: AddressMode) -> list
 
 
 def _addressed(index: Value, extent: int, mode: AddressMode) -> _Along:
-    """Apply an address mode to an index that may be outside of the texture."""
+    """Apply an address mode to an index, which may lie outside the texture."""
     if mode == "wrap":
         return _Along(index % extent, None, None)
     nearest = np.clip(index, 0, extent - 1)
@@ -105,7 +104,7 @@ def _addressed(index: Value, extent: int, mode: AddressMode) -> _Along:
 
 
 def converted(texels: Texels, sampling: Sampling, raw: Value) -> Value:
-    """Return what a fetch makes of a channel's bits: a float32, or an integer of 32 bits."""
+    """Return the fetched value of a channel: a float32 or a 32-bit integer."""
     dtype = texels.dtype
     if dtype.kind == "f":
         return raw.astype(np.float32)
