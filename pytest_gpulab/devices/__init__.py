@@ -78,11 +78,14 @@ def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) ->
 
 
 def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, prefetching: bool) -> Device:
-    from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
     from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, described_gpu
 
     from .simulated import SimulatedDevice
 
-    compiler = CompilerProcess() if isolated else None
+    compiler = None
+    if isolated:
+        from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+
+        compiler = CompilerProcess()
     model, architecture = described_gpu(gpu or DEFAULT_GPU), occupancy_architecture
     return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, prefetching=prefetching)

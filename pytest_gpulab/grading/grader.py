@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest_gpulab
 from pytest_gpulab.devices.protocol import (
@@ -21,22 +23,21 @@ from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Varian
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.compilation.source_quotes import Quotes
 from pytest_gpulab.grading.correctness.cases import USUAL, CaseOutcome, CaseRuns, Limits
-from pytest_gpulab.grading.correctness.safety import Outcomes, harmless, not_checked, unsafe
-from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
 from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
-from pytest_gpulab.grading.speed.costs import Costs
-from pytest_gpulab.grading.speed.estimate import EstimatedCosts
-from pytest_gpulab.grading.speed.measured import TimedCosts
-from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
-from pytest_gpulab.grading.usage.checks import Usages, counting_device
 
-from .annotate import Annotator
 from .catalogue import LoadedExercise
 from .checks import Check, CheckGrader, checks_of, correct_name, visible_first
 from .findings import because_of, of_error
 from .grade import CheckResult, Finding, Grade, Provenance, Verdict
 from .time_limits import TIME_LIMIT, TimeBudget
+
+if TYPE_CHECKING:  # each kind of check imports its modules when the first check of the kind runs
+    from pytest_gpulab.grading.correctness.safety import Outcomes
+    from pytest_gpulab.grading.speed.costs import Costs
+    from pytest_gpulab.grading.usage.checks import Usages
+
+    from .annotate import Annotator
 
 
 class Grader(CheckGrader):
@@ -69,11 +70,10 @@ class Grader(CheckGrader):
         self._builds = Builds(path, exercise, device, self._budget)
         self._quotes = Quotes(path.name, self._builds.source)
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
-        self._costs = _costs(exercise, device, self._builds, seed)
         self._counted: Usages | None = None
         self._has_failed = False
         self._stopped: dict[Finding, Check] = {}  # counts and costs that used up their time, with the first check
-        self._annotator = Annotator(exercise, path, device, seed, self._budget) if annotate else None
+        self._annotator = self._new_annotator() if annotate else None
         self._provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
     @property
@@ -89,7 +89,10 @@ class Grader(CheckGrader):
     def run(self, check: Check) -> CheckResult:
         """Grade one check; whatever is wrong with the submission or the exercise is in the result."""
         begin_s = time.perf_counter()
-        result = self._guarded(check, self._judge)
+        with _Attempt(check) as attempt:
+            self._budget.begin()
+            attempt.result = self._judge_of(check)()
+        result = self._quotes.added_to(attempt.result, self._builds.logs)
         if self._annotator is not None:
             result = self._annotator.added_to(result, check)
         return replace(result, duration_s=time.perf_counter() - begin_s)
@@ -98,13 +101,12 @@ class Grader(CheckGrader):
         """Return why a `uses` check fails before anything is counted; passed: the simulated GPU is to count."""
         assert isinstance(check.subject, UsesCheck)
         variant = check.subject.variant
-        return self._guarded(check, lambda check: self._unless_right(check, variant) or check.result("passed"))
+        return self._guarded(check, lambda: self._unless_right(check, variant) or check.result("passed"))
 
     def count(self, check: Check) -> CheckResult:
         """Grade a `uses` check by what is counted alone: its cases were found right elsewhere."""
         assert isinstance(check.subject, UsesCheck)
-        uses = check.subject
-        return self._guarded(check, lambda check: self._counted_use(check, uses))
+        return self._guarded(check, partial(self._counted_use, check, check.subject))
 
     def close(self) -> None:
         """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
@@ -118,34 +120,38 @@ class Grader(CheckGrader):
         elif check.subject is None:
             self._builds.block(found)
 
-    def _guarded(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
-        return self._quotes.added_to(self._judged(check, judge), self._builds.logs)
+    def _guarded(self, check: Check, judge: Callable[[], CheckResult]) -> CheckResult:
+        with _Attempt(check) as attempt:
+            self._budget.begin()
+            attempt.result = judge()
+        return self._quotes.added_to(attempt.result, self._builds.logs)
 
-    def _judged(self, check: Check, judge: Callable[[Check], CheckResult]) -> CheckResult:
-        self._budget.begin()
-        try:
-            return judge(check)
-        except InstructorsMistake as mistake:
-            return check.result("not gradable", (mistake.finding,))
-        except BuildFailed as blocked:
-            return check.result(blocked.verdict, (because_of("compile", blocked.finding),))
-        except DeviceUnavailable as error:  # a GPU that others fill, wherever that shows
-            verdict, found = of_error(error)
-            return check.result(verdict, (found,))
-        except (MemoryError, RecursionError) as error:
-            verdict, found = of_error(_beyond_python(error))
-            return check.result(verdict, (found,))
-
-    def _judge(self, check: Check) -> CheckResult:
+    def _judge_of(self, check: Check) -> Callable[[], CheckResult]:
         subject = check.subject
         if subject is None:
-            return self._compile(check)
+            return partial(self._compile, check)
         if isinstance(subject, Case):
-            return self._correct(check, subject)
+            return partial(self._correct, check, subject)
         if isinstance(subject, SafeCheck):
-            return self._safe(check, subject)
-        result = self._uses(check, subject) if isinstance(subject, UsesCheck) else self._speedup(check, subject)
-        return replace(result, findings=with_rereads(result.findings, self._cases.rereads.seen))
+            return partial(self._safe, check, subject)
+        if isinstance(subject, UsesCheck):
+            return partial(self._uses, check, subject)
+        return partial(self._speedup, check, subject)
+
+    @cached_property
+    def _costs(self) -> Costs:
+        if isinstance(self._device, TimingDevice) and not self._device.info.estimates:
+            from pytest_gpulab.grading.speed.measured import TimedCosts
+
+            return TimedCosts(self._loaded, self._device, self._builds, self._seed)
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+
+        return EstimatedCosts(self._loaded, self._device, self._builds, self._seed)
+
+    def _new_annotator(self) -> Annotator:
+        from .annotate import Annotator
+
+        return Annotator(self._loaded, self._path, self._device, self._seed, self._budget)
 
     def _compile(self, check: Check) -> CheckResult:
         try:
@@ -158,6 +164,8 @@ class Grader(CheckGrader):
         outcome = self._cases.outcome(case)
         findings = outcome.findings
         if outcome.verdict == "failed":
+            from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
+
             findings = with_unread_tunable(findings, self._builds.notes(), outcome.runs)
             if not self._has_failed and findings == outcome.findings:  # the only one that is shown under -x
                 findings = self._cases.with_most_telling(case, findings)
@@ -166,6 +174,8 @@ class Grader(CheckGrader):
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
         """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
+        from pytest_gpulab.grading.correctness.safety import harmless, not_checked, unsafe
+
         outcomes = self._outcomes()
         findings = unsafe(safe.kind, outcomes)
         if findings:
@@ -198,7 +208,7 @@ class Grader(CheckGrader):
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only what is right, too: a wrong kernel may use the idea for nothing."""
         wrong = self._unless_right(check, uses.variant)
-        return self._counted_use(check, uses) if wrong is None else wrong
+        return self._with_rereads(self._counted_use(check, uses) if wrong is None else wrong)
 
     def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
         try:
@@ -211,6 +221,9 @@ class Grader(CheckGrader):
         return check.result("missed" if is_missed else "failed", unused)
 
     def _usages(self) -> Usages:
+        from pytest_gpulab.grading.speed.estimate import EstimatedCosts
+        from pytest_gpulab.grading.usage.checks import Usages, counting_device
+
         if self._counted is None:
             if isinstance(self._costs, EstimatedCosts) and self._device.info.kind == "simulated":
                 self._counted = Usages(self._loaded, self._device, self._builds, self._seed, self._costs)
@@ -242,8 +255,12 @@ class Grader(CheckGrader):
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only what is right: a fast wrong answer is no answer."""
-        if (dependent := self._unless_right(check, tier.variant)) is not None:
-            return dependent
+        dependent = self._unless_right(check, tier.variant)
+        return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
+
+    def _measured(self, check: Check, tier: SpeedTier) -> CheckResult:
+        from pytest_gpulab.grading.speed.verdict import decision, inconclusive, too_slow
+
         try:
             measurement = self._costs.measure(tier)
             decided = decision(measurement)
@@ -260,6 +277,47 @@ class Grader(CheckGrader):
         is_bonus = not tier.required or self._loaded.thresholds.measuring
         verdict: Verdict = "missed" if is_bonus else "failed"
         return check.result(verdict, (too_slow(measurement),), measurement)
+
+    def _with_rereads(self, result: CheckResult) -> CheckResult:
+        return replace(result, findings=with_rereads(result.findings, self._cases.rereads.seen))
+
+
+class _Attempt:
+    """A context manager that turns the exceptions that end a check into its result.
+
+    A context manager and no function that calls the judge: the fewer frames, the shorter a kernel's stack trace.
+
+    Attributes:
+        result: set by the body, or by the exception that ends it.
+    """
+
+    result: CheckResult
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+
+    def __enter__(self) -> _Attempt:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        ending = None if error is None else _verdict_and_finding(error)
+        if ending is None:
+            return False
+        self.result = self._check.result(ending[0], (ending[1],))
+        return True
+
+
+def _verdict_and_finding(error: BaseException) -> tuple[Verdict, Finding] | None:
+    """Return what an exception means for the check that it ended; None for a bug of this package."""
+    if isinstance(error, InstructorsMistake):
+        return "not gradable", error.finding
+    if isinstance(error, BuildFailed):
+        return error.verdict, because_of("compile", error.finding)
+    if isinstance(error, DeviceUnavailable):  # for example, other processes fill the GPU's memory
+        return of_error(error)
+    if isinstance(error, (MemoryError, RecursionError)):
+        return of_error(_beyond_python(error))
+    return None
 
 
 def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
@@ -282,12 +340,6 @@ def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_
         details=dict(info.details),
         thresholds=exercise.thresholds.source,
     )
-
-
-def _costs(loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> Costs:
-    if isinstance(device, TimingDevice) and not device.info.estimates:
-        return TimedCosts(loaded, device, builds, seed)
-    return EstimatedCosts(loaded, device, builds, seed)
 
 
 def _dependent(check: Check, case: Case, outcome: CaseOutcome) -> CheckResult:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -74,38 +73,42 @@ class TimeBudget:
         """Give less time to each of the other cases: one has used up its own."""
         self._case_s = min(self._case_s, LATER_CASE_S)
 
-    def launch(self, launch: Callable[[LaunchOptions], LaunchProfile], options: LaunchOptions) -> LaunchProfile:
-        """Launch a kernel within what is left, or within a limit of its own if that is shorter.
+    def grant(self, options: LaunchOptions) -> LaunchOptions:
+        """Return a launch's options with its time limit: the rest of the budget, or its own limit if that is shorter.
 
         Raises:
-            KernelFault: it had not ended then, or a launch before it had not; and as `Module.launch`.
-            DeviceUnavailable: the machine left it too little time or memory.
+            KernelFault: a launch before it has reached the limit of this case.
+            DeviceUnavailable: the machine left a launch before it too little time.
         """
         if self._stopped is not None:
             raise self._stopped
-        left_s = max(0.0, min(self._case_left_s, self._file_left_s))
-        own_s = math.inf if options.time_limit_s is None else options.time_limit_s
-        begin_s, begin_cpu_s, shortage = time.perf_counter(), time.thread_time(), ""
-        try:
-            return launch(replace(options, time_limit_s=min(left_s, own_s)))
-        except MemoryError as error:  # what a launch needs is bounded, whatever the kernel does
-            shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
-        except DeviceUnavailable as busy:
-            self._stopped = busy if left_s <= own_s else None
-            raise
-        except KernelFault as fault:
-            if fault.code != TIME_LIMIT or own_s < left_s:
-                raise
-            self._stopped = KernelFault(TIME_LIMIT, self._told(), fault.where, fault.lane, fault.output)
-            raise self._stopped from None
-        finally:
-            took_s = charged_s(time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s)
-            self._case_left_s -= took_s
-            self._file_left_s -= took_s
-        gc.collect()  # or what the launch had would be missing for the message, too
-        raise OutOfMemory(shortage)
+        return replace(options, time_limit_s=min(self._left_s, _own_limit_s(options)))
 
-    def _told(self) -> str:
+    def charge(self, took_s: float) -> None:
+        """Subtract the time of a launch."""
+        self._case_left_s -= took_s
+        self._file_left_s -= took_s
+
+    def stop(self, error: KernelFault | DeviceUnavailable, options: LaunchOptions) -> DeviceError:
+        """Return the error that ends a launch; the rest of the case ends with it, if the budget set the time limit.
+
+        Args:
+            error: that ended the launch.
+            options: of the launch, as they were before `grant`.
+        """
+        if isinstance(error, DeviceUnavailable):
+            self._stopped = error if self._left_s <= _own_limit_s(options) else None
+            return error
+        if error.code != TIME_LIMIT or _own_limit_s(options) < self._left_s:
+            return error
+        self._stopped = KernelFault(TIME_LIMIT, self._reason(), error.where, error.lane, error.output)
+        return self._stopped
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, min(self._case_left_s, self._file_left_s))
+
+    def _reason(self) -> str:
         if self._case_left_s < self._file_left_s:
             return f"time limit: the kernel had not ended after {self._case_s:g} s"
         return f"time limit: the kernels of this file have run for {self._limits.file_s:g} s in all"
@@ -129,9 +132,30 @@ class LimitedModule:
         shared_bytes: int = 0,
         options: LaunchOptions = DEFAULT_OPTIONS,
     ) -> LaunchProfile:
-        """Launch a kernel; see `TimeBudget.launch`."""
-        call = partial(self._module.launch, kernel, grid, block, args, shared_bytes)
-        return self._budget.launch(call, options)
+        """Launch a kernel within the budget.
+
+        Raises:
+            KernelFault: the kernel has not ended within the limit, or a launch before it had not; and as
+                `Module.launch`.
+            DeviceUnavailable: the machine left it too little time.
+            OutOfMemory: the machine has too little memory.
+        """
+        granted = self._budget.grant(options)
+        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
+        try:
+            return self._module.launch(kernel, grid, block, args, shared_bytes, granted)
+        except MemoryError as error:  # the simulated GPU bounds the memory of a launch, so the machine has too little
+            shortage = f"there is not enough memory to run the kernel: {error}".rstrip(": ")
+        except (KernelFault, DeviceUnavailable) as error:
+            raise self._budget.stop(error, options) from None
+        finally:
+            self._budget.charge(charged_s(time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s))
+        gc.collect()  # frees the launch's memory, which the message needs
+        raise OutOfMemory(shortage)
+
+
+def _own_limit_s(options: LaunchOptions) -> float:
+    return math.inf if options.time_limit_s is None else options.time_limit_s
 
 
 def limited(module: Module, budget: TimeBudget) -> Module:

@@ -196,19 +196,18 @@ class CheckItem(GradingItem):
 
     def runtest(self) -> None:
         """Grade, and turn the verdict into an outcome."""
-        result = self.graded()
+        result = self.noted(self.parent.grader(self.exercise).run(self.check))
         if result.printed:
             self.add_report_section("call", PRINTF, result.printed)
         self._raise_unless_passed(result)
 
-    def graded(self) -> CheckResult:
-        """Grade, and note the result for the reports."""
+    def noted(self, result: CheckResult) -> CheckResult:
+        """Return a result after noting it for the reports."""
         from pytest_gpulab.grading.grade import Grade
         from pytest_gpulab.reports.gradebook import result_properties
 
-        grader = self.parent.grader(self.exercise)
-        result = grader.run(self.check)
-        grade = Grade(self.parent.label, self.exercise.name, (result,), grader.provenance, self.parent.student)
+        provenance = self.parent.grader(self.exercise).provenance
+        grade = Grade(self.parent.label, self.exercise.name, (result,), provenance, self.parent.student)
         self.user_properties += result_properties(grade, self.position, self.of)
         self.is_graded = True
         return result
@@ -222,6 +221,8 @@ class CheckItem(GradingItem):
         return has_failed and self.expected_code is not None and is_met(self.expected_code, codes)
 
     def _raise_unless_passed(self, result: CheckResult) -> None:
+        if result.verdict == "passed":
+            return
         from pytest_gpulab.reports.terminal.sections import result_reason, threshold_note
 
         if result.verdict in ("inconclusive", "not gradable", "not started"):

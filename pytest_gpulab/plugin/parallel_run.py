@@ -171,7 +171,7 @@ class ParallelRun:
         for item in items:
             if isinstance(item, CheckItem) and not item.is_graded and item.parent in graded:
                 item.parent.use(graded[item.parent])
-                is_expected = item.is_expected(item.graded())
+                is_expected = item.is_expected(item.noted(graded[item.parent].run(item.check)))
                 self.gradebook.add(item.user_properties, is_expected)
 
     def _begin(self, items: Iterable[pytest.Item], schedule: Schedule) -> None:

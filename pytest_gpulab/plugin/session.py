@@ -94,10 +94,11 @@ class GradingSession:
         """
         from pytest_gpulab.devices.compiler.sandbox import PROTECTION
         from pytest_gpulab.devices.system import processes
-        from pytest_gpulab.grading.isolation import forked
 
         processes.mark_what_is_started()
         if will_grade and self._will_fork():
+            from pytest_gpulab.grading.isolation import forked
+
             forked.load_ahead()  # takes as long as opening the device
         info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
         why = reason.partition("; ")[0]  # without the advice on what to install, which the header need not repeat
@@ -150,10 +151,12 @@ class GradingSession:
         return self.cluster.info, self.cluster.reason
 
     def _look_for_tools(self, info: DeviceInfo) -> None:
+        self.sanitizes = self.settings.sanitize and info.kind == "cuda"
+        if not self.settings.sanitize and not self.settings.count:
+            return
         from pytest_gpulab.grading.tools import ncu, sanitizer
 
         find, path = (self.cluster.all_say, "every worker's PATH") if self.cluster else (_says, "the PATH")
-        self.sanitizes = self.settings.sanitize and info.kind == "cuda"
         if self.sanitizes and not find(sanitizer.is_there):
             raise SettingsError(f"--gpulab-sanitizer: compute-sanitizer, of the CUDA toolkit, is not on {path}")
         if self.settings.sanitize and not self.sanitizes:
@@ -182,13 +185,14 @@ class GradingSession:
 
     def grader(self, exercise: LoadedExercise, path: Path, label: str) -> CheckGrader:
         """Return the grader of a submission: in this process if the device is open here."""
-        from pytest_gpulab.grading.grader import Grader
-        from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
-
         exercise = self.thresholds.applied_to(exercise)
         if self.device is not None:
+            from pytest_gpulab.grading.grader import Grader
+
             annotate = self.settings.annotate
             return Grader(exercise, path, self.device, self.settings.seed, label, annotate=annotate)
+        from pytest_gpulab.grading.isolation.remote import DEFAULT_TIMEOUT_S, RemoteGrader
+
         spec, info = self.device_spec, self.device_info
         assert info is not None
         timeout_s = self.settings.timeout_s or DEFAULT_TIMEOUT_S

@@ -18,8 +18,8 @@ import numpy as np
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DEFAULT_OPTIONS, DeviceUnavailable, KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading import grader
 from pytest_gpulab.grading.isolation import worker
+from pytest_gpulab.grading.usage import checks as usage_checks
 
 ALONE_VARIABLE = "LUCKY_ALONE"
 CANNOT_COUNT_VARIABLE = "LUCKY_CANNOT_COUNT"
@@ -123,5 +123,5 @@ def no_counting_device() -> Any:
 def main(lifeline: int) -> None:
     worker.open_device = opened
     if CANNOT_COUNT_VARIABLE in os.environ:
-        grader.counting_device = no_counting_device
+        usage_checks.counting_device = no_counting_device
     worker.main(lifeline)

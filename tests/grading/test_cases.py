@@ -223,7 +223,7 @@ def test_what_only_the_decoy_does_is_nothing_on_a_simulated_gpu(bench: Bench) ->
 
 
 def test_there_is_no_decoy_for_who_could_not_remember_it(bench: Bench) -> None:
-    only_correct(bench, program(kernel(), remembers=False))
+    only_correct(bench, program(kernel(), has_state=False))
     first, second, *_ = (options for _, options in bench.device.launches)
     assert first.check and second.schedule == "warps", "the first run comes first, and orders are tried as ever"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ from fake_device import FakeDevice
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, LaunchOptions, LaunchProfile, SourceLine
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
-from pytest_gpulab.grading import grader, time_limits
+from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits
 from pytest_gpulab.grading.grader import Grader
-from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits
+from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
+from pytest_gpulab.grading.usage import checks as usage_checks
 
 PLACE = SourceLine("student.cu", 7)
 SIZES = (4, 5, 6, 7, 8, 70)
@@ -50,9 +52,14 @@ class Slow:
         return LaunchProfile("k", (1, 1, 1), (1, 1, 1))
 
 
+def launch(budget: TimeBudget, run: Callable[[LaunchOptions], LaunchProfile], options: LaunchOptions) -> None:
+    module: Any = SimpleNamespace(launch=lambda *args: run(args[-1]))
+    limited(module, budget).launch("k", (1,), (1,), [], 0, options)
+
+
 def launched(budget: TimeBudget, module: Slow) -> str:
     try:
-        budget.launch(module.launch, LaunchOptions())
+        launch(budget, module.launch, LaunchOptions())
     except KernelFault as fault:
         return f"{fault.where}: {fault.what}"
     return "ended"
@@ -88,7 +95,7 @@ def test_a_busy_machine_charges_twice_the_processor_time_and_ends_a_case(monkeyp
 
     for _ in range(2):
         with pytest.raises(DeviceUnavailable, match="too busy"):
-            budget.launch(starved, LaunchOptions())
+            launch(budget, starved, LaunchOptions())
 
 
 def hanging(*sizes: int) -> Any:
@@ -211,14 +218,14 @@ def test_a_listing_has_no_time_beyond_the_files(bench: Bench, monkeypatch: pytes
 def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:
     budget, module = TimeBudget(TimeLimits()), Slow(0.3)
     with pytest.raises(KernelFault, match=r"had not ended after 0\.1 s"):
-        budget.launch(module.launch, LaunchOptions(time_limit_s=0.1))
+        launch(budget, module.launch, LaunchOptions(time_limit_s=0.1))
     assert launched(budget, module) == "ended"
     assert module.limits_s == [0.1, pytest.approx(20, abs=5)]
 
 
 def test_counts_beside_a_gpu_share_the_files_time_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path, estimates=False)
-    monkeypatch.setattr(grader, "counting_device", lambda: FakeDevice(bench.programs))
+    monkeypatch.setattr(usage_checks, "counting_device", lambda: FakeDevice(bench.programs))
     bound = Bound("barriers", lambda usage: 0.0, at_most=1)
     uses = tuple(UsesCheck(f"n={size}", (bound,), 5, size) for size in (2**11, 2**12))
     slow = clocked(monkeypatch, 2**11, 2**12)
@@ -237,7 +244,7 @@ def test_a_machine_too_busy_for_the_second_run_at_the_timed_size_costs_no_points
             raise DeviceUnavailable("the machine is too busy")
         return kernel()(options, source, out, n)
 
-    results = bench.results(program(twice, remembers=True))
+    results = bench.results(program(twice, has_state=True))
     tiers = [results["speedup[1.5x]"], results["speedup[3x]"]]
     assert timed == 3, "what could not be run is not run again"
     assert [(tier.verdict, tier.findings[0].code) for tier in tiers] == [("not gradable", "device-fault")] * 2

@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pytest_gpulab.devices.compiler import nvrtc, nvrtc_program
-from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
-from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.hardware.occupancy import (
     MAX_BLOCK_THREADS,
     BlockNeeds,
@@ -35,13 +33,6 @@ from pytest_gpulab.devices.protocol import (
     Memory,
     Module,
 )
-from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
-from pytest_gpulab.devices.simulated.cost.demands import Demands, demands
-from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
-from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
-from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
-from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
-from pytest_gpulab.devices.simulated.counting.workload import Workload
 from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
 from pytest_gpulab.devices.simulated.execution.launching import (
@@ -59,13 +50,9 @@ from pytest_gpulab.devices.simulated.memory.printf import Printer
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule, Variable
-from pytest_gpulab.devices.simulated.sass.code import MachineCode, kernel_blocks, machine_code
-from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
-from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
 from pytest_gpulab.devices.simulated.translation.calls.inline import function_address, undefined
 from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.translator import translate
-from pytest_gpulab.devices.simulated.translation.weights import is_corrected
 from pytest_gpulab.devices.source.names import signature, unique_names, unmangle
 
 from .device_memory import DeviceMemory
@@ -74,6 +61,13 @@ from .gpus import Gpu, described_gpu
 from .report import describe, known_architecture, launch_bounds
 from .resource_limits import check_registers, may_exceed_registers, oversized, static_shared_bytes
 from .runtime_builtins import VOCABULARY
+
+if TYPE_CHECKING:  # imported when a launch is first counted or costed; correctness checks need none of it
+    from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
+    from pytest_gpulab.devices.simulated.cost.demands import Demands
+    from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
+    from pytest_gpulab.devices.simulated.sass.code import MachineCode
+    from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
 
 MAX_VARIABLE_BYTES = 128 << 20  # of a module's variables: an exercise may have a dozen variants
 _WORD = re.compile(r"[\w$]+")
@@ -225,12 +219,18 @@ class SimulatedModule:
     @cached_property
     def _machine_code(self) -> MachineCode | None:
         """That of all kernels: reading it for each would take longer than many a launch."""
+        from pytest_gpulab.devices.simulated.sass.code import machine_code
+
         architecture = self._device.gpu.architecture
         return machine_code(self._binary(architecture).cubin, architecture, self._module)
 
     def _machine_kernel(self, kernel: str) -> MachineKernel | None:
         """A kernel's machine code for the described GPU; None where it cannot be read."""
         if kernel not in self._machine_kernels:
+            from pytest_gpulab.devices.simulated.sass.code import kernel_blocks
+            from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
+            from pytest_gpulab.devices.simulated.translation.weights import is_corrected
+
             blocks = kernel_blocks(self._machine_code, self._entry(kernel).name)
             statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
             homes = {s.number: block for s, block in statements if s.number >= 0}
@@ -302,6 +302,9 @@ class SimulatedModule:
         return profile if counters is None else self._counted(profile, counters, ran, declared)
 
     def _counters(self, kernel: str, estimated: bool) -> Counters:
+        from pytest_gpulab.devices.simulated.counting.counters import Counters
+        from pytest_gpulab.devices.simulated.counting.workload import Workload
+
         program = self.program(kernel)
         if kernel not in self._joined:
             self._joined[kernel] = self._joined_accesses(kernel)
@@ -309,6 +312,9 @@ class SimulatedModule:
 
     def _joined_accesses(self, kernel: str) -> Joined:
         """Say which accesses the assembler may have joined; see `machine.joins`."""
+        from pytest_gpulab.devices.simulated.counting.counters import Joined
+        from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
+
         machine, sites = self._machine_kernel(kernel), self.program(kernel).sites
         atomics = frozenset(site.number for site in sites if site.kind in ("count", "integer"))
         if machine is None:
@@ -318,6 +324,9 @@ class SimulatedModule:
         return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
 
     def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
+        from pytest_gpulab.devices.simulated.cost.demands import demands
+        from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
+
         blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
         threads = profile.block[0] * profile.block[1] * profile.block[2]
         accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
@@ -338,6 +347,10 @@ class SimulatedModule:
         )
 
     def _estimated(self, counted: LaunchProfile, asked: Demands, shared_bytes: int) -> LaunchProfile:
+        from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
+        from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
+        from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
+
         blocks = counted.grid[0] * counted.grid[1] * counted.grid[2]
         threads = counted.block[0] * counted.block[1] * counted.block[2]
         gpu = self._device.gpu
@@ -391,6 +404,8 @@ class SimulatedDevice(DeviceMemory):
         """What to print about it."""
         summary, details = describe(self.gpu, self.occupancy_architecture)
         if self._compiler is not None:
+            from pytest_gpulab.devices.compiler.sandbox import PROTECTION
+
             details = {**details, PROTECTION: self._compiler.protection}
         return DeviceInfo(
             "simulated",

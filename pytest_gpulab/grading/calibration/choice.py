@@ -11,7 +11,6 @@ from pathlib import Path
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.speed.costs import size_text
 from pytest_gpulab.grading.thresholds import OWN, Thresholds
 
 from .file import Calibration, CalibrationError, Table, document, read, text
@@ -133,4 +132,6 @@ def _threshold_or_reason(tier: SpeedTier, table: Table | None) -> float | str:
 
 def identity(tier: SpeedTier) -> dict[str, str]:
     """Return what a tier's measured ratios depend on besides the exercise's version."""
+    from pytest_gpulab.grading.speed.costs import size_text
+
     return {"baseline": tier.baseline, "size": size_text(tier.size), "variant": tier.variant.name}

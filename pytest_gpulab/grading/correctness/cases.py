@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from pytest_gpulab.devices.protocol import Device, DeviceError, Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.stopwatch import at_work_on
-from pytest_gpulab.exercise import Case, Plan, Problem
+from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
@@ -244,34 +245,41 @@ class CaseRuns:
         self, build: Build, prepared: Prepared, decoy: Mapping[str, Array] | None, runs: list[Run]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay everything of one pattern in the same arrays, so that who skips work on known pointers is wrong."""
-        arrays = Arrays(self._device, prepared.plan)
+        plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
+        replayed = partial(
+            replay, self._device, build.module, plan, arrays=arrays, names=build.parameters, vectors=build.vectors
+        )
         try:
             if decoy is not None:
                 try:
                     build.module.reset_variables()  # contents that another case left are no input of this one
                 except DeviceError as error:
                     return judged(Run(error=error), prepared, FIRST)
-                run = self._replay(build, prepared.plan, decoy, DECOY, arrays, read_back=False)
+                run = replayed(decoy, DECOY, read_back=False)
                 if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
                     runs.append(run)
                     return judged(run, prepared, FIRST)
-            return self._repeated(build, prepared, arrays, runs)
+            return self._repeated(prepared, partial(replayed, prepared.inputs), runs)
         finally:
             arrays.free()
 
     def _repeated(
-        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run]
+        self, prepared: Prepared, replayed: Callable[[Repetition], Run], runs: list[Run]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
-        """Replay once; if that is right replay differently, and compare."""
+        """Replay once; if the result is correct, replay in other ways and compare."""
         vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
-        first = self._first(build, prepared, arrays)
+        # The hazard checks make a kernel several times slower: where another case did not end, first run without them.
+        first = replayed(DECOY) if self._has_hung else None
+        if first is None or not _hung(first):
+            first = replayed(FIRST)
+            self._has_hung = self._is_simulated and (self._has_hung or _hung(first))
         runs.append(first)
         verdict, findings = judged(first, prepared, FIRST)
         if verdict != "passed":
-            return verdict, self._on_luck(build, prepared, arrays, runs, findings)
+            return verdict, self._on_luck(prepared, replayed, runs, findings)
         orders = _orders(first) if vary_order else ()
         for repetition in orders or (AGAIN,) * self._limits.again:
-            run = self._replay(build, prepared.plan, prepared.inputs, repetition, arrays)
+            run = replayed(repetition)
             runs.append(run)
             verdict, findings = judged(run, prepared, repetition)
             if verdict == "passed" and self._loaded.exercise.deterministic:
@@ -280,23 +288,17 @@ class CaseRuns:
                 break
         return verdict, findings
 
-    def _first(self, build: Build, prepared: Prepared, arrays: Arrays) -> Run:
-        """Replay once; where another case did not end, first without the costly look for hazards."""
-        if self._has_hung:
-            run = self._replay(build, prepared.plan, prepared.inputs, DECOY, arrays)
-            if _hung(run):
-                return run
-        run = self._replay(build, prepared.plan, prepared.inputs, FIRST, arrays)
-        self._has_hung = self._is_simulated and (self._has_hung or _hung(run))
-        return run
-
     def _on_luck(
-        self, build: Build, prepared: Prepared, arrays: Arrays, runs: list[Run], findings: tuple[Finding, ...]
+        self,
+        prepared: Prepared,
+        replayed: Callable[[Repetition], Run],
+        runs: list[Run],
+        findings: tuple[Finding, ...],
     ) -> tuple[Finding, ...]:
         """Mark wrong results that another order of warps and other leftovers in memory change."""
         if not self._is_simulated or findings[0].code != "wrong-result":
             return findings
-        again = self._replay(build, prepared.plan, prepared.inputs, LAST_WARP_FIRST, arrays)
+        again = replayed(LAST_WARP_FIRST)
         runs.append(again)
         if again.error is not None or not differ(runs[-2], again, prepared):
             return findings
@@ -307,19 +309,6 @@ class CaseRuns:
     @property
     def _is_simulated(self) -> bool:
         return self._device.info.kind == "simulated"
-
-    def _replay(
-        self,
-        build: Build,
-        plan: Plan,
-        inputs: Mapping[str, Array],
-        repetition: Repetition,
-        arrays: Arrays,
-        read_back: bool = True,
-    ) -> Run:
-        return replay(
-            self._device, build.module, plan, inputs, repetition, read_back, arrays, build.parameters, build.vectors
-        )
 
 
 def _hung(run: Run) -> bool:
