@@ -78,7 +78,7 @@ def _open_cuda(ordinal: int, launch_limit_s: float, known: DeviceInfo | None) ->
 
 
 def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolated: bool, prefetching: bool) -> Device:
-    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, described_gpu
+    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
 
     from .simulated import SimulatedDevice
 
@@ -87,5 +87,5 @@ def _open_simulated(gpu: str | None, occupancy_architecture: str | None, isolate
         from pytest_gpulab.devices.compiler.compiler_process import CompilerProcess
 
         compiler = CompilerProcess()
-    model, architecture = described_gpu(gpu or DEFAULT_GPU), occupancy_architecture
+    model, architecture = modelled_gpu(gpu or DEFAULT_GPU), occupancy_architecture
     return SimulatedDevice(model, occupancy_architecture=architecture, compiler=compiler, prefetching=prefetching)

@@ -11,7 +11,7 @@ from unrolled_fft import source
 
 from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.device import SimulatedModule
+from pytest_gpulab.devices.simulated.module import SimulatedModule
 
 POINTS = 512  # 25,000 PTX instructions in one basic block
 pytestmark = pytest.mark.benchmark(timer=time.process_time)

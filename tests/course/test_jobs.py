@@ -24,7 +24,7 @@ from pytest_gpulab.course.jobs import (
     graded_apart,
 )
 from pytest_gpulab.devices.protocol import DeviceInfo, DeviceUnavailable
-from pytest_gpulab.devices.simulated.device import SimulatedModule
+from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import CheckResult

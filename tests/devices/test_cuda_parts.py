@@ -13,7 +13,8 @@ from pytest_gpulab.devices.cuda.timing.comparison import Comparison
 from pytest_gpulab.devices.cuda.timing.interruptions import Interruptions
 from pytest_gpulab.devices.cuda.timing.overhead import AMONG, Overhead
 from pytest_gpulab.devices.protocol import DeviceUnavailable
-from pytest_gpulab.devices.simulated.device import SimulatedDevice, SimulatedModule
+from pytest_gpulab.devices.simulated.device import SimulatedDevice
+from pytest_gpulab.devices.simulated.module import SimulatedModule
 
 SOURCE = """
 extern "C" __device__ const int gpulab_tunable_BLOCK = 256;

@@ -12,7 +12,7 @@ import pytest
 from doc_pages import PAGES, ROOT, blocks, prose
 
 from pytest_gpulab.devices.hardware.metrics import METRICS
-from pytest_gpulab.devices.simulated.gpus import described_gpu, sources
+from pytest_gpulab.devices.simulated.gpus import modelled_gpu, sources
 from pytest_gpulab.grading import counters
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
@@ -93,7 +93,7 @@ def test_every_finding_is_explained_to_students() -> None:
 
 def test_the_cost_models_constants_are_the_codes() -> None:
     table = {cells[0]: (float(cells[1]), cells[2]) for cells in rows(ROOT / "docs" / "cost-model.md", "The constants")}
-    gpu = described_gpu()
+    gpu = modelled_gpu()
     numbers = [field.name for field in fields(gpu) if not isinstance(getattr(gpu, field.name), str)]
     assert table == {name: (getattr(gpu, name), sources()[name]) for name in numbers}
 

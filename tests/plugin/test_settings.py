@@ -76,7 +76,7 @@ def test_bad_architecture(course: Course, architecture: str) -> None:
 
 def test_an_architecture_that_nothing_is_known_of(course: Course) -> None:
     line = usage_error(course.grade("--gpulab-arch=sm_70"))
-    assert line.startswith("nothing is known of the architecture 'sm_70'; known are sm_75, sm_80, sm_86")
+    assert line.startswith("unknown architecture 'sm_70'; available: sm_75, sm_80, sm_86")
 
 
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
@@ -85,14 +85,16 @@ def test_occupancy_is_told_for_the_architecture(course: Course, key: str, apart:
     course.write("twice.cu", RIGHT)
     result = course.grade("twice.cu", "-v", key, *apart)
     lines = result.stdout.str().splitlines()
-    assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most; occupancy for sm_86" in lines
+    assert (
+        "gpulab: modelled GPU: NVIDIA H200 (Hopper), 132 SMs at 1980 MHz, 4800 GB/s peak; occupancy for sm_86" in lines
+    )
     assert "For sm_86." in lines
-    assert "occupancy for             sm_86 (Ampere)" in lines
+    assert "occupancy for            sm_86 (Ampere)" in lines
 
 
 def test_a_gpu_that_is_not_described(course: Course) -> None:
     line = usage_error(course.grade("--gpulab-gpu=rtx2"))
-    assert line == "no GPU is described as 'rtx2'; described are h200, a100, rtx3090, t4"
+    assert line == "no GPU model is named 'rtx2'; available: h200, a100, rtx3090, t4"
 
 
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])
@@ -102,8 +104,8 @@ def test_kernels_run_on_the_gpu_that_is_chosen(course: Course, key: str, apart: 
     result = course.grade("twice.cu", "-v", key, *apart)
     lines = result.stdout.str().splitlines()
     assert any(line.startswith("gpulab: simulated GPU (cost model: NVIDIA T4), because") for line in lines)
-    assert "gpulab: described: Turing, 40 SMs at 1590 MHz, 320 GB/s at most" in lines
-    assert "described GPU             NVIDIA T4" in lines
+    assert "gpulab: modelled GPU: NVIDIA T4 (Turing), 40 SMs at 1590 MHz, 320 GB/s peak" in lines
+    assert "modelled GPU             NVIDIA T4" in lines
     assert "For sm_75." in lines
     result.assert_outcomes(passed=6)
 
@@ -111,7 +113,7 @@ def test_kernels_run_on_the_gpu_that_is_chosen(course: Course, key: str, apart: 
 def test_occupancy_may_be_for_another_architecture_than_the_chosen_gpus(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-v", "--gpulab-gpu=t4", "--gpulab-arch=sm_86").stdout.str().splitlines()
-    assert "gpulab: described: Turing, 40 SMs at 1590 MHz, 320 GB/s at most; occupancy for sm_86" in lines
+    assert "gpulab: modelled GPU: NVIDIA T4 (Turing), 40 SMs at 1590 MHz, 320 GB/s peak; occupancy for sm_86" in lines
     assert "For sm_86." in lines
 
 
@@ -133,7 +135,7 @@ def test_what_the_chosen_gpu_lacks_is_a_compile_error(course: Course, instead: s
 def test_the_header_says_what_is_known_of_the_device(course: Course) -> None:
     course.write("twice.cu", RIGHT)
     lines = course.grade("twice.cu", "-k", "compile").stdout.str().splitlines()
-    assert "gpulab: described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most" in lines
+    assert "gpulab: modelled GPU: NVIDIA H200 (Hopper), 132 SMs at 1980 MHz, 4800 GB/s peak" in lines
 
 
 @pytest.mark.parametrize("name", WITH_A_VALUE)

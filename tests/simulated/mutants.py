@@ -19,7 +19,7 @@ from pytest_gpulab.devices.compiler import nvrtc
 from pytest_gpulab.devices.protocol import DeviceError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.devices.simulated.arrays import SimulatedMemory
-from pytest_gpulab.devices.simulated.device import SimulatedModule
+from pytest_gpulab.devices.simulated.module import SimulatedModule
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 MACROS = {"GPULAB_T": "float", "GPULAB_IDENTITY": "0.0f", "GPULAB_OP(a, b)": "((a) + (b))"}

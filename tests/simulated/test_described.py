@@ -1,4 +1,4 @@
-"""What is said of the described GPU, and how kernels fill its multiprocessors, for it and for other architectures."""
+"""The description of the modelled GPU, and occupancy for it and for other architectures."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def costed(device: SimulatedDevice, kernel: str, threads: int = 32, shared_bytes
     return module.launch(kernel, (1,), (threads,), (x,), shared_bytes, LaunchOptions(sample_blocks=1))
 
 
-def test_the_described_gpu_is_marked_as_described() -> None:
+def test_the_modelled_gpu_is_marked_as_modelled() -> None:
     info = SimulatedDevice().info
-    assert info.summary == "described: Hopper, 132 SMs at 1980 MHz, 4800 GB/s at most"
+    assert info.summary == "modelled GPU: NVIDIA H200 (Hopper), 132 SMs at 1980 MHz, 4800 GB/s peak"
     assert info.details == {
-        "described GPU": "NVIDIA H200",
-        "described generation": "Hopper (sm_90)",
-        "described SMs": "132, each with room for 64 warps, 32 blocks, 65536 registers, 228 KiB shared",
-        "described SM clock": "1980 MHz",
-        "described peak bandwidth": "4800 GB/s",
+        "modelled GPU": "NVIDIA H200",
+        "modelled generation": "Hopper (sm_90)",
+        "modelled SMs": "132, each holds 64 warps, 32 blocks, 65536 registers, 228 KiB shared",
+        "modelled SM clock": "1980 MHz",
+        "modelled peak bandwidth": "4800 GB/s",
         "occupancy for": "sm_90 (Hopper)",
     }
 
@@ -50,9 +50,7 @@ def test_occupancy_for_another_architecture_is_said() -> None:
 
 
 def test_an_unknown_architecture_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(
-        DeviceUnavailable, match=r"nothing is known of the architecture 'sm_70'; known are sm_75, sm_80"
-    ):
+    with pytest.raises(DeviceUnavailable, match=r"unknown architecture 'sm_70'; available: sm_75, sm_80"):
         SimulatedDevice(occupancy_architecture="sm_70")
 
 

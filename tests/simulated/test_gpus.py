@@ -10,12 +10,12 @@ import pytest
 from pytest_gpulab.devices.hardware.architectures import LIMITS
 from pytest_gpulab.devices.protocol import DeviceUnavailable, LaunchError, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.gpus import described_gpu, known_gpus, sources
+from pytest_gpulab.devices.simulated.gpus import known_gpus, modelled_gpu, sources
 
 
 @pytest.mark.parametrize("name", known_gpus())
 def test_every_constant_has_a_source(name: str) -> None:
-    gpu = described_gpu(name)
+    gpu = modelled_gpu(name)
     numbers = {field.name for field in fields(gpu)} - {"name", "architecture"}
     assert set(sources(name)) == numbers
     assert all(len(source) > 5 for source in sources(name).values())
@@ -24,26 +24,24 @@ def test_every_constant_has_a_source(name: str) -> None:
 
 @pytest.mark.parametrize("name", known_gpus())
 def test_what_an_sm_holds_comes_from_the_table_of_architectures(name: str) -> None:
-    gpu = described_gpu(name)
+    gpu = modelled_gpu(name)
     assert gpu.limits is LIMITS[gpu.architecture]
     assert gpu.architecture == f"sm_{gpu.target}"
 
 
 def test_the_gpus_that_students_may_have_are_described() -> None:
     assert {"h200", "a100", "rtx3090", "t4"} <= set(known_gpus())
-    assert described_gpu().name == "NVIDIA H200"
+    assert modelled_gpu().name == "NVIDIA H200"
 
 
 def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(
-        DeviceUnavailable, match=r"no GPU is described as 'rtx2'; described are h200, a100, rtx3090, t4"
-    ):
-        described_gpu("rtx2")
+    with pytest.raises(DeviceUnavailable, match=r"no GPU model is named 'rtx2'; available: h200, a100, rtx3090, t4"):
+        modelled_gpu("rtx2")
 
 
 @pytest.mark.parametrize(("name", "kib"), [("h200", 227), ("a100", 163), ("rtx3090", 99), ("t4", 64)])
 def test_a_block_has_no_more_shared_memory_than_the_gpu_gives_it(name: str, kib: int) -> None:
-    device = SimulatedDevice(described_gpu(name))
+    device = SimulatedDevice(modelled_gpu(name))
     source = "extern __shared__ float more[]; __global__ void f(float *x) { more[0] = 1; x[0] = more[0]; }"
     module, x, options = device.compile(source), device.array(np.zeros(1, np.float32)), LaunchOptions(count=True)
     assert module.launch("f", (1,), (1,), (x,), kib * 1024, options).occupancy
@@ -58,13 +56,13 @@ def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
     )
     n, found = 1 << 24, {}
     for name in known_gpus():
-        device = SimulatedDevice(described_gpu(name))
+        device = SimulatedDevice(modelled_gpu(name))
         arrays = [device.array(np.ones(n, np.float32)) for _ in range(2)]
         options = LaunchOptions(sample_blocks=16)
         profile = device.compile(source).launch("copy", (n // 1024,), (1024,), arrays, options=options)
         assert profile.estimated_ms is not None
         found[name] = 8 * n / profile.estimated_ms / 1e6
-        assert 0.5 < found[name] / described_gpu(name).bandwidth_gb_s < 0.92
+        assert 0.5 < found[name] / modelled_gpu(name).bandwidth_gb_s < 0.92
     assert sorted(found, key=found.__getitem__) == ["t4", "rtx3090", "a100", "h200"]
 
 
@@ -90,7 +88,7 @@ def test_each_constant_of_contention_moves_an_estimate(constant: str, statements
             unsigned t = threadIdx.x, a = t * factor;
             for (int k = 0; k < 64; k++, a += 8) {{ {statements} }}
         }}"""
-    gpu, estimates = described_gpu(), []
+    gpu, estimates = modelled_gpu(), []
     quarter = type(getattr(gpu, constant))(getattr(gpu, constant) / 4)
     for described in (gpu, replace(gpu, **{constant: quarter})):
         device = SimulatedDevice(described)

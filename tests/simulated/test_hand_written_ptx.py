@@ -11,7 +11,7 @@ import pytest
 
 from pytest_gpulab.devices.protocol import CannotSimulate, LaunchProfile
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.device import SimulatedModule
+from pytest_gpulab.devices.simulated.module import SimulatedModule
 from pytest_gpulab.devices.simulated.ptx.reader import parse
 from pytest_gpulab.devices.simulated.ptx.syntax import Imm, Instruction, Reg, Sym
 

@@ -8,7 +8,7 @@ from places import marked
 
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated.gpus import described_gpu
+from pytest_gpulab.devices.simulated.gpus import modelled_gpu
 
 CHECKED = LaunchOptions(check=True)
 HEAD = """
@@ -62,7 +62,7 @@ __global__ void f(const int *in, int *out, int rounds, int)
 @pytest.mark.parametrize("gpu", ["h200", "a100"])
 @pytest.mark.parametrize("source", [BARRIER, PIPELINE], ids=["cuda::barrier", "cuda::pipeline"])
 def test_tiles_are_copied_while_others_are_used(gpu: str, source: str) -> None:
-    device = SimulatedDevice(described_gpu(gpu))
+    device = SimulatedDevice(modelled_gpu(gpu))
     module = device.compile(source)
     numbers = np.arange(640, dtype=np.int32)
     expected = numbers.reshape(5, 128)[:, ::-1].ravel()

@@ -1,4 +1,4 @@
-"""Arrays in the memory of the simulated GPU, as the device protocol has them."""
+"""Arrays of the device protocol in the memory of the simulated GPU."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class SimulatedMemory:
     """An array of the simulated GPU.
 
     Args:
-        arena: where it is allocated.
-        forget: told before the memory is given back.
+        arena: the memory that it is allocated in.
+        forget: callback that frees the memory.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class SimulatedMemory:
 
     @property
     def address(self) -> int:
-        """Where the array lies in device memory.
+        """The address of the first byte in device memory.
 
         Raises:
             LaunchError: it was freed.
@@ -39,7 +39,7 @@ class SimulatedMemory:
 
     @property
     def live(self) -> Allocation:
-        """Its bytes.
+        """The allocation.
 
         Raises:
             LaunchError: it was freed.
@@ -61,7 +61,7 @@ class SimulatedMemory:
         """Overwrite the contents.
 
         Raises:
-            ValueError: where the shape differs.
+            ValueError: the shape differs.
         """
         values = np.asarray(values)
         if values.shape != self.shape:
@@ -70,7 +70,7 @@ class SimulatedMemory:
         self.live.written = None
 
     def mark_unwritten(self) -> None:
-        """Count the contents as undefined: a launch with `check` reports who reads them before they are written.
+        """Mark the contents as undefined: a launch with `check` reports reads before a write.
 
         Raises:
             LaunchError: it was freed.
@@ -78,11 +78,11 @@ class SimulatedMemory:
         self.live.mark_unwritten()
 
     def damage(self, name: str = "array") -> str | None:
-        """Return None: the simulated GPU stops at a write outside an array."""
+        """Return None: on the simulated GPU, an out-of-bounds write ends the launch."""
         return None
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         if self.allocation is not None:
             self._forget(self)
             self.allocation = None

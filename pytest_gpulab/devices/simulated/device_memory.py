@@ -1,4 +1,4 @@
-"""The memory of the simulated GPU: arrays, and CUDA arrays, textures and surfaces as `devices.textures` has them."""
+"""The memory of the simulated GPU: arrays, and the CUDA arrays, textures and surfaces of `devices.textures`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SimulatedTexelArray:
         self.memory.set(values)
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.memory.free()
 
 
@@ -46,7 +46,7 @@ class DeviceMemory:
 
     Attributes:
         arena: global memory.
-        textures: by their handles.
+        textures: textures and surfaces by handle.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class DeviceMemory:
         return memory
 
     def _forget(self, memory: SimulatedMemory) -> None:
-        """Take an array's addresses out of use."""
+        """Free an array's memory; its addresses are not used again."""
         assert memory.allocation is not None
         self._arrays.remove(memory)
         self.arena.free(memory.allocation)

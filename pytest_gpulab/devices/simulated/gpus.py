@@ -1,4 +1,4 @@
-"""The GPUs that the cost model can describe, read from gpus.toml, where every number has its source."""
+"""GPUs of the cost model, read from gpus.toml, which has a source for every number."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ DEFAULT_GPU = "h200"
 
 @dataclass(frozen=True)
 class Gpu:
-    """What the model knows of a GPU.
+    """A GPU as the cost model sees it.
 
-    Latencies are in cycles of the SM, from an instruction to one that needs its result.
+    Latencies are SM cycles from an instruction to another one that needs its result.
 
     Attributes:
-        architecture: such as `sm_90`; `limits` is what one of its SMs holds.
-        sms, clock_ghz: multiprocessors and their clock.
-        bandwidth_gb_s: peak memory bandwidth, 1e9 bytes a second; a copy reaches the share `reachable`.
+        architecture: compute capability, such as `sm_90`.
+        sms, clock_ghz: number of multiprocessors (SMs) and their clock.
+        bandwidth_gb_s: peak memory bandwidth, 1e9 bytes per second.
+        reachable: share of it that a copy reaches.
         l2_bytes, l2_gb_s: size and bandwidth of the L2 cache.
-        l1_bytes: size of an SM's L1 and shared memory together.
-        fp32_lanes, int_multiply_lanes, fp64_lanes, special_lanes: results a cycle and SM.
-        shared_store_cycles: of the SM for each wavefront of a store to shared memory.
-        store_cycles: of the SM for each 128-byte line that a warp writes to.
-        constant_cycles: of the constant cache for each distinct address that a warp reads.
-        constant_miss_cycles: more, where the SM's cache does not hold the address.
-        loop_lane_cycles, loop_block_lane_cycles: of the load/store unit for an atomic on shared memory that is a loop
-            around compare-and-swap: per lane of the warp, and per lane of the block, at the lane's address.
-        loop_bank_cycles: of such a loop, per squared number of passes through one bank.
+        l1_bytes: size of L1 and shared memory together, per SM.
+        fp32_lanes, int_multiply_lanes, fp64_lanes, special_lanes: results per cycle and SM.
+        shared_store_cycles: SM cycles per wavefront of a store to shared memory.
+        store_cycles: SM cycles per 128-byte line that a warp writes to.
+        constant_cycles: cycles of the constant cache per distinct address that a warp reads.
+        constant_miss_cycles: additional cycles per miss of the constant cache.
+        loop_lane_cycles, loop_block_lane_cycles: cycles of the load/store unit for a compare-and-swap loop, which is
+            the
+            machine code of some atomics on shared memory: per lane of the warp, and of the block, at one address.
+        loop_bank_cycles: cycles of such a loop per squared number of passes through one bank.
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
-        constant_cache_bytes, constant_cache_sets, constant_line_bytes: the SM's cache for constants.
-        barrier_cycles: of the SM for each warp that comes to a barrier.
-        block_gap_ns: between the starts of two blocks, wherever on the GPU.
-        block_start: cycles of a block before its first instruction and after its last.
-        atomic_gap_ns: between two atomics on the same address.
-        atomics_per_ns: passes of atomics on the whole GPU, in as many sectors.
-        float_atomic_passes: passes of integers that one of floats takes in its sector.
-        atomic_share_256, atomic_share_1024: the share of the passes within so many bytes that do not overlap.
-        launch_us: shortest time of a launch.
+        constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
+        barrier_cycles: SM cycles per warp at a barrier.
+        block_gap_ns: time between the starts of two blocks on the GPU.
+        block_start: cycles of a block before its first instruction and after its last one.
+        atomic_gap_ns: time between two atomics on the same address.
+        atomics_per_ns: passes of atomics on distinct sectors, on the whole GPU.
+        float_atomic_passes: duration of a float atomic, in passes of an integer atomic.
+        atomic_share_256, atomic_share_1024: share of the passes within 256 or 1024 bytes that do not overlap.
+        launch_us: shortest duration of a launch.
     """
 
     name: str
@@ -95,18 +97,18 @@ class Gpu:
 
     @property
     def limits(self) -> Limits:
-        """What one SM holds at a time."""
+        """Limits of one SM."""
         return LIMITS[self.architecture]
 
     @property
     def target(self) -> str:
-        """What the compiler is asked for: `90`."""
+        """The architecture as NVRTC names it, such as `90`."""
         return self.architecture.removeprefix("sm_")
 
 
 @cache
 def tables() -> Any:
-    """Return the file as nested dictionaries."""
+    """Return gpus.toml as nested dictionaries."""
     return tomllib.loads(files(__package__).joinpath("gpus.toml").read_text(encoding="utf-8"))
 
 
@@ -116,21 +118,21 @@ def known_gpus() -> tuple[str, ...]:
 
 
 @cache
-def described_gpu(name: str = DEFAULT_GPU) -> Gpu:
+def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
     """Return a GPU by its short name.
 
     Raises:
-        DeviceUnavailable: it is not described; says which are.
+        DeviceUnavailable: the name is unknown.
     """
     found = tables()["gpus"].get(name)
     if found is None:
-        raise DeviceUnavailable(f"no GPU is described as {name!r}; described are {', '.join(known_gpus())}")
+        raise DeviceUnavailable(f"no GPU model is named {name!r}; available: {', '.join(known_gpus())}")
     values = {**tables()["architectures"][found["architecture"]], **found}
     del values["sources"]
     return Gpu(**values)
 
 
 def sources(name: str = DEFAULT_GPU) -> dict[str, str]:
-    """Return where each constant of a GPU comes from, by the constant's name."""
+    """Return the source of each constant of a GPU, by the constant's name."""
     found = tables()["gpus"][name]
     return {**tables()["architectures"][found["architecture"]]["sources"], **found["sources"]}

@@ -1,4 +1,4 @@
-"""What a report says of the GPU that the cost model describes, and how kernels would fill its multiprocessors."""
+"""The modelled GPU in headers and reports, known architectures, and kernels' launch bounds."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ _BOUND = re.compile(r"\.(?:maxntid|reqntid)\s+([\d,\s]+)")
 
 
 def describe(gpu: Gpu, occupancy_architecture: str) -> tuple[str, dict[str, str]]:
-    """Return what to print about a described GPU: in a line, and as label to text."""
+    """Return the description of a modelled GPU: one line, and rows (label to text)."""
     architecture, limits = gpu.architecture, gpu.limits
     family, clock_mhz = generation(architecture), 1000 * gpu.clock_ghz
     shared = f"{limits.shared_bytes // 1024} KiB shared"
     holds = f"{limits.warps} warps, {limits.blocks} blocks, {limits.registers} registers, {shared}"
     rows = {
-        "described GPU": gpu.name,
-        "described generation": f"{family} ({architecture})",
-        "described SMs": f"{gpu.sms}, each with room for {holds}",
-        "described SM clock": f"{clock_mhz:.0f} MHz",
-        "described peak bandwidth": f"{gpu.bandwidth_gb_s:.0f} GB/s",
+        "modelled GPU": gpu.name,
+        "modelled generation": f"{family} ({architecture})",
+        "modelled SMs": f"{gpu.sms}, each holds {holds}",
+        "modelled SM clock": f"{clock_mhz:.0f} MHz",
+        "modelled peak bandwidth": f"{gpu.bandwidth_gb_s:.0f} GB/s",
         "occupancy for": f"{occupancy_architecture} ({generation(occupancy_architecture)})",
     }
-    line = f"described: {family}, {gpu.sms} SMs at {clock_mhz:.0f} MHz, {gpu.bandwidth_gb_s:.0f} GB/s at most"
+    speeds = f"{gpu.sms} SMs at {clock_mhz:.0f} MHz, {gpu.bandwidth_gb_s:.0f} GB/s peak"
+    line = f"modelled GPU: {gpu.name} ({family}), {speeds}"
     if occupancy_architecture != architecture:
         line += f"; occupancy for {occupancy_architecture}"
     return line, rows
@@ -38,16 +39,16 @@ def known_architecture(architecture: str) -> str:
     """Return the architecture if its limits are known.
 
     Raises:
-        DeviceUnavailable: they are not; says which are.
+        DeviceUnavailable: they are not known.
     """
     if architecture not in LIMITS:
         known = ", ".join(LIMITS)
-        raise DeviceUnavailable(f"nothing is known of the architecture {architecture!r}; known are {known}")
+        raise DeviceUnavailable(f"unknown architecture {architecture!r}; available: {known}")
     return architecture
 
 
 def launch_bounds(ptx: str) -> dict[str, int]:
-    """Return the most threads that a block may have by `__launch_bounds__`, for the kernels that have any."""
+    """Return the largest block that `__launch_bounds__` allows, in threads, for the kernels that have it."""
     bounds = {}
     for entry in _ENTRY.finditer(ptx):
         if bound := _BOUND.search(entry[3]):

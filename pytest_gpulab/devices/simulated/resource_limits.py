@@ -1,4 +1,4 @@
-"""Whether kernels ask for more than a block or thread gets: memory that ptxas would refuse, and registers."""
+"""Checks of a kernel's memory and registers against the limits per block and thread, which ptxas would apply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_gpulab.devices.source.names import unmangle, unmangle_local
 
 
 def oversized(module: PtxModule, filename: str) -> str | None:
-    """Return the message in the compiler's form, or None if all has room."""
+    """Return the compiler's error message if a memory space is too small, else None."""
     constants = [variable for variable in module.variables.values() if variable.space == "const"]
     if (needed := _total(constants)) > CONSTANT_BYTES:
         sentence = too_much(_largest_first(constants), "global constant", needed, CONSTANT_BYTES)
@@ -34,22 +34,25 @@ def oversized(module: PtxModule, filename: str) -> str | None:
 
 
 def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
-    """Return the bytes of shared memory that a kernel declares with a size, its functions included."""
+    """Return the static shared memory of a kernel and its functions, in bytes."""
     return _total(_used(module, _reachable(module, kernel), "shared"))
 
 
 def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: Limits) -> bool:
-    """Whether machine code must be asked: ptxas needs fewer than half as many registers as PTX names."""
+    """Return whether a block may need too many registers, so that only the machine code can answer.
+
+    ptxas needs fewer than half as many registers as PTX names.
+    """
     functions = [function for function in module.functions.values() if not function.entry]
     kinds = [kind for function in (kernel, *functions) for kind in function.registers.values()]
     return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
 
 
 def check_registers(kernel: str, threads: int, registers: int, limits: Limits) -> None:
-    """Hold a block's registers to what a multiprocessor has.
+    """Check that a multiprocessor has enough registers for one block.
 
     Raises:
-        LaunchError: it has fewer.
+        LaunchError: it has too few.
     """
     if not blocks_by_supply(limits, BlockNeeds(threads, registers, 0))["registers"]:
         needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
@@ -74,7 +77,7 @@ def _declared(module: PtxModule, space: str) -> list[Variable]:
 
 
 def _reachable(module: PtxModule, kernel: Function) -> list[Function]:
-    """Return a kernel and the functions that it may call; a pointer may be that of any."""
+    """Return a kernel and the functions that it may call. A function pointer may point to any function."""
     found, waiting = {kernel.name: kernel}, [kernel]
     while waiting:
         calls = [statement for statement in waiting.pop().body if isinstance(statement, Call)]
@@ -89,7 +92,7 @@ def _reachable(module: PtxModule, kernel: Function) -> list[Function]:
 
 
 def _used(module: PtxModule, functions: list[Function], space: str) -> list[Variable]:
-    """Return the variables of a memory that functions declare, or name if they are the file's."""
+    """Return the variables of a memory space that functions declare, and the file's variables that they name."""
     own = [variable for function in functions for variable in function.variables.values() if variable.space == space]
     shared = {name: variable for name, variable in module.variables.items() if variable.space == space}
     return own + [shared[name] for name in shared if any(True for _ in _mentions(functions, name))]
@@ -110,7 +113,7 @@ def _names(operand: Operand, name: str) -> bool:
 
 
 def _total(variables: Iterable[Variable]) -> int:
-    """Return the bytes that variables take one after the other."""
+    """Return the size of consecutive variables in bytes, with padding."""
     end = 0
     for variable in variables:
         end = -(-end // variable.align) * variable.align + variable.nbytes

@@ -1,4 +1,4 @@
-"""The functions that translated kernels call: the public ones of the arithmetic, and what warps do."""
+"""Functions that translated kernels call: public functions of the arithmetic, warp operations, clocks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def _public(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if callable(value) and name[0].islower()}
 
 
-VOCABULARY: dict[str, Any] = {"np": np}
+RUNTIME_BUILTINS: dict[str, Any] = {"np": np}
 for _module in (integers, rounding, floats, conversions, halves, float8, surroundings, collectives, tensor_cores):
-    VOCABULARY |= _public(_module)
+    RUNTIME_BUILTINS |= _public(_module)

@@ -1,0 +1,338 @@
+"""A module compiled to PTX: its kernels, their resources and launches."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_gpulab.devices.compiler import nvrtc
+from pytest_gpulab.devices.hardware.occupancy import (
+    MAX_BLOCK_THREADS,
+    BlockNeeds,
+    KernelOccupancy,
+    occupancy_by_rules,
+)
+from pytest_gpulab.devices.protocol import (
+    DEFAULT_OPTIONS,
+    Array,
+    CompileError,
+    KernelFault,
+    KernelResources,
+    LaunchError,
+    LaunchOptions,
+    LaunchProfile,
+    Memory,
+)
+from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
+from pytest_gpulab.devices.simulated.execution.deadline import Deadline
+from pytest_gpulab.devices.simulated.execution.launching import (
+    Extents,
+    check_extents,
+    pack,
+    run_blocks,
+    three_extents,
+)
+from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
+from pytest_gpulab.devices.simulated.execution.wave import Launch
+from pytest_gpulab.devices.simulated.groups.group import unwritten
+from pytest_gpulab.devices.simulated.memory.heap import heap_of
+from pytest_gpulab.devices.simulated.memory.printf import Printer
+from pytest_gpulab.devices.simulated.ptx.reader import parse
+from pytest_gpulab.devices.simulated.ptx.syntax import Function, PtxModule
+from pytest_gpulab.devices.simulated.translation.calls.inline import undefined
+from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.translation.translator import translate
+from pytest_gpulab.devices.source.names import signature, unique_names
+
+from .execution import absent_lanes
+from .report import launch_bounds
+from .resource_limits import check_registers, may_exceed_registers, oversized, static_shared_bytes
+from .runtime_builtins import RUNTIME_BUILTINS
+from .variables import Variables
+
+if TYPE_CHECKING:  # counting and costs are imported when first needed; correctness checks need none of them
+    from pytest_gpulab.devices.simulated.cost.demands import Demands
+    from pytest_gpulab.devices.simulated.counting.counters import Counters, Joined
+    from pytest_gpulab.devices.simulated.sass.code import MachineCode
+    from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
+
+    from .device import SimulatedDevice
+
+MAX_WORK_DIFFERENCE = 0.05  # relative, between the counted blocks and the others
+
+
+class SimulatedModule:
+    """A module compiled to PTX; kernels are translated on their first launch."""
+
+    def __init__(self, device: SimulatedDevice, ptx: str, log: str, source: tuple[Any, ...]) -> None:
+        self._device, self.log, self._source = device, log, source
+        self._bounds = launch_bounds(ptx)
+        self._binaries: dict[str, nvrtc.MachineBinary] = {}
+        if "begin inline asm" in ptx:  # only the assembler knows the instructions of the modelled GPU
+            self._binary(device.gpu.architecture)
+        self._machine_kernels: dict[str, MachineKernel | None] = {}
+        self._joined: dict[str, Joined] = {}
+        self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
+        self._module: PtxModule = parse(ptx)
+        if (refused := oversized(self._module, source[1] if source else "kernel.cu")) is not None:
+            raise CompileError(refused)
+        if (missing := undefined(self._module)) is not None:
+            raise CompileError(missing)
+        entries = {f.name: f for f in self._module.functions.values() if f.entry and f.body}
+        self._entries = {name: entries[symbol] for name, symbol in unique_names(entries).items()}
+        self._variables = Variables(self._module, device.arena, source[1] if source else "kernel.cu")
+        for allocation in self._variables.allocations:  # they live as long as the module
+            weakref.finalize(self, device.arena.retire, allocation)
+        self._programs: dict[str, Program] = {}
+        self.has_state = self._variables.may_keep(ptx)
+        """True if a launch may leave something behind, which only a used variable can hold."""
+
+    def reset_variables(self) -> None:
+        """Give every variable the contents that it has by the source."""
+        self._variables.reset()
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The `__global__` functions by their unmangled names."""
+        return tuple(self._entries)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The `__device__` and `__constant__` variables by their names."""
+        return self._variables.names
+
+    def read_symbol(self, name: str) -> bytes:
+        """Return a variable's present contents.
+
+        Raises:
+            LaunchError: no such variable.
+        """
+        return self._variables.read(name)
+
+    def set_constant(self, name: str, values: Array) -> None:
+        """Copy an array into a `__constant__` or `__device__` variable, from its first byte.
+
+        Raises:
+            LaunchError: no such variable, or it is smaller than the array.
+        """
+        self._variables.set(name, values)
+
+    def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
+        """Check a launch against the limits of the modelled GPU; see `protocol.LaunchLimits`."""
+        entry, gpu = self._entry(kernel), self._device.gpu
+        needed, block3 = static_shared_bytes(self._module, entry) + shared_bytes, three_extents(block)
+        self._check_extents(kernel, three_extents(grid), block3, needed)
+        if may_exceed_registers(self._module, entry, prod(block3), gpu.limits):
+            registers = self._resources_on(gpu.architecture, kernel).registers or 0
+            check_registers(kernel, prod(block3), registers, gpu.limits)
+
+    def _check_extents(self, kernel: str, grid: Extents, block: Extents, shared_bytes: int) -> None:
+        largest, most = self._device.gpu.limits.largest_shared_bytes, self._bounds.get(self._entry(kernel).name)
+        check_extents(kernel, grid, block, shared_bytes, largest, most)
+
+    def _entry(self, kernel: str) -> Function:
+        if kernel not in self._entries:
+            have = ", ".join(self._entries) or "none"
+            raise LaunchError(f"the module has no kernel {kernel!r} (it has: {have})")
+        return self._entries[kernel]
+
+    def parameter_bytes(self, kernel: str) -> tuple[int, ...]:
+        """Return the size of each of the kernel's parameters.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return tuple(parameter.nbytes for parameter in self._entry(kernel).parameters)
+
+    def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
+        """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return signature(self._entry(kernel).name).parameters
+
+    def resources(self, kernel: str) -> KernelResources:
+        """Return the compiler's figures for a kernel, for the device's occupancy architecture.
+
+        Raises:
+            LaunchError: no such kernel.
+        """
+        return self._resources_on(self._device.occupancy_architecture, kernel)
+
+    def _resources_on(self, architecture: str, kernel: str) -> KernelResources:
+        return self._binary(architecture).resources.get(self._entry(kernel).name, KernelResources())
+
+    def _frame_bytes(self) -> Mapping[str, int]:
+        """Return the stack frame of each function on the modelled GPU, by symbol."""
+        return self._binary(self._device.gpu.architecture).frame_bytes
+
+    def _binary(self, architecture: str) -> nvrtc.MachineBinary:
+        if architecture not in self._binaries:
+            source, filename, *rest = self._source
+            self._binaries[architecture] = nvrtc.compile_machine_code(source, filename, architecture, *rest)
+        return self._binaries[architecture]
+
+    @cached_property
+    def _machine_code(self) -> MachineCode | None:
+        """Machine code of all kernels. Reading it once per kernel would take longer than many launches."""
+        from pytest_gpulab.devices.simulated.sass.code import machine_code
+
+        architecture = self._device.gpu.architecture
+        return machine_code(self._binary(architecture).cubin, architecture, self._module)
+
+    def _machine_kernel(self, kernel: str) -> MachineKernel | None:
+        """Return a kernel's machine code for the modelled GPU, or None if it cannot be read."""
+        if kernel not in self._machine_kernels:
+            from pytest_gpulab.devices.simulated.sass.code import kernel_blocks
+            from pytest_gpulab.devices.simulated.sass.executions import MachineKernel
+            from pytest_gpulab.devices.simulated.translation.weights import is_corrected
+
+            blocks = kernel_blocks(self._machine_code, self._entry(kernel).name)
+            statements = [(s, block) for block, step in enumerate(self.program(kernel).steps) for s in step.statements]
+            homes = {s.number: block for s, block in statements if s.number >= 0}
+            corrected = frozenset(s.number for s, _ in statements if is_corrected(s))
+            self._machine_kernels[kernel] = MachineKernel(blocks, homes, corrected) if blocks else None
+        return self._machine_kernels[kernel]
+
+    def _occupancy(self, kernel: str, threads: int, shared_bytes: int) -> KernelOccupancy:
+        key = (kernel, threads, shared_bytes)
+        if key not in self._occupancies:
+            needs = BlockNeeds(threads, self.resources(kernel).registers, shared_bytes)
+            largest = self._bounds.get(self._entry(kernel).name, MAX_BLOCK_THREADS)
+            architecture = self._device.occupancy_architecture
+            self._occupancies[key] = occupancy_by_rules(architecture, kernel, needs, largest)
+        return self._occupancies[key]
+
+    def program(self, kernel: str) -> Program:
+        """Return the translated kernel.
+
+        Raises:
+            LaunchError: no such kernel.
+            CannotSimulate: it contains something unknown.
+        """
+        entry = self._entry(kernel)
+        if kernel not in self._programs:
+            self._programs[kernel] = translate(
+                self._module, entry, self._variables.addresses, RUNTIME_BUILTINS, self._frame_bytes
+            )
+        return self._programs[kernel]
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        args: Sequence[Memory | np.generic],
+        shared_bytes: int = 0,
+        options: LaunchOptions = DEFAULT_OPTIONS,
+    ) -> LaunchProfile:
+        """Run a kernel to its end; see `protocol.Module.launch`."""
+        program = self.program(kernel)
+        grid3, block3 = three_extents(grid), three_extents(block)
+        if shared_bytes < 0:
+            raise LaunchError(
+                f"{kernel}: {shared_bytes} bytes of dynamic shared memory; the number must not be negative"
+            )
+        self._check_extents(kernel, grid3, block3, program.static_shared - program.reserved_shared + shared_bytes)
+        total = program.static_shared if not shared_bytes else -(-program.static_shared // 16) * 16 + shared_bytes
+        declared = total - program.reserved_shared
+        estimated = options.estimate or options.sample_blocks is not None
+        counters = self._counters(kernel, estimated) if options.count or estimated else None
+        launch = Launch(
+            program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
+            Printer(), counters,
+            Deadline(options.time_limit_s), unwritten(program.codes, options.fill), self._device.textures,
+            Surroundings(self._device.gpu.sms),
+        )  # fmt: skip
+        try:
+            with cooperating(launch, self._device.gpu.sms * max(1, 2048 // prod(block3))), heap_of(launch):
+                before = absent_lanes.snapshot(launch)
+                ran = run_blocks(launch, self._device.gpu.sms)
+                absent_lanes.judge(launch, before, self._device.gpu.sms)
+        except KernelFault as fault:
+            fault.read_per_thread = launch.read_per_thread(args)
+            raise
+        profile = LaunchProfile(
+            kernel, grid3, block3, resources=KernelResources(shared_bytes=declared),
+            hazards=tuple(launch.hazards.values()), output=launch.printer.text,
+            order_free=launch.is_clean and program.is_orderly, unset=program.unset_lines if options.check else (),
+            unchecked=launch.unchecked, read_per_thread=launch.read_per_thread(args),
+            counted_share=ran / (grid3[0] * grid3[1] * grid3[2]), representative=_is_representative(launch, ran),
+        )  # fmt: skip
+        return profile if counters is None else self._counted(profile, counters, ran, declared)
+
+    def _counters(self, kernel: str, estimated: bool) -> Counters:
+        from pytest_gpulab.devices.simulated.counting.counters import Counters
+        from pytest_gpulab.devices.simulated.counting.workload import Workload
+
+        program = self.program(kernel)
+        if kernel not in self._joined:
+            self._joined[kernel] = self._joined_accesses(kernel)
+        return Counters(program, Workload(program, self._device.gpu) if estimated else None, self._joined[kernel])
+
+    def _joined_accesses(self, kernel: str) -> Joined:
+        """Return the accesses that the assembler may have joined; see `sass.joins`."""
+        from pytest_gpulab.devices.simulated.counting.counters import Joined
+        from pytest_gpulab.devices.simulated.sass.joins import PtxAccess
+
+        machine, sites = self._machine_kernel(kernel), self.program(kernel).sites
+        atomics = frozenset(site.number for site in sites if site.kind in ("count", "integer"))
+        if machine is None:
+            return Joined({}, atomics)
+        shared = [site for site in sites if site.space == "shared" and site.op in ("ld", "st")]
+        accesses = [PtxAccess(site.index, site.number, site.op, site.nbytes) for site in shared]
+        return Joined(machine.joined_widths(accesses), machine.joined_atomics(atomics))
+
+    def _counted(self, profile: LaunchProfile, counters: Counters, ran: int, shared_bytes: int) -> LaunchProfile:
+        from pytest_gpulab.devices.simulated.cost.demands import demands
+        from pytest_gpulab.devices.simulated.counting.accounts import Accounts, launch_figures
+
+        blocks = profile.grid[0] * profile.grid[1] * profile.grid[2]
+        threads = profile.block[0] * profile.block[1] * profile.block[2]
+        accounts = Accounts(counters, self._machine_kernel(profile.kernel), ran * threads)
+        totals = accounts.totals(blocks / ran)
+        totals["gpulab__warps.sum"] = blocks * -(-threads // 32)
+        if (error := counters.sampling_error(blocks)) is not None:
+            totals["gpulab__sampling_error.pct"] = 100 * error
+        found = self._occupancy(profile.kernel, threads, shared_bytes)
+        totals |= launch_figures(self.resources(profile.kernel), found.occupancy)
+        counted = replace(
+            profile, counters=totals, lines=accounts.lines(blocks / ran), occupancy=found.occupancy,
+            resources=self.resources(profile.kernel), kernel_occupancy=found, instruction_source=accounts.source,
+        )  # fmt: skip
+        if counters.workload is None:
+            return counted
+        return self._estimated(
+            counted, demands(counters, counters.workload, self._device.arena, self._device.gpu, blocks), shared_bytes
+        )
+
+    def _estimated(self, counted: LaunchProfile, needs: Demands, shared_bytes: int) -> LaunchProfile:
+        from pytest_gpulab.devices.simulated.cost.bottleneck import bottleneck
+        from pytest_gpulab.devices.simulated.cost.line_shares import with_shares
+        from pytest_gpulab.devices.simulated.cost.model import OVERLAP, estimate
+
+        blocks = counted.grid[0] * counted.grid[1] * counted.grid[2]
+        threads = counted.block[0] * counted.block[1] * counted.block[2]
+        gpu = self._device.gpu
+        resources = self._resources_on(gpu.architecture, counted.kernel)
+        cost = estimate(gpu, counted.counters, needs, blocks, threads, shared_bytes, resources)
+        lines = with_shares(counted.lines, cost.parts_ms, OVERLAP)
+        sentence = bottleneck(cost, counted.counters, lines, needs)
+        return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=sentence)
+
+
+def _is_representative(launch: Launch, counted: int) -> bool:
+    """Return whether counted blocks issued as many instructions as the others, on average."""
+    others = launch.grid[0] * launch.grid[1] * launch.grid[2] - counted
+    workload = launch.counters.workload if launch.counters is not None else None
+    if workload is None or not others or launch.options.complete_within is None:
+        return True
+    expected = launch.tally.issued / others
+    return abs(workload.issued / counted - expected) <= MAX_WORK_DIFFERENCE * expected

@@ -1,0 +1,104 @@
+"""The `__device__` and `__constant__` variables of a compiled module, in the simulated GPU's global memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from pytest_gpulab.devices.protocol import Array, CompileError, LaunchError
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
+from pytest_gpulab.devices.simulated.ptx.syntax import PtxModule, Variable
+from pytest_gpulab.devices.simulated.translation.calls.inline import function_address
+from pytest_gpulab.devices.source.names import unmangle
+
+MAX_VARIABLE_BYTES = 128 << 20  # per module; an exercise may have a dozen variants of its module
+_WORD = re.compile(r"[\w$]+")
+
+
+class Variables:
+    """The variables of one module.
+
+    Args:
+        module: the PTX that declares them.
+        arena: the memory that they are allocated in.
+        filename: the source file, for the message.
+
+    Attributes:
+        addresses: address by symbol.
+
+    Raises:
+        CompileError: they take more than `MAX_VARIABLE_BYTES`.
+    """
+
+    def __init__(self, module: PtxModule, arena: Arena, filename: str) -> None:
+        self._module = module
+        declared = {name: v for name, v in module.variables.items() if v.space in ("global", "const")}
+        total = sum(variable.nbytes for variable in declared.values())
+        if total > MAX_VARIABLE_BYTES:
+            limit = f"{MAX_VARIABLE_BYTES} bytes of the simulated GPU"
+            raise CompileError(f"{filename}: error: the file's variables take {total} bytes, more than the {limit}")
+        self._allocations = {name: arena.allocate(variable.nbytes) for name, variable in declared.items()}
+        self.addresses = {name: allocation.base for name, allocation in self._allocations.items()}
+        self.reset()
+
+    @property
+    def allocations(self) -> Iterable[Allocation]:
+        """The memory of each variable."""
+        return self._allocations.values()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables by their names in the source."""
+        return tuple(unmangle(symbol) for symbol in self._allocations if "$" not in symbol)
+
+    def may_keep(self, ptx: str) -> bool:
+        """Return whether a launch may leave something in a variable: the PTX names it beside its declaration."""
+        if not self._allocations:
+            return False
+        mentions = Counter(word for word in _WORD.findall(ptx) if word in self._allocations)
+        return any(mentions[symbol] > 1 for symbol in self._allocations)
+
+    def reset(self) -> None:
+        """Give every variable the contents that it has by the source."""
+        for symbol in self._allocations:
+            self._initialise(self._module.variables[symbol])
+
+    def _initialise(self, variable: Variable) -> None:
+        data = self._allocations[variable.name].data
+        self._allocations[variable.name].is_set = False
+        data[len(variable.data) :] = 0
+        data[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
+        for offset, name, addend in variable.pointers:
+            known = self.addresses.get(name)
+            address = function_address(self._module, name) if known is None else known
+            data[offset : offset + 8] = np.frombuffer(((address + addend) % 2**64).to_bytes(8, "little"), np.uint8)
+
+    def read(self, name: str) -> bytes:
+        """Return a variable's present contents.
+
+        Raises:
+            LaunchError: no such variable.
+        """
+        allocation = self._named(name)
+        return allocation.data[: allocation.nbytes].tobytes()
+
+    def set(self, name: str, values: Array) -> None:
+        """Copy an array into a variable, from its first byte.
+
+        Raises:
+            LaunchError: no such variable, or it is smaller than the array.
+        """
+        allocation = self._named(name)
+        if values.nbytes > allocation.nbytes:
+            raise LaunchError(f"the variable {name!r} holds {allocation.nbytes} bytes, not {values.nbytes}")
+        allocation.data[: values.nbytes] = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+        allocation.is_set = True
+
+    def _named(self, name: str) -> Allocation:
+        for symbol, allocation in self._allocations.items():
+            if unmangle(symbol) == name:
+                return allocation
+        raise LaunchError(f"the module has no variable {name!r}")
