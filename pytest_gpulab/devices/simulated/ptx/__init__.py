@@ -1,7 +1,7 @@
-"""PTX as plain data, and reading it. Grammar only.
+"""PTX as plain data, and its parser. The meaning of instructions is defined in `translation`.
 
 - `syntax`: modules, functions, variables, instructions.
-- `lexer`, `declarations`, `reader`: from text to that.
+- `lexer`, `declarations`, `reader`: from text to this data.
 - `placing`: source lines of loads that the compiler moved.
-- `collector`: no garbage collection while millions of objects are created.
+- `collector`: pauses garbage collection while millions of objects are created.
 """

@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept out where very many objects are made that stay."""
+"""A pause of Python's garbage collector while very many lasting objects are created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Stop the collector, which would look through all of the objects again and again and find nothing to free."""
+    """Pause the collector, which would scan all these objects repeatedly and find nothing to free."""
     was_on = gc.isenabled()
     gc.disable()
     try:

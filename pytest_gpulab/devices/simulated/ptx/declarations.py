@@ -1,4 +1,4 @@
-"""Read PTX declarations of variables, and the numbers in them and in instructions."""
+"""Parsing of PTX variable declarations and number literals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VARIABLE = re.compile(
 
 
 def immediate(text: str) -> Imm:
-    """Read a number: decimal, octal, hexadecimal, or a float by its digits or bits."""
+    """Parse a number: decimal, octal, hexadecimal, or a float written in digits or as its bits."""
     sign = -1 if text[0] == "-" else 1
     body = text.lstrip("+-")
     if body[:2] in ("0f", "0F"):
@@ -41,10 +41,10 @@ def _float_bits(text: str, bits: int) -> int:
 
 
 def variable_of(text: str) -> Variable:
-    """Read the declaration of a variable or parameter.
+    """Parse the declaration of a variable or parameter.
 
     Raises:
-        CannotSimulate, ValueError: it is none.
+        CannotSimulate, ValueError: the text is not a valid declaration.
     """
     match = VARIABLE.match(text.strip())
     if match is None:
@@ -62,7 +62,7 @@ def variable_of(text: str) -> Variable:
 
 
 def _initialiser(text: str, kind: str, size: int) -> tuple[bytes, tuple[tuple[int, str, int], ...]]:
-    """Return the initial bytes, and (byte offset, symbol, addend) of every address among them."""
+    """Return the initial bytes, and (byte offset, symbol, addend) per address in them."""
     data = bytearray()
     pointers = []
     for item in filter(None, map(str.strip, re.sub("[{}]", " ", text).split(","))):

@@ -1,10 +1,10 @@
-"""Cut PTX text into statements: comments removed, strings kept whole."""
+"""Splitting of PTX text into statements: comments are removed, strings stay whole."""
 
 from __future__ import annotations
 
 import re
 
-# one alternation, so that what opens first counts: `// /*` is a line comment, and `"//"` a string
+# one alternation, so that the first opening wins: `// /*` is a line comment, and `"//"` a string
 _COMMENT_OR_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*", re.M)
 _PIECE = re.compile(r'([^;{}"]*)("(?:[^"\\\n]|\\.)*"|[;{}"]|\Z)', re.S)
@@ -12,20 +12,23 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 
 def without_comments(text: str) -> str:
-    """Return the text with a blank in place of each comment, as the assembler reads it."""
+    """Return the text with a space in place of each comment, as in the assembler."""
     return _COMMENT_OR_STRING.sub(lambda match: match[0] if match[0][0] == '"' else " ", text)
 
 
 def pieces(text: str) -> list[tuple[str, str]]:
-    """Cut a text without comments at each `;`, `{`, `}` and string: return what stands before it, and itself.
+    """Split a text without comments at each `;`, `{`, `}` and string.
 
     Directives that end with their line get a semicolon.
+
+    Returns:
+        Pairs of the text before a separator and the separator.
     """
     return _PIECE.findall(_LINE_DIRECTIVE.sub(lambda match: match[0] + ";", text))
 
 
 def split(text: str | None) -> list[str]:
-    """Split at the commas that stand in no brackets; blanks may surround the parts."""
+    """Split at commas outside of brackets; the parts may keep surrounding spaces."""
     if not text or text.isspace():
         return []
     if "{" not in text and "[" not in text and "(" not in text:

@@ -1,9 +1,9 @@
-"""Source lines of memory accesses to which the compiler gives none.
+"""Source lines of memory accesses that the compiler leaves without one.
 
-Where two branches begin with the same load, the compiler loads once before both, at line 0. The line before that is
-often a barrier's; the lines where the value is used are those where the source reads it. Where two branches end with a
-store to the same address, it stores once behind both. Behind a barrier of theirs, the line where the value or the
-address was computed is a better one.
+Where two branches begin with the same load, the compiler loads once before both, at line 0. The preceding line is often
+a barrier's, so the load gets the line of the first use of its value, where the source reads it. Where two branches end
+with a store to the same address, the compiler stores once after both. If the preceding line is a barrier's, the store
+gets the line where its value or address was computed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from .syntax import Address, Instruction, Not, Operand, Pair, Reg, Statement, Ve
 _LOADS = ("ld", "ldu", "atom")
 _STORES = ("st", "red", "atom")
 _BARRIERS = ("bar", "barrier")
-MAX_STATEMENTS = 1000  # among which the one is sought that makes a store's value
+MAX_STATEMENTS = 1000  # searched backwards for the one that computes a store's value
 
 
 class Unplaced:
-    """The loads of a function that still wait for a line, by the registers that hold what comes of their values."""
+    """The loads of a function that still lack a line, by the registers computed from their values."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, frozenset[int]] = {}
         self._barriers: set[SourceLine] = set()
 
     def see(self, body: list[Statement], has_line: bool) -> None:
-        """Look at a function's last statement: it may be such a load, or use the value of one.
+        """Process a function's last statement: a load without a line, or a use of its value.
 
         Args:
-            body: the statements so far.
-            has_line: whether the compiler gives the last one a line.
+            body: the statements so far; loads in it are replaced once their line is known.
+            has_line: True if the compiler gives the last statement a line.
         """
         last = body[-1]
         if isinstance(last, Instruction) and last.op[0] in _BARRIERS and last.where is not None:
@@ -64,7 +64,7 @@ class Unplaced:
 
 
 def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceLine]) -> Instruction:
-    """Return a store, which has no line, at the line that its value or address has if a barrier's is the last one."""
+    """Return a store without a line at the line of its value or address, if the last line is a barrier's."""
     if store.where is None or store.where not in barriers:
         return store
     for operand in reversed(store.operands):
@@ -79,7 +79,7 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
 
 
 def _registers(operands: Sequence[Operand]) -> Iterator[str]:
-    """Yield the names of the registers in some operands."""
+    """Yield the names of the registers in operands."""
     for operand in operands:
         if isinstance(operand, Reg):
             yield operand.name

@@ -1,7 +1,7 @@
-"""Read PTX text: variables, functions, instructions with operands and source lines.
+"""The PTX parser: variables, functions, instructions with operands and source lines.
 
-Knows the grammar only, not what an instruction does. The grammar is that of the PTX ISA manual, chapters 4
-and 5, as far as NVRTC and inline assembly use it.
+It implements the grammar of the PTX ISA manual, chapters 4 and 5, as far as NVRTC and inline assembly use it. The
+meaning of instructions is defined in `translation`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _CALL = re.compile(
     r"call(?:\.uni)?\s*(?:\((?P<results>[^)]*)\)\s*,)?\s*(?P<callee>[\w$%]+)\s*(?:,\s*\((?P<arguments>[^)]*)\))?", re.S
 )
 _INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
-_TOOLKIT = re.compile("/include/|^__nv_nvrtc_builtin_header")  # NVIDIA's headers; a submission's have no folder
+_TOOLKIT = re.compile("/include/|^__nv_nvrtc_builtin_header")  # NVIDIA's headers; a submission's headers have no folder
 _FILE = re.compile(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', re.M)
 _RANGE = re.compile(r"([\w$%]+)<(\d+)>")
 _DIRECTIVE = re.compile(r"\.(\w+)")
-_HARMLESS = ("pragma", "version", "target", "address_size", "file", "noreturn", "alias")  # of no meaning here
+_HARMLESS = ("pragma", "version", "target", "address_size", "file", "noreturn", "alias")  # without effect here
 _MALFORMED = (ArithmeticError, AssertionError, LookupError, RecursionError, TypeError, ValueError)
 _MAX_QUOTED = 120
 
 
 def parse(text: str) -> PtxModule:
-    """Read a PTX text.
+    """Parse a PTX text.
 
     Raises:
-        CannotSimulate: for a construct outside the grammar known here; nothing else is raised, whatever the text.
+        CannotSimulate: for each construct outside the implemented grammar; no other exception, for any text.
     """
     with without_collector():
         return _Parser().run(text)
@@ -50,10 +50,10 @@ def parse(text: str) -> PtxModule:
 
 @dataclass
 class _Scope:
-    """What is declared between braces: where its statements start, unique names, labels and jump tables among them.
+    """A scope between braces: its first statement, unique names, ranges of registers, labels and jump tables.
 
-    Registers of a range such as `%r<9>`, by the name before the number, get their names when they are first used:
-    inline assembly may declare millions.
+    Ranges are stored by the name before the number. Registers of a range such as `%r<9>` are declared on first use,
+    because inline assembly may declare millions.
     """
 
     start: int
@@ -63,7 +63,7 @@ class _Scope:
     tables: list[str] = field(default_factory=list)
 
     def bind_jumps(self, function: Function) -> None:
-        """Give jumps to labels that were still to come their unique names."""
+        """Replace the labels of forward jumps by their unique names."""
         body = function.body
         for table in self.tables:
             targets = function.branch_targets[table]
@@ -78,21 +78,21 @@ class _Scope:
 
 
 class _Parser:
-    """Walks the text once, keeping the function, the scope and the source line that it is in."""
+    """A parser in one pass; it tracks the current function, scope and source line."""
 
     def __init__(self) -> None:
         self.module = PtxModule()
         self.function: Function | None = None
         self.scopes: list[_Scope] = []
         self.where: SourceLine | None = None
-        self.has_line = False  # the statement, and not only one before it
+        self.has_line = False  # True if the current statement has a line of its own
         self.unplaced = Unplaced()
-        self.callers: dict[tuple[str, ...], SourceLine] = {}  # of places in the toolkit's headers
+        self.callers: dict[tuple[str, ...], SourceLine] = {}  # by places in the toolkit's headers
         self.serial = 0
         self.number = -1  # of the last instruction or call
-        self.pending = ""  # the statement that is being read
+        self.pending = ""  # text of the statement that is being read
         self.nested = 0  # braces inside a statement: initialisers and vector operands
-        self.operands: dict[str, Operand] = {}  # as the present scope understands them
+        self.operands: dict[str, Operand] = {}  # parsed operands by their text; valid in the current scope
         self.opcodes: dict[str, tuple[str, ...]] = {}
 
     def run(self, text: str) -> PtxModule:
@@ -226,10 +226,10 @@ class _Parser:
         numbers = text.split(",")[0].split()
         line = int(numbers[2])
         self.has_line = line > 0
-        if line:  # line 0 is the compiler's "nowhere in particular": keep the last real line
+        if line:  # line 0 means that the compiler has no line: keep the last real one
             self.where = SourceLine(self.module.files.get(int(numbers[1]), numbers[1]), line)
             inlined = _INLINED.search(text)
-            if inlined is not None and _TOOLKIT.search(self.where.file):  # the line that called it
+            if inlined is not None and _TOOLKIT.search(self.where.file):  # take the line of the call
                 number, at = int(inlined[1]), int(inlined[2])
                 caller = SourceLine(self.module.files.get(number, inlined[1]), at)
                 self.where = self.callers[tuple(numbers[1:4])] = self.callers.get(tuple(inlined.groups()), caller)
@@ -246,7 +246,7 @@ class _Parser:
                 self._declare_register(self.scopes[-1], name, match[1])
 
     def _declare_register(self, scope: _Scope, name: str, kind: str) -> str:
-        """Name a register of a scope; only in a function's outermost one as it is written."""
+        """Declare a register and return its unique name: the written one in a function's outermost scope only."""
         assert self.function is not None
         unique = name
         if scope is not self.scopes[0]:
@@ -261,7 +261,7 @@ class _Parser:
         return self.scopes[-1].names[name]
 
     def _name(self, name: str) -> str:
-        """Return a unique name: that of the innermost scope that declares it."""
+        """Return the unique name from the innermost scope that declares the name."""
         for scope in reversed(self.scopes):
             if name in scope.names:
                 return scope.names[name]
@@ -306,7 +306,7 @@ class _Parser:
         return Call(callee, results, arguments, guard, self.where, self.number)
 
     def _operand(self, text: str) -> Operand:
-        """Read an operand, and keep it for the next time that it is written like this in this scope."""
+        """Parse an operand and cache it by its text for this scope."""
         operand = self.operands[text] = self._new_operand(text)
         return operand
 
@@ -351,18 +351,18 @@ class _Parser:
 
 
 def _kind_in_range(ranges: dict[str, tuple[int, str]], name: str) -> str | None:
-    """Return the type of a register that one of the ranges holds, such as `%r7` that of `%r<9>`."""
+    """Return the type of a register in one of the ranges, such as `%r7` in `%r<9>`, else None."""
     prefix = name.rstrip(digits)
     while len(prefix) < len(name):
         count, kind = ranges.get(prefix, (0, ""))
         number = name[len(prefix) :]
         if count and int(number) < count and (number[0] != "0" or number == "0"):
             return kind
-        prefix += number[0]  # its own name ends with a digit
+        prefix += number[0]  # the range's own name ends with a digit
     return None
 
 
 def _quoted(text: str) -> str:
-    """A statement for a message, cut where it is long."""
+    """Return a statement for a message, truncated if it is long."""
     text = text.strip()
     return repr(text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}...")

@@ -1,6 +1,6 @@
 """PTX as plain data: a module's variables and functions, instructions with operands and source lines.
 
-`ptx_reader` makes it of text.
+`reader` parses text into it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pytest_gpulab.devices.protocol import SourceLine
 
 
-@dataclass(slots=True, unsafe_hash=True)  # never changed; a frozen one takes three times as long to make
+@dataclass(slots=True, unsafe_hash=True)  # immutable by convention: creating a frozen one takes three times as long
 class Reg:
     """A virtual register; names are unique in their function."""
 
@@ -27,7 +27,7 @@ class Imm:
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """A variable, function, label or special register, with a byte offset where one is added."""
+    """A variable, function, label or special register, plus a byte offset."""
 
     name: str
     offset: int = 0
@@ -35,7 +35,7 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`[base + offset]`."""
+    """An address operand: `[base + offset]`."""
 
     base: Reg | Sym | Imm
     offset: int
@@ -43,14 +43,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """`{a, b, ...}`."""
+    """A vector operand: `{a, b, ...}`."""
 
     items: tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`a|b`: two results."""
+    """A pair of results: `a|b`."""
 
     first: Operand
     second: Operand
@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """`!p`: a negated predicate operand."""
+    """A negated predicate: `!p`."""
 
     operand: Reg
 
@@ -66,12 +66,17 @@ class Not:
 Operand = Reg | Imm | Sym | Address | Vector | Pair | Not
 
 
-@dataclass(slots=True, unsafe_hash=True)  # never changed, as `Reg`
+@dataclass(slots=True, unsafe_hash=True)  # immutable by convention, as `Reg`
 class Instruction:
-    """One instruction: opcode parts such as `("ld", "global", "f32")`, operands, guard `(register, negated)`, line.
+    """An instruction.
 
-    `number` counts the instructions and calls of a PTX text; copies that inlining makes keep it, what translation adds
-    has none (-1).
+    Attributes:
+        op: parts of the opcode, such as `("ld", "global", "f32")`.
+        operands: operands in the written order; results come first.
+        guard: predicate register, and True if it is negated.
+        where: source line.
+        number: position among the instructions and calls of the PTX text. Inlined copies keep it; instructions that the
+            translation adds have -1.
     """
 
     op: tuple[str, ...]
@@ -95,7 +100,13 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call: parameter scratch names in and out, and the callee (a name, or a register with a prototype)."""
+    """A call.
+
+    Attributes:
+        callee: function, or register with a function pointer.
+        results, arguments: names of the `.param` variables that pass them.
+        guard, where, number: as in `Instruction`.
+    """
 
     callee: Sym | Reg
     results: tuple[str, ...]
@@ -110,7 +121,15 @@ Statement = Instruction | Label | Call
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable: space, alignment and size in bytes, initial bytes, and symbols whose addresses it holds."""
+    """A declared variable.
+
+    Attributes:
+        space: state space, such as `global`, `shared` or `param`.
+        align, nbytes: alignment and size in bytes.
+        data: initial bytes.
+        pointers: (byte offset, symbol, addend) of each address in `data`.
+        external: True if it is declared `.extern`.
+    """
 
     name: str
     space: str
@@ -123,7 +142,7 @@ class Variable:
 
 @dataclass
 class Function:
-    """A kernel or device function."""
+    """A kernel (`entry`) or device function; `registers` maps names to PTX types."""
 
     name: str
     entry: bool
@@ -137,7 +156,7 @@ class Function:
 
 @dataclass
 class PtxModule:
-    """A whole PTX text."""
+    """A parsed PTX text; `files` maps file numbers to names."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     functions: dict[str, Function] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A basic block as a Python function, with what the scheduler must know of it."""
+"""A basic block as a Python function, with the properties that the scheduler needs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from .control.instructions import TENSOR_CORES
 
 @dataclass
 class TranslatedBlock:
-    """A basic block ready to run.
+    """A basic block as a Python function.
 
     Attributes:
-        run: (wave, group) to the predicate of a branch, the index of a switch or the operands of a barrier.
+        run: function of (wave, group). It returns the predicate of a branch, the index of a switch or the operands of a
+            barrier.
         end, targets, spins, loops, where: as in `Block`; for a branch, targets are (if true, if false).
-        waits: a loop goes back here that only waits for a phase of an mbarrier.
-        mask: for a block that begins with a warp-synchronising instruction, (wave, group) to its lane mask.
-        live_in: registers needed from here on, a bit set.
-        writes: registers written here that live on, a bit set.
-        statements: PTX instructions and calls, the end included.
+        waits: True if the block ends a loop that only waits for a phase of an mbarrier.
+        mask: function of (wave, group) that returns the lane mask of the warp-synchronising instruction at the start.
+        live_in: live registers at the start, a bit set.
+        writes: registers that the block writes and that are live at its end, a bit set.
+        statements: PTX instructions and calls, including the last one.
+        barrier: the barrier instruction at the end.
+        result: index and dtype code of the register for the result of the barrier's reduction.
     """
 
     run: Callable[[Any, Any], Any]
@@ -42,6 +45,6 @@ class TranslatedBlock:
 
     @property
     def is_maskless(self) -> bool:
-        """Whether it begins with an instruction that all lanes of a warp execute together, without naming them."""
+        """True if it begins with an instruction of all lanes of a warp, which has no lane mask."""
         first = self.statements[0] if self.statements else None
         return isinstance(first, Instruction) and first.op[0] in TENSOR_CORES

@@ -1,11 +1,11 @@
-"""How the lanes of a warp hold a matrix, and how they read it from memory: tables of indices.
+"""Tables of indices: the elements of a matrix per lane of a warp, and their places in memory.
 
-A matrix consists of tiles of 8 lines. Lane 4 r + q has neighbouring elements of a tile's line r: of A and B the q-th
-quarter of 16 bytes (32 of doubles), of C and D the q-th pair of 8 elements. This is the layout of `mma.sync` in the PTX
-ISA, 9.7.14.5. The manual leaves that of `wmma` open; here it is the one that the assembler uses for compute
-capability 9.0.
+A matrix consists of tiles of 8 lines. Lane 4 r + q has neighbouring elements of a tile's line r. Of A and B, they are
+the q-th quarter of 16 bytes (32 for doubles); of C and D, the q-th pair of 8 elements. This is the layout of
+`mma.sync` in the PTX ISA, 9.7.14.5. The manual does not define the layout of `wmma`; this is the assembler's for
+compute capability 9.0.
 
-Tables refer to a matrix line by line, as its tiles lie: rows, but columns of B, and of C and D where these are wide.
+Tables number the elements of a matrix line by line. Lines are rows, but columns of B, and of a wide C or D.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import numpy.typing as npt
 
 IndexArray = npt.NDArray[np.intp]
 ELEMENTS = {"f16": "u2", "bf16": "u2", "tf32": "u4", "s8": "u1", "u8": "u1", "f64": "u8", "f32": "u4", "s32": "u4"}
-"""Type of a matrix element to the NumPy code of its bits."""
+"""NumPy code of a matrix element's bits by its type."""
 LANES = 32  # of a warp
 _LINES, _QUARTERS = 8, 4  # of a tile
-_TILES_AT_ONCE = 4  # that a warp reads from shared memory by one instruction, 16 bytes a lane
+_TILES_AT_ONCE = 4  # that a warp reads from shared memory with one instruction, 16 bytes per lane
 _LANE = np.arange(LANES)
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """The part of a matrix instruction's operand that all lanes hold together.
+    """An operand of a matrix instruction, distributed over the lanes of a warp.
 
     Attributes:
         matrix: `a`, `b`, `c` or `d`.
-        shape: of the instruction, such as `m16n8k16`.
+        shape: shape of the instruction, such as `m16n8k16`.
         kind: PTX type of an element.
     """
 
@@ -43,48 +43,48 @@ class Fragment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return int(ELEMENTS[self.kind][1])
 
     @property
     def register(self) -> str:
-        """NumPy code of a register."""
+        """The NumPy code of a register."""
         return "u8" if self.nbytes == 8 else "u4"
 
     @property
     def elements(self) -> int:
-        """Elements of a register."""
+        """Elements per register."""
         return int(self.register[1]) // self.nbytes
 
     @property
     def registers(self) -> int:
-        """Registers of a lane without repetitions."""
+        """Registers per lane, without repetitions."""
         return self.lines * self.length // LANES // self.elements
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         m, n, k = map(int, re.findall(r"\d+", self.shape))
         return {"a": (m, k), "b": (k, n)}.get(self.matrix, (m, n))
 
     @property
     def by_columns(self) -> bool:
-        """Whether its lines are columns; a wide C or D is computed as that of the transposed product."""
+        """True if its lines are columns. A wide C or D belongs to the transposed product, so its lines are columns."""
         return self.matrix == "b" or (self.matrix in "cd" and self.shape == "m8n32k16")
 
     @property
     def lines(self) -> int:
-        """Rows or columns."""
+        """The number of lines."""
         return self.extents[self.by_columns]
 
     @property
     def length(self) -> int:
-        """Elements of a line."""
+        """Elements per line."""
         return self.extents[not self.by_columns]
 
     @property
     def neighbours(self) -> int:
-        """Neighbouring elements of a line that a lane has."""
+        """Neighbouring elements of a line per lane."""
         return self.elements if self.matrix in "ab" else 2
 
     def tiles(self) -> Iterator[tuple[int, int]]:
@@ -98,13 +98,13 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Accesses:
-    """How a warp reads or writes a matrix in memory.
+    """The accesses of a warp to a matrix in memory.
 
     Attributes:
-        active: lanes that take part, the first ones.
-        lines, starts: for each lane and access, the line in memory and the first element in it.
-        count: neighbouring elements of an access.
-        index: for each lane and element, its place in the matrix; of idle lanes meaningless.
+        active: number of participating lanes, which are the first ones.
+        lines, starts: per lane and access, the line in memory and the first element in it.
+        count: neighbouring elements per access.
+        index: per lane and element, the place in the matrix; undefined for idle lanes.
     """
 
     active: int
@@ -116,7 +116,7 @@ class Accesses:
 
 @lru_cache(maxsize=256)
 def places(fragment: Fragment) -> IndexArray:
-    """Return the place in the matrix of each element that a lane holds, as (lanes, elements)."""
+    """Return the place in the matrix of each element in a lane's registers, as (lanes, elements)."""
     within = np.arange(fragment.neighbours)
     found = [
         (line + _LANE[:, None] // _QUARTERS) * fragment.length
@@ -127,7 +127,7 @@ def places(fragment: Fragment) -> IndexArray:
 
 
 def inverted(index: IndexArray, size: int) -> IndexArray:
-    """Return for each of `size` places where a table, flattened, has it."""
+    """Return the inverse of a flattened table: the position of each of `size` places in it."""
     found = np.zeros(size, np.intp)
     found[index.ravel()] = np.arange(index.size)
     return found
@@ -135,12 +135,12 @@ def inverted(index: IndexArray, size: int) -> IndexArray:
 
 @lru_cache(maxsize=256)
 def accesses(fragment: Fragment, layout: str, in_shared: bool) -> Accesses:
-    """Return how the assembler for compute capability 9.0 reads or writes a matrix.
+    """Return the accesses by which the assembler for compute capability 9.0 reads or writes a matrix.
 
     Args:
-        fragment: what is read or written.
-        layout: in memory, `row` or `col`.
-        in_shared: whether it is known to be in shared memory.
+        fragment: the operand.
+        layout: layout in memory, `row` or `col`.
+        in_shared: True if the address is known to be in shared memory.
     """
     along = layout == ("col" if fragment.by_columns else "row")
     if not along and fragment.nbytes != 2:
@@ -160,7 +160,7 @@ def accesses(fragment: Fragment, layout: str, in_shared: bool) -> Accesses:
 
 
 def _whole_lines(corners: list[tuple[int, int]]) -> tuple[IndexArray, IndexArray, int]:
-    """Let each lane read a line of a tile, as `ldmatrix` does; return its line and start, and the lanes that do."""
+    """Return lines, starts and the number of active lanes for one line of a tile per lane, as in `ldmatrix`."""
     at_once = min(len(corners), _TILES_AT_ONCE)
     groups = [corners[i : i + at_once] for i in range(0, len(corners), at_once)]
     tile = _LANE // _LINES % at_once
@@ -170,14 +170,14 @@ def _whole_lines(corners: list[tuple[int, int]]) -> tuple[IndexArray, IndexArray
 
 
 def _one_by_one(fragment: Fragment) -> Accesses:
-    """A lane's elements are no neighbours in memory."""
+    """Return one access per element: the elements of a lane are not neighbours in memory."""
     index = places(fragment)
     return Accesses(LANES, index % fragment.length, index // fragment.length, 1, index)
 
 
 @lru_cache(maxsize=256)
 def loaded(fragment: Fragment, layout: str, in_shared: bool) -> IndexArray:
-    """Return where each element that a lane holds is among those that lanes have read, as (lanes, elements)."""
+    """Return the position of each element of a lane among the elements read, as (lanes, elements)."""
     asked = accesses(fragment, layout, in_shared)
     where = np.zeros(fragment.lines * fragment.length, np.intp)
     where[asked.index[: asked.active].ravel()] = np.arange(asked.index[: asked.active].size)
@@ -186,14 +186,14 @@ def loaded(fragment: Fragment, layout: str, in_shared: bool) -> IndexArray:
 
 @lru_cache(maxsize=256)
 def stored(fragment: Fragment, layout: str) -> IndexArray:
-    """Return where each element that a lane writes is among those that lanes hold, as (lanes, elements)."""
+    """Return the position of each element to write among the elements in registers, as (lanes, elements)."""
     held = inverted(places(fragment), fragment.lines * fragment.length)
     return held[accesses(fragment, layout, False).index]
 
 
 @lru_cache(maxsize=16)
 def lines_of_tiles(tiles: int, transposed: bool) -> IndexArray:
-    """Return where each element of `ldmatrix` is among those that lanes have read, 8 of 16 bits each."""
+    """Return the position of each element of `ldmatrix` among the elements read: 8 of 16 bits per lane."""
     line, first = _LANE[:, None] // _QUARTERS, _LANE[:, None] % _QUARTERS * 2
     pair = first + np.arange(2)
     one = pair * _LINES + line if transposed else line * _LINES + pair

@@ -1,4 +1,4 @@
-"""The text of a program: a Python function per basic block, and per lane mask."""
+"""The text of a program: one Python function per basic block, and one per lane mask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(graph: Graph, names: Names) -> tuple[str, set[int]]:
 
 
 def _mask_function(name: str, first: Statement, names: Names) -> str:
-    """The function for the lane mask of a warp-synchronising instruction: its last operand, or all lanes."""
+    """Return the function for the lane mask of a warp-synchronising instruction: its last operand, or all lanes."""
     writer = BlockWriter(names)
     try:
         assert isinstance(first, Instruction)

@@ -13,7 +13,7 @@ RESERVED_BYTES = 1024  # as on compute capability 8.0 and later; cooperative gro
 
 
 class Layout:
-    """Where variables and parameters lie: offsets in shared and local memory, parameter offsets."""
+    """The offsets of variables in shared and local memory, and of parameters."""
 
     def __init__(self, module: PtxModule, kernel: Function, addresses: dict[str, int]) -> None:
         self.addresses = dict(addresses)
@@ -48,7 +48,7 @@ class Layout:
 
 
 def _names(kernel: Function, symbol: str) -> bool:
-    """Whether an operand of a kernel is this symbol."""
+    """Return whether an operand of a kernel is this symbol."""
     instructions = (statement for statement in kernel.body if isinstance(statement, Instruction))
     operands = (operand for instruction in instructions for operand in instruction.operands)
     return any(type(operand) is Sym and operand.name == symbol for operand in operands)

@@ -1,4 +1,4 @@
-"""The source lines of a program's statements, numbered, so that what is charged to them fits in a table."""
+"""The source lines of a program's statements, numbered as rows of tables of costs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
 
 
 class Places:
-    """Source lines in the order of files and lines; None, the last one, is what the compiler names no line for.
+    """Source lines in the order of files and lines; the last one is None, for statements without a line.
 
     Args:
         blocks: the statements of each basic block.
 
     Attributes:
-        lines: each once.
-        row: of each line.
-        of_statement: row of each statement, by its number.
-        statements: how many of them each line (row) has in each basic block (column).
+        lines: the source lines, without repetitions.
+        row: row by line.
+        of_statement: row by the number of a statement.
+        statements: number of statements per line (row) and basic block (column).
     """
 
     def __init__(self, blocks: Sequence[Sequence[Instruction | Call]]) -> None:

@@ -21,26 +21,28 @@ from .sites import Site
 
 @dataclass
 class Program:
-    """A kernel ready to run.
+    """A translated kernel.
 
     Attributes:
+        steps: basic blocks in scheduling order.
         codes: dtype code of each register.
         parameters: (byte offset, size) of each kernel parameter.
-        static_shared, local: bytes a block and a thread.
-        reserved_shared: bytes of `static_shared` that the kernel does not declare: its first, for cooperative groups.
+        static_shared, local: bytes per block and per thread.
         sites: memory instructions by index.
-        kernel: its statements, inlined.
+        source: text of the Python functions.
+        kernel: the kernel with its functions inlined.
         banked: space, offset and bytes of each variable in shared or local memory.
-        addresses: of the module's global and constant variables.
-        unset: registers that some way through the kernel reads before anything has written them.
-        fences: whether it has fences or accesses that release.
-        sees_order: whether an instruction may show which threads went first though nothing races: accesses that are not
-            weak, fences, clocks, the mask of active lanes.
-        shuffles: whether it has shuffles.
-        allocates: whether it calls `malloc` or `free`.
-        grid_syncs: whether it asks for the workspace of grid synchronisation.
+        addresses: addresses of the module's global and constant variables.
+        unset: registers that are read before any write on some path through the kernel.
+        fences: True if it has fences or releasing accesses.
+        sees_order: True if an instruction may reveal the order of threads without a race: an access that is not weak, a
+            fence, a clock, the mask of active lanes.
+        shuffles: True if it has shuffles.
+        grid_syncs: True if it uses the workspace of grid synchronisation.
+        reserved_shared: the first bytes of `static_shared`, which the kernel does not declare: for cooperative groups.
+        allocates: True if it calls `malloc` or `free`.
         stack: first byte and size of the frames of recursive functions in local memory, if there are any.
-        clean: what the race check found to be free of races, to be known again, with its size in bytes.
+        clean: cache of the race check: access patterns without races, with their sizes in bytes.
     """
 
     name: str
@@ -66,40 +68,40 @@ class Program:
 
     @cached_property
     def is_orderly(self) -> bool:
-        """Whether threads share memory by plain accesses and barriers of whole blocks alone.
+        """True if threads communicate only through plain accesses and barriers of whole blocks.
 
-        Then the order of warps decides nothing unless something races.
+        Then the order of warps changes no result, unless there is a race.
         """
         return not self.sees_order and all(step.barrier is None or _is_for_all(step.barrier) for step in self.steps)
 
     @cached_property
     def without_end(self) -> frozenset[int]:
-        """The basic blocks that no thread leaves to end; see `waits.without_end`."""
+        """The basic blocks without a path to the kernel's end; see `waits.without_end`."""
         return without_end(self.steps)
 
     @cached_property
     def copied(self) -> dict[int, int]:
-        """The loads whose values are only moved; see `loads.copied`."""
+        """The loads with values that are only moved; see `loads.copied`."""
         return copied([statement for step in self.steps for statement in step.statements])
 
     @cached_property
     def carried(self) -> dict[int, tuple[Carried, ...]]:
-        """What stores write just as loads have read it; see `loads.carried`."""
+        """Bytes that stores write exactly as loads have read them, by store; see `loads.carried`."""
         return carried([statement for step in self.steps for statement in step.statements])
 
     @cached_property
     def communicates(self) -> bool:
-        """Whether its threads may learn in the course of a launch what others have done, barriers aside."""
+        """True if threads can observe each other's work during a launch other than through barriers."""
         return self.fences or any(site.observes for site in self.sites)
 
     @cached_property
     def origins(self) -> Origins:
-        """What the addresses of its memory instructions are computed from."""
+        """The arrays that the addresses of its memory instructions are computed from."""
         return Origins(self.kernel)
 
     @cached_property
     def unset_lines(self) -> tuple[SourceLine, ...]:
-        """The source lines at which such registers are read."""
+        """The source lines that read the `unset` registers."""
         return lines_reading(self.kernel, self.unset) if self.unset else ()
 
     @cached_property
@@ -109,7 +111,7 @@ class Program:
 
     @property
     def parameter_names(self) -> list[str]:
-        """What the compiler calls the kernel's parameters."""
+        """The compiler's names of the kernel's parameters."""
         return [parameter.name for parameter in self.kernel.parameters]
 
     @cached_property
@@ -119,12 +121,12 @@ class Program:
 
     @cached_property
     def site_rows(self) -> list[int]:
-        """The row in `places` of each memory instruction."""
+        """The row in `places` per memory instruction."""
         return [self.places.row[site.where] for site in self.sites]
 
     @cached_property
     def barrier_rows(self) -> list[tuple[int, int]]:
-        """The basic blocks that end with a barrier or arrive at one, and its row in `places`; once for each barrier."""
+        """The basic block and the row in `places` of each barrier and each arrival at one."""
         return [
             (block, self.places.row[statement.where])
             for block, step in enumerate(self.steps)
@@ -134,5 +136,5 @@ class Program:
 
 
 def _is_for_all(barrier: Instruction) -> bool:
-    """Whether all threads of the block meet: no number of them is given, behind the barrier's own and a reduction's."""
+    """Return whether a barrier waits for all threads of the block: it has no operand for their number."""
     return "arrive" not in barrier.op and len(barrier.operands) <= (3 if "red" in barrier.op else 1)

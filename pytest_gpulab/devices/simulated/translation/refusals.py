@@ -1,4 +1,4 @@
-"""The one error for PTX that cannot be translated, whatever is wrong with it."""
+"""The error for PTX that cannot be translated."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from pytest_gpulab.devices.protocol import CannotSimulate
 from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction, Statement
 
-# what the translator's own code raises where an instruction has too few operands, or some of another kind
+# exceptions of the translator's own code for an instruction with too few operands or operands of another kind
 MALFORMED = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError,
 )  # fmt: skip
 
 
 def refusal(statement: Statement | None) -> CannotSimulate:
-    """Return the error for a statement that is not built as the assembler wants it."""
+    """Return the error for a malformed statement."""
     if isinstance(statement, Instruction):
         return CannotSimulate(f"the instruction {statement.name}", statement.where)
     if isinstance(statement, Call):
@@ -29,7 +29,7 @@ _FEATURES = {
 
 
 def with_feature(error: CannotSimulate) -> CannotSimulate:
-    """Return the error with the name that CUDA's guide has for what the instruction belongs to, where it has one."""
+    """Return the error with the CUDA feature that the instruction belongs to, if it is a known one."""
     found = (name for pattern, name in _FEATURES.items() if re.search(pattern, error.what))
     feature = next(found, None)
     return error if feature is None else CannotSimulate(f"{feature}: {error.what}", error.where)

@@ -1,4 +1,4 @@
-"""Translate one kernel of a PTX module into a `Program`."""
+"""The translation of one kernel of a PTX module into a `Program`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def translate(
     """Translate a kernel.
 
     Args:
-        module, kernel: as read.
-        addresses: of the module's global and constant variables.
-        vocabulary: what generated code may call, by name.
-        frame_bytes: gives the stack frame of each function in machine code, by symbol; asked only where one is
-            recursive.
+        module, kernel: parsed PTX.
+        addresses: addresses of the module's global and constant variables.
+        vocabulary: functions that the generated code may call, by name.
+        frame_bytes: function that returns the stack frame of each function in machine code, by symbol, in bytes. It is
+            called only for kernels with recursion.
 
     Raises:
-        CannotSimulate: for anything that is not known, with the opcode, file and line.
+        CannotSimulate: an opcode, type or modifier is not supported; with the opcode, file and line.
     """
     with without_collector():
         try:
@@ -64,7 +64,9 @@ def _translated(
     namespace = names.namespace
     namespace.update(vocabulary)
     namespace.update({f"c{number}": call for number, call in enumerate(calls)})
-    exec(compile(source, f"<{kernel.name}>", "exec"), namespace)  # our own translation, no student's text
+    exec(
+        compile(source, f"<{kernel.name}>", "exec"), namespace
+    )  # generated text; it contains no text of the submission
     waits = phase_waits(graph.blocks)
     steps = [_step(i, block, names, namespace, i in masks, i in waits) for i, block in enumerate(graph.blocks)]
     codes = list(names.codes.values())
@@ -76,9 +78,9 @@ def _translated(
 
 
 def _unset(graph: Graph, names: Names) -> frozenset[str]:
-    """Return the registers that some way through the kernel reads before anything has written them.
+    """Return the registers that are read before any write on some path through the kernel.
 
-    Not told with recursion: a way that enters a function at one call and leaves it at another one is none.
+    Not valid with recursion: paths that enter a function from one call and return to another do not exist.
     """
     needed = graph.blocks[0].live_in if graph.blocks else 0
     return frozenset(name for name, index in names.index.items() if needed >> index & 1)

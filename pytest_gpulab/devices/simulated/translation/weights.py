@@ -1,7 +1,8 @@
-"""How many machine instructions a PTX instruction becomes, for counts by rules.
+"""Numbers of machine instructions per PTX instruction, for counts without the machine code.
 
-PTX is not machine code: some instructions vanish (address space conversions, moves that only name a value), some expand
-to a sequence. The figures are those of the sequences that `ptxas` emits for compute capability 9.0 on the fast path.
+PTX is not machine code: some instructions vanish (address space conversions, moves between registers), some
+expand to a sequence. The figures are the lengths of the sequences that `ptxas` emits for compute capability 9.0, on the
+fast path.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _EXPANDED = {
     ("or", "64"): 2.0, ("xor", "64"): 2.0, ("min", "64"): 4.0, ("max", "64"): 4.0,
 }  # fmt: skip
 _EXPANDED |= {(op, "64"): 3.0 for op in ("shl", "shr")}
-PROLOGUE = 2.0  # of each kernel: the stack pointer, and what describes global memory
+PROLOGUE = 2.0  # of each kernel: the stack pointer and the descriptor of global memory
 _DRIVER_CALL = 20.0  # the driver's printf or assert
 
 
@@ -41,10 +42,10 @@ def _reads_special_register(statement: Instruction) -> bool:
 
 
 def _is_address(statement: Instruction) -> bool:
-    """Whether it adds an offset to a pointer: one instruction together with the multiplication before it."""
+    """Return whether it adds an offset to a pointer: with the preceding multiplication, this is one instruction."""
     return statement.op == ("add", "s64")
 
 
 def is_corrected(statement: Instruction | Call) -> bool:
-    """Whether machine code computes a first result and corrects it, which is seldom needed: an integer division."""
+    """Return whether its machine code has a correction that is seldom executed: an integer division."""
     return isinstance(statement, Instruction) and statement.op[0] in ("div", "rem")

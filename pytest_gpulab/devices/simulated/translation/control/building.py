@@ -17,7 +17,7 @@ def build(function: Function) -> Graph:
     """Return the control-flow graph of an inlined kernel.
 
     Raises:
-        CannotSimulate: a jump to nowhere, a malformed instruction.
+        CannotSimulate: a jump to an unknown label, a malformed instruction.
     """
     blocks = Splitter(function).run()
     _mark_loops(blocks)
@@ -38,7 +38,7 @@ def build(function: Function) -> Graph:
 
 
 def _mark_loops(blocks: list[Block]) -> None:
-    """Tell the loops of the functions from jumps between them; `blocks` are in the order of the statements."""
+    """Set `Block.loops`: jumps between functions are no loops. `blocks` are in the order of the statements."""
     targets = {i: [*_targets_in_function(i, block)] for i, block in enumerate(blocks)}
     if all(tuple(targets[i]) == block.targets for i, block in enumerate(blocks)):
         return
@@ -48,14 +48,14 @@ def _mark_loops(blocks: list[Block]) -> None:
 
 
 def _targets_in_function(i: int, block: Block) -> tuple[int, ...]:
-    """Return where a block goes on if calls of recursive functions count as straight code."""
+    """Return the targets of a block, with calls of recursive functions taken as straight code."""
     last = block.body[-1] if block.body else None
     op = last.op[0] if isinstance(last, Instruction) else ""
     return {ENTER: (i + 1,), RETURN: ()}.get(op, block.targets)
 
 
 def _sees_others(block: Block) -> bool:
-    """Whether the block can notice another thread's write, so that looping over it may be waiting."""
+    """Return whether the block can observe a write of another thread, so that a loop over it may be a wait."""
     words = {word for s in block.body if isinstance(s, Instruction) for word in s.op}
     return bool(
         words & {"volatile", "acquire", "relaxed", "acq_rel", "atom", "membar", "fence", "nanosleep", "mmio", "warp"}

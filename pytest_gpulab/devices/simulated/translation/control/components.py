@@ -1,4 +1,4 @@
-"""Strongly connected components of a graph: loops of basic blocks, functions that call each other."""
+"""Strongly connected components of a graph: loops of basic blocks, mutually recursive functions."""
 
 from __future__ import annotations
 

@@ -13,16 +13,16 @@ class Block:
     """A basic block.
 
     Attributes:
-        body: statements, none of which moves control.
-        end: what the last statement does: `goto`, `branch`, `switch`, `barrier` or `exit`.
-        last: the statement that `end` stands for, where there is one.
+        body: statements without jumps and barriers.
+        end: kind of the end: `goto`, `branch`, `switch`, `barrier` or `exit`.
+        last: the statement of the end, if there is one.
         targets: indices of the next blocks; for `branch` (taken, not taken).
-        converge: the block begins with a warp-synchronising instruction.
+        converge: True if the block begins with a warp-synchronising instruction.
         live_in, live_out, defined: registers as bit sets over `Graph.registers`.
-        dying: by the number of a statement in `body`: the registers whose values nothing needs after it.
-        spins: a loop ends here whose body can see other threads' writes (it may be a wait for them).
-        loops: a jump back from here may be the end of a loop. That of a recursive call or of its return is none, so it
-            cannot go on for ever: at last the stack is full.
+        dying: registers that are dead after a statement, by its position in `body`.
+        spins: True if the block ends a loop that can observe writes of other threads, so that it may wait for them.
+        loops: True if a jump back from here may end a loop. Jumps of recursive calls and returns do not: they cannot
+            continue for ever, because the stack is finite.
     """
 
     body: list[Statement] = field(default_factory=list)

@@ -19,9 +19,9 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 )
 
 TENSOR_CORES = {"wmma", "mma", "ldmatrix", "stmatrix", "movmatrix"}
-"""Instructions that all lanes of a warp execute together, without naming them."""
+"""Instructions that all lanes of a warp execute together, without a lane mask."""
 WARP_SYNC = {"shfl", "vote", "match", "redux", *TENSOR_CORES}
-ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # instructions of our own, for calls of recursive functions
+ENTER, LEAVE, RETURN = "enter~", "leave~", "return~"  # added by the translation, for calls of recursive functions
 BARRIERS = {"bar", "barrier"}
 _NO_RESULT = {"st", "red", "cp", "bar", "barrier", "bra", "brx", "membar", "fence", "nanosleep", "trap", "brkpt",
               "exit", "ret", "prefetch", "prefetchu", "pmevent", "discard", "applypriority",
@@ -52,7 +52,7 @@ def _parts(operand: Operand) -> Iterable[Operand]:
 
 
 def has_result(instruction: Instruction) -> bool:
-    """Whether the first operand is written."""
+    """Return whether the first operand is written."""
     name = instruction.op[0]
     if name == "wmma":
         return instruction.op[1] != "store"
@@ -62,13 +62,13 @@ def has_result(instruction: Instruction) -> bool:
 
 
 def is_arrival(instruction: Instruction) -> bool:
-    """Whether threads arrive at an mbarrier."""
+    """Return whether an instruction arrives at an mbarrier."""
     return instruction.op[0] == "mbarrier" and instruction.op[1] in ("arrive", "arrive_drop")
 
 
 def defined_and_used(statement: Statement, registers: dict[str, int]) -> tuple[list[str], list[str]]:
     """Return the registers that a statement writes and reads."""
-    if isinstance(statement, Call):  # of the driver, whose parameters are registers by now
+    if isinstance(statement, Call):  # of a driver function; its parameters are registers at this point
         defined, used = (
             [name for passed in names if (name := f"{passed}+0") in registers]
             for names in (statement.results, statement.arguments)

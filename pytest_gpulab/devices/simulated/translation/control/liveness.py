@@ -1,4 +1,4 @@
-"""Liveness of registers: the values that a block needs, passes on, and may drop."""
+"""Liveness of registers, and removal of results that are never read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def liveness(blocks: list[Block], registers: dict[str, int]) -> None:
 
 
 def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str], dict[str, int]]:
-    """Return the registers that a block writes, those that it reads first, and each one's last statement by number."""
+    """Return a block's written registers, those read before a write, and the last statement of each register."""
     defined: set[str] = set()
     used: set[str] = set()
     last: dict[str, int] = {}
@@ -60,7 +60,7 @@ def _summary(block: Block, registers: dict[str, int]) -> tuple[set[str], set[str
 
 
 def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
-    """Return a bit set; not by shifts, each of which would copy it."""
+    """Return a bit set. Shifts would copy it once per member."""
     bits = bytearray(len(registers) // 8 + 1)
     for name in names:
         index = registers[name]
@@ -69,7 +69,7 @@ def _bits(names: Iterable[str], registers: dict[str, int]) -> int:
 
 
 def members(bits: int) -> Iterator[int]:
-    """Yield what is in a bit set; not by shifts, each of which would copy it."""
+    """Yield the members of a bit set. Shifts would copy it once per member."""
     digits = f"{bits:b}"[::-1]
     at = digits.find("1")
     while at >= 0:
@@ -78,10 +78,10 @@ def members(bits: int) -> Iterator[int]:
 
 
 def discard_unused(block: Block, registers: dict[str, int]) -> None:
-    """Give up old values that atomics fetch but nobody reads: lanes that meet can then act all at once."""
+    """Drop results of atomics that are never read, so that all lanes of an address can be combined."""
     if not any(isinstance(statement, Instruction) and statement.op[0] == "atom" for statement in block.body):
         return
-    gone: set[str] = set()  # what is written before it is read again, or not needed after the block
+    gone: set[str] = set()  # registers that are overwritten before the next read
     needed: set[str] = set(defined_and_used(block.last, registers)[1]) if block.last is not None else set()
     for index in reversed(range(len(block.body))):
         statement = block.body[index]

@@ -13,14 +13,14 @@ from .instructions import BARRIERS, WARP_SYNC
 
 
 class Splitter:
-    """Cut a statement list at labels, jumps, barriers and warp-synchronising instructions."""
+    """A splitter of statement lists at labels, jumps, barriers and warp-synchronising instructions."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.blocks = [Block()]
         self.labels: dict[str, int] = {}
         self.jumps: list[tuple[Block, tuple[str | int, ...]]] = []
-        self.open = True  # whether the last block can still be continued
+        self.open = True  # True while the last block accepts statements
 
     def run(self) -> list[Block]:
         """Return the blocks in the order of the statements.
@@ -113,7 +113,7 @@ class Splitter:
             self._finish("branch", instruction, (target.name, len(self.blocks)))
 
     def _predicated(self, instruction: Instruction) -> None:
-        """`@p op` runs `op` in a block of its own, jumped over by the lanes whose predicate is false."""
+        """Put `op` of `@p op` into a block of its own; lanes with a false predicate jump over it."""
         assert instruction.guard is not None
         register, negated = instruction.guard
         self._current()
