@@ -71,3 +71,52 @@ def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark", "-p", "no:hypothesispytest", str(test)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+CORRECT_CHECK = """
+import sys, pytest
+
+class Probe:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item):
+        sys.setprofile(self.profiler)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            print("modules:", *sorted(name for name in sys.modules if name.startswith("pytest_gpulab.")))
+
+    def profiler(self, frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith("<_Z6reduce"):  # the first basic block
+            sys.setprofile(None)
+            names = []
+            while not names or names[-1] != "runtest":
+                names.append(frame.f_code.co_name)
+                frame = frame.f_back
+            print("frames:", *reversed(names))
+
+options = ["-q", "-s", "-p", "no:cacheprovider", "--gpulab", "--gpulab-device=sim", "--rootdir=."]
+sys.exit(pytest.main([*options, sys.argv[1]], plugins=[Probe()]))
+"""
+OF_OTHER_CHECKS = re.compile(
+    r"pytest_gpulab\.(grading\.(isolation|speed|tools|usage|annotate)"
+    r"|grading\.(correctness\.(safety|checked_launches)|calibration\.fit|diagnosis\.wrong_output)"
+    r"|devices\.(cuda|simulated\.(cost|sass|counting\.counters))|course|reports\.(terminal|files|pages|instructor))\b"
+)
+MOST_MODULES_LOADED = 200  # packages included; 197 when this was written
+MOST_FRAMES = 14  # from the item's `runtest` to the first NumPy operation of a kernel: a stack trace fits a screen
+
+
+def test_a_correct_check_loads_no_module_of_other_checks_and_takes_few_frames(tmp_path: Path) -> None:
+    source = PYPROJECT.parent / "solutions" / "reduction"
+    kernel = tmp_path / "reduction.cu"
+    kernel.write_bytes(min(source.glob("*.cu")).read_bytes())
+    command = [sys.executable, "-c", CORRECT_CHECK, f"{kernel}::correct[n=33]"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PYPROJECT.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    modules, frames = (re.search(rf"^{what}: (.*)$", done.stdout, re.MULTILINE) for what in ("modules", "frames"))
+    assert modules and frames, done.stdout
+    loaded = modules[1].split()
+    assert [name for name in loaded if OF_OTHER_CHECKS.match(name)] == []
+    assert len(loaded) <= MOST_MODULES_LOADED
+    assert len(frames[1].split()) - 1 <= MOST_FRAMES, frames[1]

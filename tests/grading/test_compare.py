@@ -3,10 +3,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_gpulab.grading.diagnosis import compare as compare_module
 from pytest_gpulab.grading.diagnosis import error_location
 from pytest_gpulab.grading.diagnosis import value_patterns as values
 from pytest_gpulab.grading.diagnosis.compare import compare, mismatches
+from pytest_gpulab.grading.diagnosis.wrong_output import MAX_EXAMINED
 from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.replay import FIRST
@@ -113,7 +113,7 @@ def test_where_the_values_say_little_the_place_gives_the_hint() -> None:
 
 
 def test_of_very_many_elements_only_the_places_are_looked_at() -> None:
-    actual = np.zeros(compare_module.MAX_EXAMINED + 1, np.int8)
+    actual = np.zeros(MAX_EXAMINED + 1, np.int8)
     actual[1::2] = 6
     finding = found(actual, actual // 2)
     assert finding.what.endswith("elements are wrong: every 2nd element, from element 1 on.")

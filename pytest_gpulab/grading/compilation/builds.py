@@ -20,10 +20,8 @@ from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, 
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
-from .compile_errors import lacks_header, of_compile_error
 from .compile_notes import host_code_note, unread_tunables
 from .includes import moved_line, unaccepted_include
-from .missing_headers import cudas_missing_header
 from .signature import signature_finding
 from .tunable_macros import with_defined_tunables
 
@@ -191,6 +189,9 @@ class Builds:
         return Build(module, tunables, names, self._source, vector_arrays(self._source))
 
     def _why_not_compiled(self, error: CompileError, source: str) -> tuple[Verdict, Finding]:
+        from .compile_errors import lacks_header, of_compile_error
+        from .missing_headers import cudas_missing_header
+
         texts = (self.code.text, *_headers(self._loaded).values())
         missing = cudas_missing_header(error.diagnostics, texts, partial(self._device.compile, filename="trial.cu"))
         if missing is not None:

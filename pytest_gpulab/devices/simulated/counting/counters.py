@@ -42,25 +42,6 @@ class Joined:
     atomics: frozenset[int] = frozenset()
 
 
-class Tally:
-    """What the blocks issued that are not counted: it tells whether those that are stand for them.
-
-    Attributes:
-        issued: instructions of warps.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.issued = 0
-        self._statements = [len(step.statements) for step in program.steps]
-
-    def step(self, block: int, lanes: Lanes) -> None:
-        """A group ran a basic block."""
-        self.issued += lanes.warp_count * self._statements[block]
-
-    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
-        """No-op: divided groups are counted by their steps."""
-
-
 class Counters:
     """Counts of the blocks that ran.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import prod
 from operator import mul
 from typing import Any
 
@@ -108,22 +109,23 @@ def run_blocks(launch: Launch, sms: int) -> int:
         CannotSimulate: the copies of its functions need more local memory than a thread has.
         TooMuchWork: see `LaunchOptions.complete_within`.
     """
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    local = launch.program.local
-    if local > LOCAL_BYTES:
-        what = f"{local:,} bytes of local memory per thread, functions unfolded; {LOCAL_BYTES:,} are allowed"
-        raise CannotSimulate(what)
-    width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
-    width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
-    if launch.program.stack is not None:
-        width = max(1, min(width, WAVE_STACK_BYTES // (launch.program.stack[1] * threads)))
-    chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], width)
+    chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], _wave_blocks(launch))
     if launch.heap is not None:
         launch.heap.rewind()
+    resident = sms * max(1, 2048 // prod(launch.block))
     effort = Effort(launch, sum(len(batch.waves) for batch in chosen))
+    workload = launch.counters.workload if launch.counters is not None else None
+    is_sample = launch.options.complete_within is None
+    counted = 0
     try:
         with np.errstate(all="ignore"):
-            counted = _run_batches(launch, chosen, sms * max(1, 2048 // threads), effort)
+            for batch in chosen:
+                if is_sample and workload is not None and workload.is_enough:
+                    break
+                _run_waves(launch, batch, resident, effort)
+                counted += batch.counted
+                if workload is not None and batch.counted:
+                    workload.end_batch()
             if launch.watch is not None:
                 launch.watch.end()
     except TimeIsUp:  # outside of the waves: while hazards were looked for
@@ -132,6 +134,23 @@ def run_blocks(launch: Launch, sms: int) -> int:
     except KernelFault as fault:
         raise located(launch, fault, _hazards_until(launch, fault)) from None
     return counted
+
+
+def _wave_blocks(launch: Launch) -> int:
+    """Return the number of blocks per wave, at least 1.
+
+    Raises:
+        CannotSimulate: the copies of its functions need more local memory than a thread has.
+    """
+    local, threads = launch.program.local, prod(launch.block)
+    if local > LOCAL_BYTES:
+        what = f"{local:,} bytes of local memory per thread, functions unfolded; {LOCAL_BYTES:,} are allowed"
+        raise CannotSimulate(what)
+    width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
+    width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
+    if launch.program.stack is not None:
+        width = max(1, min(width, WAVE_STACK_BYTES // (launch.program.stack[1] * threads)))
+    return width
 
 
 class Effort:
@@ -163,20 +182,6 @@ class Effort:
             raise TooMuchWork(f"the launch would issue more than {limit} instructions of warps")
 
 
-def _run_batches(launch: Launch, chosen: list[Batch], resident: int, effort: Effort) -> int:
-    workload = launch.counters.workload if launch.counters is not None else None
-    is_sample = launch.options.complete_within is None
-    counted = 0
-    for batch in chosen:
-        if is_sample and workload is not None and workload.is_enough:
-            break
-        _run_waves(launch, batch, resident, effort)
-        counted += batch.counted
-        if workload is not None and batch.counted:
-            workload.end_batch()
-    return counted
-
-
 def _run_waves(launch: Launch, batch: Batch, resident: int, effort: Effort) -> None:
     """Run waves one after the other; side by side, as far as they fit on the GPU, while they wait for each other."""
     waiting = list(zip(batch.waves, batch.is_counted, strict=True))[::-1]
@@ -187,9 +192,13 @@ def _run_waves(launch: Launch, batch: Batch, resident: int, effort: Effort) -> N
         started = bool(waiting and (not active or held < resident))
         if started:
             active.append(Scheduler(launch, *waiting.pop()))
-        going = _advanced(active)
-        ended, active = [scheduler for scheduler in active if scheduler not in going], going
+        ended: list[Scheduler] = []
+        with _noting_hazards(active):
+            for scheduler in active:
+                if scheduler.run():
+                    ended.append(scheduler)
         for scheduler in ended:
+            active.remove(scheduler)
             effort.end_wave(scheduler.wave.steps)
         if not active or started or ended:
             idle = 0
@@ -211,14 +220,11 @@ def _hazards_until(launch: Launch, fault: KernelFault) -> tuple[Hazard, ...]:
     return tuple(launch.hazards.values())
 
 
-def _advanced(active: list[Scheduler]) -> list[Scheduler]:
-    """Let waves run; return those that have not ended.
-
-    Raises:
-        KernelFault: in one of them; the hazards of all until then are noted.
-    """
+@contextmanager
+def _noting_hazards(active: list[Scheduler]) -> Iterator[None]:
+    """Note the hazards of all waves before a fault in one of them ends the launch."""
     try:
-        return [scheduler for scheduler in active if not scheduler.run()]
+        yield
     except KernelFault as fault:
         with suppress(TimeIsUp):
             for scheduler in active if fault.code != "time-limit" else ():

@@ -66,36 +66,36 @@ class Scheduler:
             KernelFault: a lane did something that ends the launch, or the launch has used up its time.
             DeviceUnavailable: the machine left it too little processor time.
         """
+        self.is_endless, self.is_alone, self._endless_loops = False, False, []
+        self.repetition.forget()
         try:
-            return self._run()
+            while True:
+                while self.heap:
+                    self._advance(*self._pop())
+                    self.launch.deadline.check()
+                if self._resume_phase_waits():
+                    continue
+                if self.stalled:
+                    if self._release_barriers():
+                        continue
+                    self._wake_stalled()
+                    return False
+                if not self._release_barriers() and not self._release_partial():
+                    if self.phase_waits:
+                        raise self._endless_phase()
+                    self.barriers.check_all_left()
+                    if self.wave.watch is not None:
+                        self.wave.watch.end()
+                    return True
         except TimeIsUp:
             raise self._out_of_time() from None
 
-    def _run(self) -> bool:
-        self.is_endless, self.is_alone, self._endless_loops = False, False, []
-        self.repetition.forget()
-        while True:
-            while self.heap:
-                self._advance(*self._pop())
-                self.launch.deadline.check()
-            if self._resume_phase_waits():
-                continue
-            if self.stalled:
-                if self._release_barriers():
-                    continue
-                self.is_endless = len(self._endless_loops) == len(self.stalled)
-                for group, block in self.stalled:
-                    group.loops = 0
-                    self._push(group, block)
-                self.stalled = []
-                return False
-            if not self._release_barriers() and not self._release_partial():
-                if self.phase_waits:
-                    raise self._endless_phase()
-                self.barriers.check_all_left()
-                if self.wave.watch is not None:
-                    self.wave.watch.end()
-                return True
+    def _wake_stalled(self) -> None:
+        self.is_endless = len(self._endless_loops) == len(self.stalled)
+        for group, block in self.stalled:
+            group.loops = 0
+            self._push(group, block)
+        self.stalled = []
 
     def judge_stopped(self, fault: KernelFault) -> None:
         """A fault ends the launch: note what is certainly wrong with what threads have done so far."""

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
-from pytest_gpulab.devices.simulated.counting.counters import Counters, Tally
+from pytest_gpulab.devices.simulated.counting.tally import Tally
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchWatch, may_change
@@ -36,6 +36,9 @@ from .deadline import Deadline
 from .mbarriers import Mbarriers
 from .stack import Stack
 from .surroundings import Surroundings
+
+if TYPE_CHECKING:  # not imported by launches that are not counted
+    from pytest_gpulab.devices.simulated.counting.counters import Counters
 
 Dtype = np.dtype[Any]
 _ABSENT = np.uint32(0)  # what an H100 gives

@@ -1,0 +1,98 @@
+"""The findings of an output with wrong or unwritten elements: how many, the first ones, and patterns in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.grading.findings import finding
+from pytest_gpulab.grading.grade import Finding
+
+from .coincidence import CERTAIN
+from .error_location import ALL_BUT_FIRST, FIRST_OF_BLOCK, place_of
+from .missing_terms import missing_terms_of
+from .patterns import Pattern, WrongValue
+from .value_patterns import number, pattern_of
+
+Array = npt.NDArray[Any]
+MAX_ELEMENTS_SHOWN = 5
+MAX_EXAMINED = 1 << 22  # elements to search for a pattern in their values; more would take seconds and gigabytes
+
+
+def never_written(output: WrongValue) -> Finding:
+    """Return the finding of elements that no thread wrote."""
+    place = place_of(output.wrong, output.tiling)
+    what = f"`{output.name}`: {_share(output.wrong)} never written{_colon(place)}."
+    hint = _UNWRITTEN.get(place.cause, place.cause) if place else ""
+    found = finding("not-written", what, evidence=(_first_indices(output.wrong),), hint=hint or None)
+    return replace(found, bits=_weight(place))
+
+
+def _weight(pattern: Pattern | None) -> int:
+    return int(min(pattern.bits, CERTAIN)) if pattern and pattern.cause else 0
+
+
+_UNWRITTEN = {
+    ALL_BUT_FIRST: "Usual cause: all threads write the same element. What is the index made of, and does it stay so?",
+    FIRST_OF_BLOCK: "Usual cause: only one thread of each block writes, or all write to the same place.",
+}
+"""Causes of wrong values to those of unwritten elements at the same places."""
+
+
+def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
+    """Return the finding of wrong elements: their positions and their values; the stronger pattern gives the hint.
+
+    Args:
+        output: the wrong output.
+        is_complete: False if only a part of the blocks ran, so the positions of wrong elements mean nothing.
+    """
+    place = place_of(output.wrong, output.tiling) if is_complete else None
+    common = _in_common(output)
+    what = f"`{output.name}`: {_share(output.wrong)} wrong{_colon(place)}."
+    evidence = [_element(output, tuple(index)) for index in np.argwhere(output.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
+    if common:
+        evidence.append(common.what)
+    by_weight = (common, place) if common and common.telling else (place, common)
+    best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
+    found = finding("wrong-result", what, evidence=evidence, hint=best.cause if best else None)
+    return replace(found, bits=_weight(best))
+
+
+def _in_common(output: WrongValue) -> Pattern | None:
+    if output.actual.size > MAX_EXAMINED or output.actual.dtype.kind not in "iufb":
+        return None
+    with np.errstate(all="ignore"):  # wrong values may be anything
+        return missing_terms_of(output) or pattern_of(output)
+
+
+def _colon(pattern: Pattern | None) -> str:
+    return f": {pattern.what}" if pattern else ""
+
+
+def _share(mask: Array) -> str:
+    count = int(mask.sum())
+    if mask.size == 1:
+        return "the only element is"
+    if count == mask.size:
+        return f"all {count} elements are"
+    return f"{count} of {mask.size} elements {'is' if count == 1 else 'are'}"
+
+
+def _element(output: WrongValue, at: tuple[int, ...]) -> str:
+    allowed = output.tolerance[at]
+    bound = f" (allowed error {float(allowed):.3g})" if allowed else ""
+    got, wanted = number(output.actual[at]), number(output.expected[at])
+    return f"{output.name}[{_index(at)}] is {got}, expected {wanted}{bound}"
+
+
+def _first_indices(mask: Array) -> str:
+    indices = [_index(tuple(int(i) for i in index)) for index in np.argwhere(mask)[:MAX_ELEMENTS_SHOWN]]
+    more = ", ..." if mask.sum() > len(indices) else ""
+    return f"at index {', '.join(indices)}{more}"
+
+
+def _index(at: tuple[int, ...]) -> str:
+    return ", ".join(map(str, at)) if len(at) == 1 else f"({', '.join(map(str, at))})"
