@@ -165,11 +165,11 @@ class TimingDevice(Device, Protocol):
     def working(self) -> AbstractContextManager[None]:
         """Wait until no other grader times on this GPU, once for all that it is given to do inside `with`."""
 
-    def stopwatch(self, in_silence: bool = False) -> AbstractContextManager[Stopwatch]:
+    def stopwatch(self, drain: bool = False) -> AbstractContextManager[Stopwatch]:
         """Wait until no other grader uses this GPU, then time; `calibrate` first, once the clock is up.
 
         Args:
-            in_silence: wait for those, too, whose kernels take long, which costs all the others as much time.
+            drain: wait for long kernels of other graders, too; all other graders wait meanwhile.
 
         Raises:
             DeviceUnavailable: the wait was too long.

@@ -164,11 +164,11 @@ def test_a_device_without_room_for_one_more_is_nobodys_fault(right: Job, monkeyp
 
         def run(self, check: Check) -> CheckResult:
             ran.append(check.name)
-            verdict, found = of_error(DeviceUnavailable("the GPU has no room for another process"))
+            verdict, found = of_error(DeviceUnavailable("not enough GPU memory for another process"))
             return check.result(verdict, (found,))
 
     monkeypatch.setattr(jobs, "RemoteGrader", Full)
-    with pytest.raises(NotGraded, match=r"^The device failed: the GPU has no room for another process$"):
+    with pytest.raises(NotGraded, match=r"^The device failed: not enough GPU memory for another process$"):
         graded_apart(right)
     assert ran == ["compile"]
 

@@ -47,7 +47,7 @@ def test_what_another_process_has_found_out_just_now_is_not_found_out_again(
 ) -> None:
     def free_once_it_is_known(lock: SharedLock) -> bool:
         Cache(tmp_path).put("key", b"", "1.5")
-        return lock.take_alone(0.0)
+        return lock.take_exclusive(0.0)
 
     monkeypatch.setattr(cache, "_is_free", free_once_it_is_known)
     assert Cache(tmp_path).text("key", lambda: "2.5") == "1.5"
@@ -92,7 +92,7 @@ def test_locks_make_room_unless_they_are_held(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (1000 + age, 1000 + age))
     with closing(SharedLock(tmp_path / "held.lock")) as held:
-        assert held.take_alone(0)
+        assert held.take_exclusive(0)
         Cache(tmp_path).put("e", *ENTRY)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d", "e", "held.lock"]
 

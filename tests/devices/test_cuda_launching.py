@@ -53,8 +53,8 @@ FULL = Driver.MemoryError("cuModuleLoadDataEx failed: out of memory")
 @pytest.mark.parametrize(
     ("error", "gib", "raised", "told"),
     [
-        (FULL, 1, DeviceUnavailable, "the GPU has no room for the compiled file: out of memory"),
-        (DriverRefusal("out of memory"), 1, DeviceUnavailable, "the GPU has no room"),
+        (FULL, 1, DeviceUnavailable, "not enough GPU memory for the compiled file: out of memory"),
+        (DriverRefusal("out of memory"), 1, DeviceUnavailable, "not enough GPU memory"),
         (FULL, 46, LaunchError, "the GPU cannot load the compiled file: out of memory"),
         (
             Driver.Error("cuModuleLoadDataEx failed: device kernel image is invalid"),
@@ -144,7 +144,7 @@ def test_a_launch_that_cannot_be_is_refused_each_time(threads, shared_bytes, tol
 @pytest.mark.parametrize(
     ("error", "kib", "raised", "told"),
     [
-        (FULL, 1, DeviceUnavailable, "the GPU has no room for the stacks of f: out of memory"),
+        (FULL, 1, DeviceUnavailable, "not enough GPU memory for the stacks of f: out of memory"),
         (FULL, 500, LaunchError, "the GPU refuses to launch 'f' with grid .*: out of memory"),
         (Driver.Error("cuLaunchKernel failed: invalid argument"), 1, LaunchError, "refuses to launch .*: invalid arg"),
     ],
@@ -177,13 +177,13 @@ def test_a_kernel_that_has_failed_before_it_is_waited_for_is_found(tmp_path):
         context.wait("f")
     assert caught.value.code == "out-of-bounds" and not context.usable
     begin_s = time.monotonic()
-    with GpuLock("G", tmp_path).timing(in_silence=True):  # no kernel runs any more, however long this process lives
-        assert time.monotonic() - begin_s < 0.5 * gpu_lock.OUTSIDE_WAIT_S
+    with GpuLock("G", tmp_path).exclusive(drain=True):  # no kernel runs any more, however long this process lives
+        assert time.monotonic() - begin_s < 0.5 * gpu_lock.DRAIN_WAIT_S
 
 
 def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.OUTSIDE_WAIT_S", 1.0)
-    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.SILENCE_WAIT_S", 0.01)
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.DRAIN_WAIT_S", 1.0)
+    monkeypatch.setattr("pytest_gpulab.devices.cuda.gpu_lock.WORK_WAIT_S", 0.01)
     never = SimpleNamespace(record=lambda: None, query=lambda: False)
     driver = SimpleNamespace(Event=lambda: never, Context=SimpleNamespace(pop=lambda: None), Error=Driver.Error)
     its, others = GpuLock("G", tmp_path), GpuLock("G", tmp_path)
@@ -193,7 +193,7 @@ def test_a_kernel_that_never_ends_is_known_to_others_until_its_process_ends(tmp_
         context.wait("f")
     for is_there in True, False:
         begin_s = time.monotonic()
-        with others.timing(in_silence=True):
+        with others.exclusive(drain=True):
             assert (time.monotonic() - begin_s >= 1.0) == is_there
         its.close()  # as the end of its process does
     others.close()
@@ -216,7 +216,7 @@ def test_a_kernel_that_has_failed_before_the_clock_stops_is_found(tmp_path):
 def test_a_stopwatch_for_which_there_is_no_room_is_not_there():
     context = full_context(FULL)
     context.driver.mem_alloc = context.driver.refuse
-    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for what a stopwatch needs: out of memory$"):
+    with pytest.raises(DeviceUnavailable, match=r"^not enough GPU memory for the stopwatch: out of memory$"):
         CudaStopwatch(context, None)
 
 

@@ -183,5 +183,5 @@ def test_a_gpu_that_others_filled_is_not_there():
         raise Driver.MemoryError("cuMemAlloc failed: out of memory")
 
     blocks.context.driver.mem_alloc = full
-    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for 1,000 bytes more: out of memory$"):
+    with pytest.raises(DeviceUnavailable, match=r"^not enough GPU memory for 1,000 bytes more: out of memory$"):
         blocks.take(1000)

@@ -56,13 +56,13 @@ def test_a_driver_that_does_not_answer_is_not_waited_for(monkeypatch):
 
 def test_nobody_times_while_a_process_begins_to_use_the_gpu(tmp_path, monkeypatch):
     """Making a context interrupts what is timed again and again, for up to a second."""
-    monkeypatch.setattr(gpu_lock, "MAKING_WAIT_S", 0.3)
+    monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.3)
     waited_s = []
 
     class Gpu:
         def retain_primary_context(self):
             begin_s = time.monotonic()
-            with GpuLock("GPU-1", tmp_path).timing():
+            with GpuLock("GPU-1", tmp_path).exclusive():
                 waited_s.append(time.monotonic() - begin_s)
             return "made once"
 
@@ -155,9 +155,9 @@ def test_the_gpu_of_the_number_that_was_asked_for_is_opened_with_locks_of_its_ow
     monkeypatch.setattr(gpu_module, "load_driver", lambda: SimpleNamespace(Device=Device, Error=MemoryError))
     opened = gpu_module.OpenGpu(ordinal, 1.0)
     assert opened.gpu.number == ordinal
-    with opened.turns.working():
+    with opened.gpu_lock.shared():
         pass
-    opened.turns.close()
+    opened.gpu_lock.close()
     assert {path.stem for path in tmp_path.iterdir()} == {f"pytest-gpulab-0000-0{ordinal}-00-0"}
 
 
@@ -199,7 +199,7 @@ def test_a_gpu_for_which_nvcc_compiles_nothing_is_not_opened(asked):
 
 @pytest.mark.parametrize("capability", [(6, 1), (7, 0)])
 def test_a_gpu_that_is_too_old_is_refused(asked, capability):
-    told = f"^the GPU a GPU is too old: it has compute capability {capability[0]}.{capability[1]}, and 7.5 is needed$"
+    told = f"^the GPU a GPU is too old: compute capability {capability[0]}.{capability[1]}; pytest-gpulab requires 7.5$"
     with pytest.raises(DeviceAbsent, match=told):
         asked(None, None, capability=capability)
 
@@ -217,7 +217,7 @@ def test_a_known_gpu_that_has_no_room_is_not_used(opening):
         raise MemoryError("cuDevicePrimaryCtxRetain failed: out of memory")
 
     device = opening(nvcc, is_full)
-    with pytest.raises(DeviceUnavailable, match="no room for another process"):
+    with pytest.raises(DeviceUnavailable, match="not enough GPU memory for another process"):
         device.compile("")
     assert not device.usable  # another process is to try again
     device.close()

@@ -160,7 +160,7 @@ def test_a_fault_without_any_kernel_is_the_gpus(gpu: Gpu, words: str) -> None:
 
 
 def test_a_driver_that_has_no_room_for_itself_breaks_nothing(gpu: Gpu) -> None:
-    told = "the GPU has no room for what the driver needs itself: out of memory"
+    told = "not enough GPU memory for the driver itself: out of memory"
     raised_by(gpu, CALLS["memcpy_dtoh"], Driver.MemoryError("cuMemcpy failed: out of memory"), DeviceUnavailable, told)
     gpu.driver.error = None
     assert gpu.context.usable and gpu.memory.get().shape == (8,)
@@ -173,7 +173,7 @@ def test_a_mistake_of_ours_stays_one(gpu: Gpu) -> None:
 
 
 def test_a_driver_without_room_while_a_kernel_is_waited_for_is_no_fault_of_the_kernel(gpu: Gpu) -> None:
-    told = "the GPU has no room for what it takes to wait for f: out of memory"
+    told = "not enough GPU memory for the event after f: out of memory"
     error = Driver.MemoryError("cuEventCreate failed: out of memory")
     raised_by(gpu, lambda gpu: gpu.context.wait("f"), error, DeviceUnavailable, told)
     assert not gpu.context.usable  # who knows whether the kernel has ended
@@ -227,7 +227,7 @@ def test_a_gpu_that_is_lost_is_nobodys_fault_whatever_is_asked_beside_pycuda(
 def test_a_file_that_does_not_fit_a_second_time_beside_others_is_nobodys_fault(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(DeviceUnavailable, match=r"^the GPU has no room for the compiled file: out of memory$"):
+    with pytest.raises(DeviceUnavailable, match=r"^not enough GPU memory for the compiled file: out of memory$"):
         asked(gpu, monkeypatch, "cuModuleLoadData", "out of memory")
 
 

@@ -129,10 +129,10 @@ def test_auto_does_not_hide_that_the_gpu_cannot_be_had_now(monkeypatch):
     """As it is full, takes one process at a time, or does not answer: a class would get estimates and nobody notice."""
 
     def refuse(*asked):
-        raise DeviceUnavailable("the GPU has no room for another process: out of memory")
+        raise DeviceUnavailable("not enough GPU memory for another process: out of memory")
 
     monkeypatch.setattr(devices, "_open_cuda", refuse)
-    with pytest.raises(DeviceUnavailable, match="the GPU has no room for another process"):
+    with pytest.raises(DeviceUnavailable, match="not enough GPU memory for another process"):
         open_device("auto")
 
 

@@ -143,7 +143,7 @@ def test_a_part_lies_inside_its_whole_and_lives_as_long(device):
 
 
 def test_more_memory_than_the_gpu_has_is_said(device):
-    with pytest.raises(DeviceUnavailable, match=r"the GPU has no room for .* bytes more"):
+    with pytest.raises(DeviceUnavailable, match=r"not enough GPU memory for .* bytes more"):
         device.empty(1 << 50, np.uint8)
 
 

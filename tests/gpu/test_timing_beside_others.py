@@ -156,10 +156,12 @@ def seen_in_silence_ms(device, module):
         with other("hanging grader") as grader, grader:
             time.sleep(1)  # by then it has given way
             begin_s = time.monotonic()
-            with device.stopwatch(in_silence=True) as watch:
+            with device.stopwatch(drain=True) as watch:
                 waited_s = time.monotonic() - begin_s
                 cold(watch, module, [call])
-                if device._gpu.turns._outside.is_held:  # else other tests' kernels hung as well, one after the other
+                if (
+                    device._gpu.gpu_lock._unlocked.is_held
+                ):  # else other tests' kernels hung as well, one after the other
                     return looks_ms(watch), waited_s
     raise AssertionError("other tests' kernels hang all the time")
 

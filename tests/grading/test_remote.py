@@ -103,7 +103,7 @@ def test_a_crash_that_does_not_come_again_costs_nothing(hostile: Class) -> None:
 @pytest.fixture
 def waits_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time limits allow for the wait for others that time."""
-    monkeypatch.setattr(gpu_lock, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 1.0)
 
 
 @pytest.mark.usefixtures("waits_a_second")

@@ -30,7 +30,7 @@ def test_a_gpu_without_room_for_outputs_to_be_checked_is_nobodys_fault(
     clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(pool: BufferPool, buffer: Buffer) -> None:
-        raise DeviceUnavailable("the GPU has no room for 1,024 bytes more")
+        raise DeviceUnavailable("not enough GPU memory for 1,024 bytes more")
 
     monkeypatch.setattr(BufferPool, "spare", full)
     result = tier(clocked, right(1.0))

@@ -59,7 +59,7 @@ class ClockedGpu(SimulatedDevice):
     working = alone
 
     @contextmanager
-    def stopwatch(self, in_silence: bool = False) -> Iterator[HazardChecker]:
+    def stopwatch(self, drain: bool = False) -> Iterator[HazardChecker]:
         yield HazardChecker(self)
 
 

@@ -6,7 +6,7 @@ import pytest
 from course import RIGHT, WITHOUT, Course
 from test_settings import usage_error
 
-FULL = "the GPU has no room for another process: out of memory"
+FULL = "not enough GPU memory for another process: out of memory"
 NONE = "no GPU can be used: the NVIDIA driver is installed but knows of no device"
 STAND_IN = f"""
 from types import SimpleNamespace

@@ -19,7 +19,7 @@ from test_timing_report import book
 from pytest_gpulab.devices.compiler import compiler_process, nvrtc
 from pytest_gpulab.devices.compiler.limits import Limits
 from pytest_gpulab.devices.cuda import nvml
-from pytest_gpulab.devices.cuda.driver import room_for
+from pytest_gpulab.devices.cuda.driver import memory_for
 from pytest_gpulab.devices.cuda.faults import kernel_fault, not_loaded, not_translated, overtime_fault
 from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc, compiles_nothing, explained
@@ -220,8 +220,8 @@ def kept_from_the_gpu(machine: Machine) -> str:
 
 
 def lock_held(machine: Machine) -> str:
-    with GpuLock("GPU-1", machine.folder).timing():
-        again = GpuLock("GPU-1", machine.folder).timing(wait_s=0)
+    with GpuLock("GPU-1", machine.folder).exclusive():
+        again = GpuLock("GPU-1", machine.folder).exclusive(wait_s=0)
         with pytest.raises(DeviceUnavailable) as caught, again:
             pass
     return str(caught.value)
@@ -314,7 +314,7 @@ def compiler_limit(machine: Machine) -> str:
 def gpu_full(machine: Machine) -> str:
     driver = ModuleType("pycuda.driver")
     vars(driver).update(MemoryError=MemoryError)
-    with pytest.raises(DeviceUnavailable) as caught, room_for(driver, "1,048,576 bytes more"):
+    with pytest.raises(DeviceUnavailable) as caught, memory_for(driver, "1,048,576 bytes more"):
         raise MemoryError("cuMemAlloc failed: out of memory")
     return str(caught.value)
 
@@ -434,8 +434,8 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "the GPU itself failed": gpu_broken,
     "the NVIDIA driver does not load": driver_too_old,
     "the NVIDIA driver does not compile": driver_without_compiler,
-    "the GPU has no room for another process": gpu_full_of_processes,
-    "the GPU has no room for ...": gpu_full,
+    "not enough GPU memory for another process": gpu_full_of_processes,
+    "not enough GPU memory for ...": gpu_full,
     "the NVIDIA driver had not opened": gpu_silent,
     "thresholds: the exercises": no_calibration,
     "--gpulab-calibrate measures": calibrated_simulated,

@@ -108,7 +108,7 @@ def _remove_unused(path: Path) -> None:
 
 def _is_free(lock: SharedLock) -> bool:
     try:
-        return lock.take_alone(0.0)
+        return lock.take_exclusive(0.0)
     except OSError:
         return False  # there is no room for the lock, nor then for what would be kept
 

@@ -1,4 +1,4 @@
-"""The GPU's primary context: current only while it is needed, and dead for good after a kernel fault."""
+"""The GPU's primary context: current only while in use, and unusable after a kernel fault."""
 
 from __future__ import annotations
 
@@ -12,61 +12,63 @@ from weakref import WeakSet
 
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
-from .driver import driver_words, no_room_for, primary_context
+from .driver import driver_words, gpu_memory_full, primary_context
 from .faults import DriverRefusal, kernel_fault, late_fault, overtime_fault
-from .gpu_lock import COURTESY_S, GpuLock
+from .gpu_lock import YIELD_AFTER_S, GpuLock
 
 _Cause = TypeVar("_Cause", bound=BaseException)
 
-_SPIN_S = 0.002  # most kernels that are timed end within this; sleeping would only add latency
-_UNTIMED_SPIN_S = 0.00005  # beside others the GPU takes longer, and a processor core has something else to do
+_SPIN_S = 0.002  # most timed kernels end within this; sleeping would only add latency
+_UNTIMED_SPIN_S = 0.00005  # other processes use the GPU and the CPU core meanwhile
 _NAP_S = 0.0005
 
 
 class PrimaryContext:
-    """Shared by one device, its modules and its arrays; made when it is first needed.
+    """The primary context of a GPU, shared by a device, its modules and its arrays; created on first use.
 
     A context that stays pushed makes PyCUDA abort at interpreter exit, so it is pushed and popped around each use.
-    A kernel that runs longer than `launch_limit_s` is taken for one that never ends.
+    A kernel that runs for longer than `launch_limit_s` counts as one that never ends.
+
+    Attributes:
+        users: the objects that hold memory or modules in this context.
+        launches: the number of launches so far of kernels that may write anywhere.
+        latest: the name of the latest of those kernels.
     """
 
-    def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, turns: GpuLock) -> None:
+    def __init__(self, driver: ModuleType, gpu: Any, launch_limit_s: float, gpu_lock: GpuLock) -> None:
         self.driver, self.gpu = driver, gpu
-        self._launch_limit_s, self._turns = launch_limit_s, turns
+        self._launch_limit_s, self._gpu_lock = launch_limit_s, gpu_lock
         self.users: WeakSet[Any] = WeakSet()
-        """What holds memory or modules in this context."""
         self.launches = 0
-        """How many there were of kernels that may write anywhere."""
         self.latest = ""
-        """The name of the latest of them."""
         self._context: Any = None
         self._unusable = ""
 
     def make(self) -> None:
-        """Make it, unless it is there: takes up to a second beside others, and they cannot time meanwhile.
+        """Create the context on the first call. This takes up to a second, in which other processes cannot time.
 
         Raises:
-            DeviceUnavailable: the GPU has no room for it, takes one process at a time, or does not answer.
+            DeviceUnavailable: the GPU has not enough memory, allows one process only, or does not answer.
         """
         if self._context is not None:
             return
         try:
-            with self._turns.making():
+            with self._gpu_lock.creating_context():
                 self._context = primary_context(self.gpu)
         except (self.driver.Error, DeviceUnavailable) as error:
-            missing = error if isinstance(error, DeviceUnavailable) else no_room_for("another process", error)
-            self._unusable = str(missing)
-            raise missing from None
+            cause = error if isinstance(error, DeviceUnavailable) else gpu_memory_full("another process", error)
+            self._unusable = str(cause)
+            raise cause from None
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make the context current inside `with`, and say there what errors of the driver mean.
+        """Make the context current inside `with`, and translate the driver's errors there.
 
         Raises:
-            DeviceUnavailable: the device was closed, an earlier kernel broke it, there is no room for it or in it, or
-                the GPU itself failed.
+            DeviceUnavailable: the device was closed, an earlier kernel broke it, GPU memory is full, or the GPU itself
+                failed.
             KernelFault: an earlier kernel ended abnormally, and it shows only now.
-            pycuda.driver.Error, DriverRefusal: this package asked for what cannot be.
+            pycuda.driver.Error, DriverRefusal: this package called the driver with invalid arguments.
         """
         if self._unusable:
             raise DeviceUnavailable(self._unusable)
@@ -78,38 +80,38 @@ class PrimaryContext:
             finally:
                 self.driver.Context.pop()
         except (self.driver.Error, DriverRefusal) as error:
-            meant = self._meant(error)
-            if meant is None:
+            cause = self._translated(error)
+            if cause is None:
                 raise
-            raise meant from None
+            raise cause from None
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Make the context current for what is not timed and may interrupt what others time; see `GpuLock`.
+        """Make the context current for untimed work, which may interrupt the timing of others; see `GpuLock`.
 
         Raises:
             DeviceUnavailable: as for `current`.
         """
-        with self._turns.working(), self.current():
+        with self._gpu_lock.shared(), self.current():
             yield
 
     @property
     def usable(self) -> bool:
-        """Whether the device was neither closed nor broken, and there was room for it so far."""
+        """True if the device was neither closed nor broken, and its context could be created."""
         return not self._unusable
 
     def wait(self, kernel: str) -> None:
-        """Wait for everything enqueued to end; printf output appears on the process's stdout by then.
+        """Wait for all enqueued work to end; printf output is then on the process's stdout.
 
         Polls an event instead of synchronising, so that Ctrl-C and the time limit take effect.
 
         Raises:
-            KernelFault: the kernel ended abnormally, or not at all. The device cannot be used any more: the driver
-                asks for a new process (cuda.h, under the error codes 700 to 721).
+            KernelFault: the kernel ended abnormally, or not at all. The device is unusable: the driver requires a new
+                process (cuda.h, under the error codes 700 to 721).
             DeviceUnavailable: the GPU itself failed.
         """
         end: Any = None
-        spin_s = _SPIN_S if self._turns.is_timing else _UNTIMED_SPIN_S
+        spin_s = _SPIN_S if self._gpu_lock.is_exclusive else _UNTIMED_SPIN_S
         try:
             end = self.driver.Event()
             end.record()
@@ -117,23 +119,23 @@ class PrimaryContext:
             while not end.query():
                 elapsed_s = time.perf_counter() - started
                 if elapsed_s > self._launch_limit_s:
-                    self._turns.stay_outside()
+                    self._gpu_lock.stay_unlocked()
                     raise self._broken(overtime_fault(kernel, self._launch_limit_s), end)
-                if elapsed_s > COURTESY_S:
-                    self._turns.yield_gpu()
+                if elapsed_s > YIELD_AFTER_S:
+                    self._gpu_lock.yield_gpu()
                 if elapsed_s > spin_s:
                     time.sleep(_NAP_S)
             self.driver.Context.synchronize()
         except self.driver.Error as error:
             raise self._broken(kernel_fault(kernel, driver_words(error)), end) from None
         except KeyboardInterrupt as interrupt:
-            self._turns.stay_outside()
+            self._gpu_lock.stay_unlocked()
             raise self._broken(interrupt, end, f"{kernel}: interrupted while the kernel was running") from None
 
-    def _meant(self, error: Exception) -> KernelFault | DeviceUnavailable | None:
-        """Return what an error of the driver's says of the GPU; None if it says that the call was wrong."""
+    def _translated(self, error: Exception) -> KernelFault | DeviceUnavailable | None:
+        """Return the fault or failure behind an error of the driver; None if the call itself was invalid."""
         if isinstance(error, self.driver.MemoryError):
-            return no_room_for("what the driver needs itself", error)
+            return gpu_memory_full("the driver itself", error)
         fault = late_fault(self.latest, driver_words(error))
         return None if fault is None else self._broken(fault, None)
 
@@ -144,14 +146,14 @@ class PrimaryContext:
             self._unusable = (
                 f"the GPU cannot be used any more in this process, because of an earlier launch: {what or cause}"
             )
-        # Giving anything back would wait for ever behind a kernel that never ends, even at interpreter exit. One
-        # reference too many keeps Python from trying; the end of the process frees the GPU.
+        # Freeing anything would wait for ever for a kernel that never ends, even at interpreter exit. An extra
+        # reference keeps Python from freeing; the end of the process frees the GPU.
         for holder in (self, event, *self.users):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(holder))
         return cause
 
     def close(self) -> None:
-        """Release the context; a broken one is left to the end of the process."""
+        """Release the context; only the end of the process releases a broken one."""
         if self.usable:
             self._unusable = "this device was closed"
             if self._context is not None:

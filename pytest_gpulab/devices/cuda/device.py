@@ -34,17 +34,17 @@ class CudaDevice:
 
     Args:
         ordinal: the device's number in CUDA's order.
-        launch_limit_s: a kernel that runs longer is reported as one that never ends.
-        known: what `info` says, if somebody asked for it before: then the GPU is opened when it is first needed, beside
-            nvcc. Both take a while, and longer beside other processes that do.
+        launch_limit_s: the time limit per kernel; a longer one is reported as endless.
+        known: the device's `info`, if known from another process. The GPU is then opened on first use, while nvcc runs:
+            both take a while, and longer beside other processes that do the same.
 
     Raises:
-        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, nvcc compiles nothing for it, or the GPU
-            has no room for this process; says what it is and how to get it. What is opened later is missed later.
+        DeviceUnavailable: PyCUDA, the driver, nvcc or the device is missing, nvcc compiles nothing for it, or GPU
+            memory is full. The message says how to install it. With `known`, it is raised on first use.
     """
 
     def __init__(self, ordinal: int = 0, launch_limit_s: float = 10.0, known: DeviceInfo | None = None) -> None:
-        if known is None:  # without a driver nobody needs to hear of nvcc
+        if known is None:  # a missing driver is reported before a missing nvcc
             load_driver()
         self._nvcc = Nvcc()
         self._ordinal, self._launch_limit_s = ordinal, launch_limit_s
@@ -71,12 +71,12 @@ class CudaDevice:
         return CudaTextures(self._gpu.context)
 
     def _described(self) -> DeviceInfo:
-        """Make sure of nvcc and of room for this process on the GPU, and ask CUDA and NVML for all that they know."""
+        """Check nvcc and create the context, then describe the GPU by CUDA and NVML."""
         driver, gpu = self._gpu.driver, self._gpu.gpu
         major, minor = gpu.compute_capability()
         architecture = f"sm_{major}{minor}"
         try:
-            self._answer_of_nvcc(lambda: self._nvcc.try_out(architecture))
+            self._run_nvcc(lambda: self._nvcc.try_out(architecture))
         except DeviceUnavailable:
             self.close()
             raise
@@ -93,12 +93,12 @@ class CudaDevice:
 
     @property
     def info(self) -> DeviceInfo:
-        """What to print about it."""
+        """The device's description, for reports."""
         return self._info
 
     @property
     def usable(self) -> bool:
-        """Whether no kernel has broken it and nobody has closed it; see `BreakableDevice`."""
+        """True if no kernel has broken the device and it is not closed; see `BreakableDevice`."""
         return self._opened.context.usable if self._opened else not self._unusable
 
     def compile(
@@ -112,18 +112,18 @@ class CudaDevice:
 
         Raises:
             CompileError: with nvcc's own message, which names `filename`.
-            DeviceUnavailable: nvcc compiles nothing at all, or the GPU is not there.
+            DeviceUnavailable: nvcc compiles nothing at all, or the GPU cannot be opened.
         """
         text = (source, filename, self._info.architecture, defines or {}, headers or {})
-        cubin, log = self._answer_of_nvcc(lambda: self._nvcc.cubin(*text))
+        cubin, log = self._run_nvcc(lambda: self._nvcc.cubin(*text))
         return CudaModule(self._gpu.context, cubin, log)
 
-    def _answer_of_nvcc(self, question: Callable[[], _Answer]) -> _Answer:
-        """Ask nvcc while the GPU is opened and its context made, the first time: that takes as long."""
-        with ThreadPoolExecutor(1) as beside:
-            asked = beside.submit(question)
+    def _run_nvcc(self, task: Callable[[], _Answer]) -> _Answer:
+        """Run a task of nvcc's. The first time, open the GPU and create its context meanwhile: that takes as long."""
+        with ThreadPoolExecutor(1) as executor:
+            future = executor.submit(task)
             self._gpu.context.make()
-            return asked.result()
+            return future.result()
 
     def compile_ahead(
         self,
@@ -132,7 +132,7 @@ class CudaDevice:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile variants side by side; see `PrefetchingDevice.compile_ahead`."""
+        """Compile variants in parallel; see `PrefetchingDevice.compile_ahead`."""
         self._nvcc.ahead(source, filename, self._info.architecture, variants, headers)
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> CudaMemory:
@@ -154,11 +154,11 @@ class CudaDevice:
     def texture(
         self, source: Memory | TexelArray, sampling: Sampling = DEFAULT_SAMPLING, channels: int = 1
     ) -> np.uint64:
-        """Make a texture and return its handle; see `textures.TextureDevice.texture`."""
+        """Create a texture and return its handle; see `textures.TextureDevice.texture`."""
         return self._textures.texture(source, sampling, channels)
 
     def surface(self, source: TexelArray) -> np.uint64:
-        """Make a surface and return its handle."""
+        """Create a surface and return its handle."""
         return self._textures.surface(source)
 
     def destroy(self, handle: np.uint64) -> None:
@@ -176,7 +176,7 @@ class CudaDevice:
             copy_within(copies)
 
     def same(self, one: Memory, other: Memory) -> bool:
-        """Say whether two arrays hold the same bytes; see `TimingDevice.same`."""
+        """Return True if two arrays hold the same bytes; see `TimingDevice.same`."""
         assert isinstance(one, CudaMemory) and isinstance(other, CudaMemory)
         if one.nbytes != other.nbytes:
             return False
@@ -188,25 +188,25 @@ class CudaDevice:
         return self._comparison
 
     def alone(self) -> AbstractContextManager[None]:
-        """Wait until no other grader uses this GPU, and let none; see `TimingDevice.alone`."""
-        return self._gpu.turns.timing()
+        """Hold the GPU's lock exclusively; see `TimingDevice.alone`."""
+        return self._gpu.gpu_lock.exclusive()
 
     def working(self) -> AbstractContextManager[None]:
-        """Give the GPU work in one go, while no other grader times; see `TimingDevice.working`."""
-        return self._gpu.turns.working()
+        """Hold the GPU's lock shared, for a series of operations; see `TimingDevice.working`."""
+        return self._gpu.gpu_lock.shared()
 
     @contextmanager
-    def stopwatch(self, in_silence: bool = False) -> Iterator[CudaStopwatch]:
-        """Wait until no other grader uses this GPU, then time; see `TimingDevice.stopwatch`."""
+    def stopwatch(self, drain: bool = False) -> Iterator[CudaStopwatch]:
+        """Hold the GPU's lock exclusively, for timing; see `TimingDevice.stopwatch`."""
         if self._stopwatch is None:
-            self._comparison_of_arrays()  # now, because others wait while the watch is used
+            self._comparison_of_arrays()  # before the lock is taken, which makes others wait
             self._stopwatch = CudaStopwatch(self._gpu.context, self._gpu.conditions)
-        with self._gpu.turns.timing(in_silence=in_silence):
+        with self._gpu.gpu_lock.exclusive(drain=drain):
             self._stopwatch.begin()
             yield self._stopwatch
 
     def reset(self) -> None:
-        """Free every array of this device, and destroy its textures and surfaces."""
+        """Free all arrays of this device, and destroy its textures and surfaces."""
         if self._opened is None:
             return
         self._textures.clear()
@@ -215,7 +215,7 @@ class CudaDevice:
                 user.free()
 
     def close(self) -> None:
-        """Give everything back; the device cannot be used afterwards."""
+        """Release everything; the device is unusable afterwards."""
         self.reset()
         for user in (self._stopwatch, self._comparison):
             if user is not None:

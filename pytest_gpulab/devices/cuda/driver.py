@@ -124,7 +124,7 @@ def _in_time(question: Callable[[], _Answer]) -> _Answer:
 
 
 @contextmanager
-def room_for(driver: ModuleType, what: str) -> Iterator[None]:
+def memory_for(driver: ModuleType, what: str) -> Iterator[None]:
     """Take memory on a GPU that others use, too.
 
     Raises:
@@ -133,12 +133,12 @@ def room_for(driver: ModuleType, what: str) -> Iterator[None]:
     try:
         yield
     except driver.MemoryError as error:
-        raise no_room_for(what, error) from None
+        raise gpu_memory_full(what, error) from None
 
 
-def no_room_for(what: str, error: Exception) -> DeviceUnavailable:
+def gpu_memory_full(what: str, error: Exception) -> DeviceUnavailable:
     """Return that there is no room on a GPU, for the driver's reason."""
-    return DeviceUnavailable(f"the GPU has no room for {what}: {driver_words(error)}")
+    return DeviceUnavailable(f"not enough GPU memory for {what}: {driver_words(error)}")
 
 
 def _unloadable(error: ImportError) -> DeviceUnavailable:

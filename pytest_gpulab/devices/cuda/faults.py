@@ -49,7 +49,7 @@ def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
     if _is_of_the_machine(words):
         return _gpu_failed(words)
     if "out of memory" in words:
-        return DeviceUnavailable(f"the GPU has no room for what it takes to wait for {kernel}: {words}")
+        return DeviceUnavailable(f"not enough GPU memory for the event after {kernel}: {words}")
     for pattern, code, what in _FAULTS:
         if pattern in words:
             return KernelFault(code, f"{kernel}: {what}")

@@ -1,4 +1,4 @@
-"""A GPU as one process holds it: its context, whose turn it is, its clocks, and memory for arrays."""
+"""A GPU opened by one process: its context, lock, clocks, and memory for arrays."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from .driver import load_driver
 from .gpu_lock import GpuLock
 from .memory import Blocks
 
-LEAST_CAPABILITY = (7, 5)  # what the stopwatch's own kernels are written for, and CUDA 13 compiles for
+LEAST_CAPABILITY = (7, 5)  # the target of the stopwatch's own PTX, and CUDA 13's oldest architecture
 
 
 class OpenGpu:
-    """One GPU through PyCUDA; the context is made when it is first needed.
+    """An open GPU, through PyCUDA; its context is created on first use.
 
     Args:
         ordinal: the device's number in CUDA's order.
-        launch_limit_s: a kernel that runs longer is reported as one that never ends.
+        launch_limit_s: the time limit per kernel; a longer one is reported as endless.
 
     Attributes:
         driver, gpu: PyCUDA's driver module and device.
-        conditions, turns, context, blocks: see their classes.
+        conditions, gpu_lock, context, blocks: see their classes.
 
     Raises:
-        DeviceAbsent: PyCUDA, the driver or the device is missing, or the device is too old; says which.
+        DeviceAbsent: PyCUDA, the driver or the device is missing, or the device is too old; the message names it.
         DeviceUnavailable: the driver does not work, or has no device of that number.
     """
 
@@ -39,25 +39,27 @@ class OpenGpu:
         self.gpu = self.driver.Device(ordinal)
         _refuse_old(self.gpu)
         self.conditions = nvml.ConditionsReader(self.gpu.pci_bus_id())
-        self.turns = GpuLock(self.conditions.identity)
-        self.context = PrimaryContext(self.driver, self.gpu, launch_limit_s, self.turns)
+        self.gpu_lock = GpuLock(self.conditions.identity)
+        self.context = PrimaryContext(self.driver, self.gpu, launch_limit_s, self.gpu_lock)
         self.blocks = Blocks(self.context)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self.conditions.close()
         self.blocks.close()
         self.context.close()
-        self.turns.close()
+        self.gpu_lock.close()
 
 
 def _refuse_old(gpu: Any) -> None:
-    """Refuse a GPU that nothing here was written for.
+    """Refuse a GPU below the least compute capability.
 
     Raises:
-        DeviceAbsent: says which one, and what is needed.
+        DeviceAbsent: it is too old; the message has its capability and the required one.
     """
     capability = gpu.compute_capability()
     if capability < LEAST_CAPABILITY:
         has, needed = (".".join(map(str, version)) for version in (capability, LEAST_CAPABILITY))
-        raise DeviceAbsent(f"the GPU {gpu.name()} is too old: it has compute capability {has}, and {needed} is needed")
+        raise DeviceAbsent(
+            f"the GPU {gpu.name()} is too old: compute capability {has}; pytest-gpulab requires {needed}"
+        )

@@ -1,21 +1,22 @@
-"""Whose turn it is among the graders of this machine: who times on a GPU, and who may give it work meanwhile.
+"""A lock on a GPU among the graders of a machine: shared by work, exclusive for timing.
 
-A GPU works for one process at a time. An H200 that has worked for one through 2.1 ms turns to the others that want
-something, however little, and is away for 0.3 ms at least. Whatever is shorter ends before; what is longer seems to
-take longer, by a tenth and more (measured beside processes that launch empty kernels, copy a few bytes, load a module
-or record an event; large copies between host and GPU do not interrupt). What is short takes longer, too, by 0.7 us, if
-others had the GPU just before. So while one grader times, the others wait before they give the GPU anything to do.
+A GPU runs one process at a time. An H200 that has run one process for 2.1 ms switches to others with pending work,
+however little, and is away for at least 0.3 ms. Kernels shorter than that end before the switch; longer ones seem a
+tenth slower or more (measured beside processes that launch empty kernels, copy a few bytes, load a module or record an
+event; large copies between host and GPU do not interrupt). Short kernels take 0.7 us longer, too, if another process
+had the GPU just before. So while one grader times, the others wait before they give the GPU any work.
 
-Most are at it for a moment, together in one room; who is there for longer leaves it in between if others want to time.
-Making a context takes up to a second, in another room. Who wants to time shuts the door of that one, and the first
-one's only once the second is empty: so the others work meanwhile. Who waits for another one's timing to end helps to
-keep both doors shut: so the rooms are still empty when it begins.
+There are two shared phases. Most processes hold the work lock briefly; a process that holds it for longer releases it
+between two operations if another one waits to time. Creating a context takes up to a second and has a lock of its own.
+A timing process first closes the gate of the context lock and waits for its holders, then closes the gate of the work
+lock: so work goes on while contexts are created. Processes that wait for another one's timing to end help to keep both
+gates closed: so there is nothing to wait for when their own timing begins.
 
-Nobody waits for ever. Whose kernel does not end goes outside, where nobody waits for it, and so does who has waited too
-long before a door. Others time beside them, and mostly notice nothing; who does tries once more in silence: with the
-doors shut until nobody is outside any more.
+All waits are bounded. A process releases the shared lock if its kernel runs for too long, and works without the lock if
+it has waited for too long. Others then time beside it, and mostly measure no difference. If they do, they time once
+more with `drain`: gates closed, until no process works without the lock.
 
-GpuLock are locks on files, which the system takes back from a process that ends, however it ends.
+All locks are file locks, which the system releases when a process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -33,197 +34,204 @@ from pytest_gpulab.devices.system.locks import SharedLock
 from pytest_gpulab.devices.system.processes import LOCKS
 
 LOCK_WAIT_S = 600.0
-POLL_S = 0.002  # most turns take a tenth of a second
-SILENCE_WAIT_S = 1.0  # until others have ended their work; then a timing begins all the same
-MAKING_WAIT_S = 3.0  # until they have made their contexts; many at once take longer
-PATIENCE_S = 60.0  # of a process, altogether, until others have timed; then it works all the same
-QUEUE_S = 1.0  # who waits longer for others that time lets work go on between them
-STAY_S = 0.05  # inside, for a series of things to do; then who wants to time goes first
-COURTESY_S = 0.25  # a kernel that takes longer, and is not timed, keeps nobody from timing
-OUTSIDE_WAIT_S = 12.0  # until those outside have ended, in silence: a kernel is stopped after ten seconds
+POLL_S = 0.002  # most exclusive phases take a tenth of a second
+WORK_WAIT_S = 1.0  # for the holders of the work lock; then timing begins all the same
+CONTEXT_WAIT_S = 3.0  # for the holders of the context lock; many contexts at once take longer
+SHARED_WAIT_S = 60.0  # per process, for all its shared phases together; then it works without the lock
+GATE_KEPT_S = 1.0  # a process that waits longer to time opens the gates, so that others work in between
+HOLD_S = 0.05  # of the work lock, for a series of operations; then a process that waits to time goes first
+YIELD_AFTER_S = 0.25  # a kernel that runs longer, and is not timed, does not delay the timing of others
+DRAIN_WAIT_S = 12.0  # for processes that work without the lock: a kernel is stopped after ten seconds
 
 
 class GpuLock:
-    """One process's turns on one GPU.
+    """The lock of one GPU, as one process holds it.
 
     Args:
         identity: the GPU's UUID, or its PCI address.
-        folder: of the lock files; if None what the environment says in `LOCKS`, else the temporary folder.
+        folder: the folder of the lock files. None takes the environment variable `LOCKS`, else the temporary folder.
+
+    Attributes:
+        is_exclusive: True while this process times.
     """
 
     def __init__(self, identity: str, folder: Path | None = None) -> None:
         self._name = "pytest-gpulab-" + re.sub(r"[^\w-]+", "-", identity)
         self._folder = folder or Path(os.environ.get(LOCKS) or tempfile.gettempdir())
-        self._turn = SharedLock(self._path("lock"))
-        self._makers, self._workers = self._room("making"), self._room("working")
-        self._outside = SharedLock(self._path("outside"))
-        self.is_timing = False
-        """Whether this process is timing."""
-        self._patience_s, self._stays_outside = PATIENCE_S, False
-        self._entered_s = 0.0
+        self._timer = SharedLock(self._path("lock"))
+        self._contexts, self._work = self._gated("contexts"), self._gated("work")
+        self._unlocked = SharedLock(self._path("unlocked"))  # held by processes that work without the shared lock
+        self.is_exclusive = False
+        self._wait_left_s, self._stays_unlocked = SHARED_WAIT_S, False
+        self._acquired_s = 0.0
 
     @contextmanager
-    def timing(self, wait_s: float = LOCK_WAIT_S, in_silence: bool = False) -> Iterator[None]:
-        """Be the only one of all processes that times on the GPU, while none of the others works on it.
+    def exclusive(self, wait_s: float = LOCK_WAIT_S, drain: bool = False) -> Iterator[None]:
+        """Hold the lock exclusively: no other process times, and none that uses the lock works.
 
-        Those that do not end their work are waited for, but not for ever; in silence for longer.
+        Waits for the shared holders, but not without a limit.
+
+        Args:
+            wait_s: the limit of the wait for other timing processes.
+            drain: wait for processes that work without the lock, too.
 
         Raises:
-            DeviceUnavailable: the wait was too long.
+            DeviceUnavailable: another process timed for longer than `wait_s`.
         """
         try:
-            self._await_turn(wait_s)
-            self.is_timing = True
-            if in_silence:
-                self._await_silence()
+            self._acquire_timer(wait_s)
+            self.is_exclusive = True
+            if drain:
+                self._drain()
             else:
-                self._makers.empty(MAKING_WAIT_S)
-                self._workers.empty(SILENCE_WAIT_S)
+                self._contexts.acquire_exclusive(CONTEXT_WAIT_S)
+                self._work.acquire_exclusive(WORK_WAIT_S)
             yield
         finally:
-            self.is_timing = False
-            self._leave_outside()
-            self._workers.reopen()
-            self._makers.reopen()
-            self._turn.release()
+            self.is_exclusive = False
+            self._release_unlocked()
+            self._work.release_exclusive()
+            self._contexts.release_exclusive()
+            self._timer.release()
 
-    def _await_turn(self, wait_s: float) -> None:
-        """Wait until nobody else times, and keep the rooms empty that are; but not if the wait is long."""
+    def _acquire_timer(self, wait_s: float) -> None:
+        """Wait until no other process times. Keep closed gates closed meanwhile, unless the wait is long."""
         begin_s = time.monotonic()
-        while not self._turn.take_alone(0):
+        while not self._timer.take_exclusive(0):
             waited_s = time.monotonic() - begin_s
             if waited_s >= wait_s:
                 raise DeviceUnavailable(f"another process has been timing on the GPU for {wait_s:g} s")
-            for room in (self._makers, self._workers):
-                if waited_s < QUEUE_S:
-                    room.keep_shut()
+            for lock in (self._contexts, self._work):
+                if waited_s < GATE_KEPT_S:
+                    lock.keep_gate_closed()
                 else:
-                    room.reopen()
+                    lock.release_exclusive()
             time.sleep(POLL_S)
 
-    def _await_silence(self) -> None:
-        """Wait until nobody is inside or outside; whoever works for long inside goes outside meanwhile."""
-        end_s = time.monotonic() + OUTSIDE_WAIT_S
-        for room in (self._makers, self._workers):
-            room.empty(end_s - time.monotonic())
-        self._outside.take_alone(end_s - time.monotonic())
+    def _drain(self) -> None:
+        """Wait until no process works, with or without the lock; long work gives up the lock meanwhile."""
+        end_s = time.monotonic() + DRAIN_WAIT_S
+        for lock in (self._contexts, self._work):
+            lock.acquire_exclusive(end_s - time.monotonic())
+        self._unlocked.take_exclusive(end_s - time.monotonic())
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Give the GPU work that is not timed, while nobody times; who does is waited for, but not for ever."""
-        with self._inside(self._workers):
+    def shared(self) -> Iterator[None]:
+        """Hold the work lock, for work that is not timed. The wait for timing processes has a limit."""
+        with self._holding(self._work):
             yield
 
     @contextmanager
-    def making(self) -> Iterator[None]:
-        """Make a context, while nobody times; as `working`, but others may work while it is waited for."""
-        with self._inside(self._makers):
+    def creating_context(self) -> Iterator[None]:
+        """Hold the context lock. Unlike `shared`, others may work while a timing process waits for this one."""
+        with self._holding(self._contexts):
             yield
 
     @contextmanager
-    def _inside(self, room: _Room) -> Iterator[None]:
-        if self.is_timing or self._makers.is_inside:
+    def _holding(self, lock: _GatedLock) -> Iterator[None]:
+        if self.is_exclusive or self._contexts.is_held:
             yield
             return
-        if self._workers.is_inside:
-            if time.monotonic() - self._entered_s > STAY_S and self._workers.is_kept_shut():
-                self._workers.leave()
-                self._enter(self._workers)
+        if self._work.is_held:
+            if time.monotonic() - self._acquired_s > HOLD_S and self._work.is_gate_closed():
+                self._work.release_shared()
+                self._acquire_shared(self._work)
             yield
             return
-        self._enter(room)
+        self._acquire_shared(lock)
         try:
             yield
         finally:
-            room.leave()
-            self._leave_outside()
+            lock.release_shared()
+            self._release_unlocked()
 
-    def _enter(self, room: _Room) -> None:
-        """Go inside, or outside if that takes too long."""
-        self._leave_outside()  # for who times in silence, and waits for that while this waits for them
+    def _acquire_shared(self, lock: _GatedLock) -> None:
+        """Acquire a shared lock, or work without it if that takes too long."""
+        # Otherwise a process that drains would wait for this one, while this one waits for its gate.
+        self._release_unlocked()
         begin_s = time.monotonic()
-        room.enter(self._patience_s)
-        self._entered_s = time.monotonic()
-        self._patience_s -= self._entered_s - begin_s
-        if not room.is_inside:
-            self._outside.take_shared(0)
+        lock.acquire_shared(self._wait_left_s)
+        self._acquired_s = time.monotonic()
+        self._wait_left_s -= self._acquired_s - begin_s
+        if not lock.is_held:
+            self._unlocked.take_shared(0)
 
     def yield_gpu(self) -> None:
-        """Let others time beside the work that has begun; to be said again while it goes on."""
-        if self.is_timing:
+        """Release the work lock, so that others time beside work that still runs. Repeat while it runs."""
+        if self.is_exclusive:
             return
-        if not self._outside.is_held:  # by who times in silence, perhaps, and did not wait any longer
-            self._outside.take_shared(0)
-        self._workers.leave()
+        if not self._unlocked.is_held:  # a draining process whose wait has ended may hold it: tried again next time
+            self._unlocked.take_shared(0)
+        self._work.release_shared()
 
-    def stay_outside(self) -> None:
-        """Be outside until this process ends, because the work that has begun does not end before."""
-        self._stays_outside = self._outside.take_shared(0)
+    def stay_unlocked(self) -> None:
+        """Mark this process as working without the lock until it ends: its kernel does not end before."""
+        self._stays_unlocked = self._unlocked.take_shared(0)
 
-    def _leave_outside(self) -> None:
-        if not self._stays_outside:
-            self._outside.release()
+    def _release_unlocked(self) -> None:
+        if not self._stays_unlocked:
+            self._unlocked.release()
 
     def close(self) -> None:
-        """Give everything back."""
-        for each in (self._makers, self._workers, self._outside, self._turn):
+        """Release all locks and close their files."""
+        for each in (self._contexts, self._work, self._unlocked, self._timer):
             each.close()
 
-    def _room(self, name: str) -> _Room:
-        return _Room(self._path(f"{name}-door"), self._path(name))
+    def _gated(self, name: str) -> _GatedLock:
+        return _GatedLock(self._path(f"{name}-gate"), self._path(name))
 
     def _path(self, ending: str) -> Path:
         return self._folder / f"{self._name}.{ending}"
 
 
-class _Room:
-    """Where processes are side by side, unless others keep its door shut.
+class _GatedLock:
+    """A readers-writer lock with a gate, so that new shared holders do not starve an exclusive one.
 
-    Those inside hold the room together. Who enters holds the door alone, for a moment, which those that keep it shut
-    hold together; one of them can then hold the room alone.
+    To acquire the lock shared, a process first holds the gate exclusively for a moment. Processes that keep the gate
+    closed hold the gate shared; one of them can then acquire the lock exclusively.
     """
 
-    def __init__(self, door: Path, room: Path) -> None:
-        self._door, self._inside = SharedLock(door), SharedLock(room)
+    def __init__(self, gate: Path, lock: Path) -> None:
+        self._gate, self._lock = SharedLock(gate), SharedLock(lock)
 
     @property
-    def is_inside(self) -> bool:
-        """Whether this process is, by itself or with others."""
-        return self._inside.is_held
+    def is_held(self) -> bool:
+        """True if this process holds the lock, shared or exclusively."""
+        return self._lock.is_held
 
-    def enter(self, wait_s: float) -> None:
-        """Go inside as soon as the door is not kept shut; stay outside if it is so long."""
-        if self._door.take_alone(wait_s):
-            self._inside.take_shared(0)
-            self._door.release()
+    def acquire_shared(self, wait_s: float) -> None:
+        """Acquire the lock once the gate is open; do nothing if it stays closed for so long."""
+        if self._gate.take_exclusive(wait_s):
+            self._lock.take_shared(0)
+            self._gate.release()
 
-    def leave(self) -> None:
-        """Go outside, if this process is inside."""
-        self._inside.release()
+    def release_shared(self) -> None:
+        """Release the lock, if this process holds it."""
+        self._lock.release()
 
-    def empty(self, wait_s: float) -> None:
-        """Shut the door, and wait until nobody is inside any more, but not for ever."""
-        if self._door.is_held or self._door.take_shared(wait_s):
-            self._inside.take_alone(wait_s)
+    def acquire_exclusive(self, wait_s: float) -> None:
+        """Close the gate, then wait for the shared holders; the wait has a limit."""
+        if self._gate.is_held or self._gate.take_shared(wait_s):
+            self._lock.take_exclusive(wait_s)
 
-    def keep_shut(self) -> None:
-        """Shut the door as well, if others have shut it."""
-        if not self._door.is_held and self.is_kept_shut():
-            self._door.take_shared(0)
+    def keep_gate_closed(self) -> None:
+        """Keep the gate closed, if others have closed it."""
+        if not self._gate.is_held and self.is_gate_closed():
+            self._gate.take_shared(0)
 
-    def is_kept_shut(self) -> bool:
-        """Say whether others keep the door shut."""
-        if not self._door.take_alone(0):
+    def is_gate_closed(self) -> bool:
+        """Return True if others keep the gate closed."""
+        if not self._gate.take_exclusive(0):
             return True
-        self._door.release()
+        self._gate.release()
         return False
 
-    def reopen(self) -> None:
-        """Shut the door no longer."""
-        self._inside.release()
-        self._door.release()
+    def release_exclusive(self) -> None:
+        """Release the lock and open the gate."""
+        self._lock.release()
+        self._gate.release()
 
     def close(self) -> None:
-        """Give everything back for good."""
-        self._inside.close()
-        self._door.close()
+        """Release both locks and close their files."""
+        self._lock.close()
+        self._gate.close()

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.protocol import Array, Location
 from pytest_gpulab.devices.stopwatch import Copies, Copy
 
 from .context import PrimaryContext
-from .driver import room_for
+from .driver import memory_for
 
 GUARD_BYTES = 4096
 MAX_KEPT_BYTES = 1 << 20  # of a piece
@@ -61,7 +61,7 @@ class Blocks:
         return self._kept[nbytes].pop()
 
     def _new(self, nbytes: int) -> Any:
-        with room_for(self.context.driver, f"{nbytes:,} bytes more"):
+        with memory_for(self.context.driver, f"{nbytes:,} bytes more"):
             return self.context.driver.mem_alloc(nbytes)
 
     def give(self, piece: Any, nbytes: int) -> None:

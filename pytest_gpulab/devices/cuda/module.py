@@ -24,7 +24,7 @@ from pytest_gpulab.devices.source.names import signature
 from pytest_gpulab.devices.stopwatch import Call
 
 from .context import PrimaryContext
-from .driver import driver_words, no_room_for
+from .driver import driver_words, gpu_memory_full
 from .faults import DriverRefusal, not_loaded
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
@@ -256,7 +256,7 @@ class CudaModule:
             DeviceUnavailable: others took it.
         """
         if self._is_full(error) and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
-            raise no_room_for(what, error) from None
+            raise gpu_memory_full(what, error) from None
 
     def _is_full(self, error: Exception) -> bool:
         return isinstance(error, self._context.driver.MemoryError) or "out of memory" in str(error)

@@ -1,4 +1,4 @@
-"""The operating system: files locks, processes, packages. No CUDA.
+"""The operating system: file locks, processes, packages. No CUDA.
 
 - `locks`: file locks.
 - `processes`: processes that belong to graders.

@@ -1,4 +1,4 @@
-"""Locks on files, which the system takes back from a process that ends, however it ends. Not on Windows."""
+"""File locks, which the system releases when a process ends, however it ends. Not on Windows."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ POLL_S = 0.001
 
 
 class SharedLock:
-    """A lock on a file that many processes hold together, or one alone.
+    """A lock on a file, held shared by many processes or exclusively by one.
 
-    Users do not wait for each other: where the file is another one's, this user's processes have one of their own.
+    Users do not wait for each other: if the file is another user's, this user's processes lock a file of their own.
 
     Attributes:
-        is_held: either way.
+        is_held: True if this process holds it, shared or exclusively.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,22 +24,22 @@ class SharedLock:
         self._descriptor: int | None = None
         self.is_held = False
 
-    def take_alone(self, wait_s: float) -> bool:
-        """Wait for it, and say whether it was to be had."""
+    def take_exclusive(self, wait_s: float) -> bool:
+        """Acquire the lock exclusively; return False if that takes longer than `wait_s`."""
         return self._take(fcntl.LOCK_EX, wait_s)
 
     def take_shared(self, wait_s: float) -> bool:
-        """Wait for it, and say whether it was to be had."""
+        """Acquire the lock shared; return False if that takes longer than `wait_s`."""
         return self._take(fcntl.LOCK_SH, wait_s)
 
     def release(self) -> None:
-        """Give it back, if it is held."""
+        """Release the lock, if it is held."""
         if self._descriptor is not None and self.is_held:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             self.is_held = False
 
     def close(self) -> None:
-        """Give it back for good."""
+        """Release the lock and close its file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor, self.is_held = None, False
@@ -52,7 +52,7 @@ class SharedLock:
             if self._has_taken(how):
                 if self._is_current():
                     return True
-                self.close()  # the file was removed meanwhile: others lock a new one of its name
+                self.close()  # the file was removed meanwhile: other processes lock a new file of the same name
                 self._descriptor = self._opened()
                 continue
             if time.monotonic() >= end_s:
@@ -67,8 +67,8 @@ class SharedLock:
             return False
 
     def remove(self) -> bool:
-        """Remove the file unless another process uses it; say whether it is gone."""
-        if not self.take_alone(0.0):
+        """Remove the file unless another process uses it; return True if it was removed."""
+        if not self.take_exclusive(0.0):
             return False
         self._file.unlink(missing_ok=True)
         self.close()
@@ -93,5 +93,5 @@ class SharedLock:
 
 
 def _open(path: Path) -> int:
-    new = 0 if path.exists() else os.O_CREAT  # which Linux refuses for another user's file in /tmp
+    new = 0 if path.exists() else os.O_CREAT  # Linux refuses O_CREAT for another user's file in /tmp
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | new, 0o666)

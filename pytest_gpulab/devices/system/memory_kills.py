@@ -1,6 +1,6 @@
-"""How many processes Linux has killed because memory had run out.
+"""The number of processes that Linux has killed for lack of memory.
 
-It kills with SIGKILL, as `kill -9` and a limit of processor time do. Only its count tells them apart.
+Linux kills them with SIGKILL, as `kill -9` and a limit of processor time do. Only its counter distinguishes them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from pathlib import Path
 
 REMEDY = "the machine or its container needs more memory, or fewer processes (a smaller --gpulab-workers or -n)"
 
-_PREFERENCE = 500  # of at most 1000: as if it had half of all memory on top of its own
+_PREFERENCE = 500  # of 1000: counts as half of all memory, in addition to the process's own
 
 
 def prefer_this_process() -> None:
-    """Have Linux kill this process, and those that it starts, before the one that collects the grades."""
+    """Make Linux kill this process and its children before the process that collects the grades."""
     with suppress(OSError):  # not Linux
         Path("/proc/self/oom_score_adj").write_text(f"{_PREFERENCE}\n")
 
 
 def memory_kills(root: Path = Path("/")) -> int:
-    """Return the count for this process's memory control group, else for the machine; 0 where neither is told.
+    """Return the count for this process's memory control group, else for the machine; 0 if both are unknown.
 
     Args:
-        root: of the file system.
+        root: the root of the file system.
     """
     for path in _counters(root):
         try:
@@ -36,9 +36,9 @@ def memory_kills(root: Path = Path("/")) -> int:
 
 
 def _counters(root: Path) -> Iterator[Path]:
-    """Yield files that may hold the count.
+    """Yield the files that may hold the counter.
 
-    A container may see its own group as the root, whatever the group's name outside.
+    A container may see its own group as the root, under any name outside.
     """
     try:
         groups = (root / "proc/self/cgroup").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Why one of NVIDIA's Python packages cannot be imported, in one line with the way out."""
+"""Explanation of a failed import of NVIDIA's Python packages, in one line with the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def why_not_imported(error: Exception) -> str:
 
 
 def _hiding_file(name: str) -> str:
-    """Return the file that Python takes for a package of NVIDIA's, which has no file of its own; empty if none."""
+    """Return the file that Python imports in place of NVIDIA's namespace package; empty if none."""
     try:
         spec = find_spec(name)
     except ValueError:  # a module without a specification

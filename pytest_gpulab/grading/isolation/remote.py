@@ -349,7 +349,7 @@ class RemoteGrader(CheckGrader):
         from pytest_gpulab.grading.speed.benchmark import SITTINGS
 
         waits_s = SITTINGS * gpu_lock.LOCK_WAIT_S if check.kind == "speedup" else 0
-        return self._timeout_s + gpu_lock.PATIENCE_S + waits_s
+        return self._timeout_s + gpu_lock.SHARED_WAIT_S + waits_s
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:
         self._known[check.name] = found

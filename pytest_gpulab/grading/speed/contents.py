@@ -129,7 +129,7 @@ class _Shared:
         from pytest_gpulab.devices.system.locks import SharedLock  # not on Windows, where nothing is timed
 
         with closing(SharedLock(self._lock)) as lock:
-            if self._apart.exists() or not lock.take_alone(WAIT_S) or self._apart.exists():
+            if self._apart.exists() or not lock.take_exclusive(WAIT_S) or self._apart.exists():
                 raise TimeoutError
             yield
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.cuda.context import PrimaryContext
-from pytest_gpulab.devices.cuda.driver import room_for
+from pytest_gpulab.devices.cuda.driver import memory_for
 from pytest_gpulab.devices.cuda.memory import CudaMemory
 
 from . import own_kernels
@@ -61,14 +61,14 @@ class Comparison:
     """Compares; made once for a context.
 
     Raises:
-        DeviceUnavailable: the GPU has no room for it, or the driver does not compile its kernel.
+        DeviceUnavailable: not enough GPU memory for it, or the driver does not compile its kernel.
     """
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context, driver = context, context.driver
         multiprocessors = context.gpu.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
         self._grid = (_BLOCKS_PER_SM * int(multiprocessors), 1)
-        with context.at_work(), room_for(driver, "what compares arrays"):
+        with context.at_work(), memory_for(driver, "the comparison of arrays"):
             self._module: Any = own_kernels.load(driver, _SOURCE)
             self._differ: Any = self._module.get_function(_KERNEL)
             self._found: Any = driver.mem_alloc(4)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from pytest_gpulab.devices.cuda.context import PrimaryContext
-from pytest_gpulab.devices.cuda.driver import room_for
+from pytest_gpulab.devices.cuda.driver import memory_for
 from pytest_gpulab.devices.cuda.memory import CudaMemory, copy_within
 from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.nvml import ConditionsReader
@@ -144,7 +144,7 @@ class CudaStopwatch:
     """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn.
 
     Raises:
-        DeviceUnavailable: the GPU has no room for it, or the driver does not compile its kernels.
+        DeviceUnavailable: not enough GPU memory for it, or the driver does not compile its kernels.
     """
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
@@ -162,7 +162,7 @@ class CudaStopwatch:
         self._vectors = np.uint32(max(FLUSH_SHARE * self.l2_bytes, LEAST_FLUSH_BYTES) // VECTOR_BYTES)
         multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
         self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
-        with context.at_work(), room_for(driver, "what a stopwatch needs"):
+        with context.at_work(), memory_for(driver, "the stopwatch"):
             self._flushed: Any = driver.mem_alloc(int(self._vectors) * VECTOR_BYTES)
             self._kernels = own_kernels.load(driver, _KERNELS)
             self._read_all = self._kernels.get_function("read_all")
