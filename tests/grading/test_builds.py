@@ -172,7 +172,7 @@ def test_an_untouched_skeleton_is_not_started(bench: Bench) -> None:
     assert {result.verdict for result in results.values()} == {"not started"}
     assert codes(results) == dict.fromkeys(ALL_CHECKS, "not-started")
     (finding,) = results["compile"].findings
-    assert (finding.what, finding.where) == ("Nobody has written `twice`, `more` yet.", "student.cu:12")
+    assert (finding.what, finding.where) == ("`twice`, `more` still have GPULAB_TODO lines.", "student.cu:12")
     assert "GPULAB_TODO" in finding.hint
     assert bench.device.launches == []
 

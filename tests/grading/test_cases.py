@@ -359,7 +359,7 @@ def overwriting(problem: Problem, inputs: Mapping[str, Array]) -> Expected:
             {"reference": expecting({"out": np.zeros(3)})},
             "the values of 'out' have shape (3,), not (4,)",
         ),
-        ({"inputs": making({})}, "`inputs` makes nothing for the input buffer 'in'"),
+        ({"inputs": making({})}, "`inputs` has no array for the input buffer 'in'"),
         ({"inputs": making({"in": np.zeros(4)})}, "input 'in' is float64 (4,), but its buffer is float32 (4,)"),
         ({"inputs": making({"in": np.float32([1])})}, "input 'in' is float32 (1,), but its buffer is float32 (4,)"),
         ({"plan": lambda problem: 1 / 0}, "The exercise's own `plan` is wrong: division by zero"),
@@ -383,12 +383,12 @@ TOLERANCES = [
     ({"uot": 1e-6}, "`tolerance` has 'uot', but the output buffers are ['out']: write one of these names"),
     ({"out": np.zeros(3)}, "has shape (3,): write one number, or an array of shape (4,)"),
     ({"out": np.zeros((4, 1))}, "has shape (4, 1): write one number"),
-    ({"out": float("nan")}, "contains nan: write finite numbers from 0 on"),
+    ({"out": float("nan")}, "contains nan: write finite numbers >= 0"),
     ({"out": np.array([0, 1, float("nan"), 0])}, "contains nan"),
     ({"out": float("inf")}, "contains inf"),
     ({"out": np.array([1, 1, 1, -1e-6])}, "contains -1e-06"),
-    ({"out": "1e-6"}, "is no number but <U4: write the allowed error"),
-    ({"out": None}, "is no number but object"),
+    ({"out": "1e-6"}, "is not a number but <U4: write the allowed error"),
+    ({"out": None}, "is not a number but object"),
 ]
 
 
@@ -417,7 +417,7 @@ def test_a_tolerance_may_be_left_out_or_one_number_or_one_an_element(bench: Benc
 def test_a_reference_that_no_result_can_equal_is_the_instructors_mistake(bench: Bench) -> None:
     result = bench.results(right(), reference=expecting({"out": np.array([0, 1, np.nan, 3])}))["correct[n=4]"]
     assert (result.verdict, result.findings[0].code) == ("not gradable", "reference-mismatch")
-    assert "the values of 'out' contain NaN, which no result equals" in result.findings[0].what
+    assert "the values of 'out' contain NaN, which equals no result" in result.findings[0].what
 
 
 def test_the_traceback_names_the_instructors_line(bench: Bench) -> None:

@@ -112,7 +112,7 @@ def test_host_code_is_not_used(gpu: Device, tmp_path: Path) -> None:
             "__constant__",
             "GPULAB_TODO(block_sums)\n__constant__",
             "not-started",
-            "Nobody has written `block_sums` yet.",
+            "`block_sums` still has its GPULAB_TODO line.",
         ),
     ],
 )

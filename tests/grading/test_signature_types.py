@@ -85,7 +85,7 @@ def test_other_types_are_one_finding(gpu: Device, tmp_path: Path, head: str, wha
 def test_a_template_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
     head = "template <typename T>\n__global__ void reduce(const T *in, T *out, unsigned n)"
     _, (finding,) = compiled(gpu, tmp_path, head)
-    assert finding.what == "`reduce` (line 3) is a template: a template is no kernel until it is instantiated."
+    assert finding.what == "`reduce` (line 3) is a template that is not instantiated."
     assert "`template __global__ void reduce<...>(...);`" in finding.hint
     instance = "template __global__ void reduce<GPULAB_T>(const GPULAB_T *, GPULAB_T *, unsigned);"
     assert compiled(gpu, tmp_path, head, instance)[0] == "passed"
@@ -97,7 +97,7 @@ def test_a_template_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
 
 def test_a_function_without_the_mark_is_no_kernel(gpu: Device, tmp_path: Path) -> None:
     _, (finding,) = compiled(gpu, tmp_path, "void reduce(const GPULAB_T *in, GPULAB_T *out, unsigned n)")
-    assert finding.what == "`reduce` (line 3) is no kernel: it is declared without `__global__`."
+    assert finding.what == "`reduce` (line 3) is not a kernel: it is declared without `__global__`."
 
 
 @pytest.mark.parametrize(

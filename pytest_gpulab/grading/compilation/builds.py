@@ -1,4 +1,4 @@
-"""From a source file to modules that can be launched, one for each variant, or the reason why there is none."""
+"""The builds of a source file: a compiled module per variant, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Build:
-    """A module whose kernels can be launched as the exercise plans it.
+    """A compiled module that fits the exercise's plans.
 
     Attributes:
-        tunables: the submission's.
-        parameters: kernel to the names of its parameters, as far as they are known.
-        source: the text that was compiled.
-        vectors: its arrays of vectors, to the bytes of an element.
+        tunables: the submission's values.
+        parameters: kernel to the names of its parameters, as far as known.
+        source: the compiled text.
+        vectors: arrays of vectors in the source, to the bytes of an element.
     """
 
     module: Module
@@ -53,7 +53,7 @@ class Build:
 
 
 class BuildFailed(Exception):
-    """Nothing can be launched: the verdict on everything that would have to be, and why."""
+    """There is no module to launch; carries the verdict on the checks that need it, and the finding."""
 
     def __init__(self, verdict: Verdict, finding: Finding) -> None:
         super().__init__(finding.what)
@@ -62,10 +62,10 @@ class BuildFailed(Exception):
 
 
 def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], Made]) -> Made:
-    """Return what was made for a key, or make it.
+    """Return the cached value of a key, or make it.
 
     Raises:
-        BuildFailed: it could not be made; the same reason each time, without another try.
+        BuildFailed: it cannot be made. The failure is cached, too.
     """
     if key not in made:
         try:
@@ -79,10 +79,10 @@ def made_once(made: dict[Key, Made | BuildFailed], key: Key, make: Callable[[], 
 
 
 class Builds:
-    """The builds of one source file, each made once.
+    """The builds of one source file, each compiled once.
 
     Attributes:
-        sha256: of the file's bytes; empty where it cannot be read.
+        sha256: hash of the file's bytes; empty if it cannot be read.
     """
 
     def __init__(self, path: Path, loaded: LoadedExercise, device: Device, budget: TimeBudget | None = None) -> None:
@@ -105,16 +105,16 @@ class Builds:
 
     @property
     def source(self) -> str:
-        """The file's text; empty where it cannot be read or compiled."""
+        """The file's text; empty if it cannot be read or compiled."""
         return self._source if isinstance(self._source, str) else ""
 
     @property
     def code(self) -> DeviceText:
-        """The file's device code; that of an empty file where it cannot be read or compiled."""
+        """The file's device code; empty if the file cannot be read or compiled."""
         return device_text(self.source, _headers(self._loaded))
 
     def notes(self) -> tuple[Finding, ...]:
-        """Return what is worth a note, once all variants are compiled."""
+        """Return notes on the file; all variants must be compiled."""
         exercise, found = self._loaded.exercise, []
         note = host_code_note(self.code, self._path.name)
         built = next((made for made in self._made.values() if isinstance(made, Build)), None)
@@ -124,28 +124,28 @@ class Builds:
 
     @property
     def logs(self) -> tuple[str, ...]:
-        """What the compiler said of each module that it made so far."""
+        """The compiler's messages for each module so far."""
         return tuple(module.log for module in self._compiled.values())
 
     def block(self, found: Finding) -> None:
-        """Never compile: that failed elsewhere."""
+        """Record that the compilation failed in another process; nothing is compiled from now on."""
         self._source = BuildFailed("failed", found)
 
     def of(self, variant: Variant) -> Build:
-        """Compile the source as that variant.
+        """Return the build of a variant.
 
         Raises:
-            BuildFailed: it cannot be launched; the same reason each time.
+            BuildFailed: there is none. The failure is cached.
         """
         return made_once(self._made, variant_key(variant), partial(self._make, variant))
 
     def of_all(self, variants: Sequence[Variant]) -> None:
-        """Compile all of them, side by side where the device can.
+        """Compile all variants, in parallel if the device can.
 
-        The first one is compiled alone: what does not compile as one variant mostly does as none.
+        The first one is compiled alone: a file that does not compile as one variant hardly compiles as another.
 
         Raises:
-            BuildFailed: one of them cannot be launched; as `of`.
+            BuildFailed: one of them has no build; see `of`.
         """
         for variant in variants[:1]:
             self.of(variant)
@@ -153,7 +153,7 @@ class Builds:
         self._look_ahead(others)
         if not others:
             return
-        with at_work_on(self._device):  # once to load all of them
+        with at_work_on(self._device):  # once, before all of them are loaded
             for variant in others:
                 self.of(variant)
 
@@ -184,7 +184,7 @@ class Builds:
             raise BuildFailed("not gradable", mistake.finding) from mistake
         if problem is not None:
             raise BuildFailed("failed", problem)
-        is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by ending its process
+        is_simulated = self._device.info.kind == "simulated"  # a real GPU is stopped by killing its process
         module = limited(module, self._budget) if is_simulated else module
         return Build(module, tunables, names, self._source, vector_arrays(self._source))
 
@@ -199,7 +199,7 @@ class Builds:
         return of_compile_error(error, self.code, source, self._path.name)
 
     def _compile(self, source: str, variant: Variant) -> Module:
-        """Variants may differ in what is launched only: then they share a module."""
+        """Return the module of a variant; variants that differ only in their launches share one."""
         _, defines = variant_key(variant)
         if defines not in self._compiled:
             headers = _headers(self._loaded)
@@ -208,12 +208,12 @@ class Builds:
 
 
 def variant_key(variant: Variant) -> VariantKey:
-    """Return what tells variants apart, hashable."""
+    """Return the hashable identity of a variant."""
     return variant.name, tuple(sorted(variant.defines.items()))
 
 
 def variants_of(exercise: Exercise) -> tuple[Variant, ...]:
-    """Return the variants that any check of the exercise compiles, each once, in the order of the checks."""
+    """Return the variants of the exercise's checks, each once, in the order of the checks."""
     subjects: tuple[Case | SpeedTier, ...] = (*exercise.cases, *exercise.speed)
     return tuple({variant_key(subject.variant): subject.variant for subject in subjects}.values())
 
@@ -226,7 +226,7 @@ def cases_of(exercise: Exercise, variant: Variant) -> tuple[Case, ...]:
 def _decoded(contents: bytes) -> str | BuildFailed:
     try:
         text = contents.decode("utf-8-sig")
-    except UnicodeDecodeError:  # an umlaut in a comment, say, of an old editor: compilers take any bytes there
+    except UnicodeDecodeError:  # compilers accept any bytes in a comment, such as an umlaut in Latin-1
         text = contents.decode("latin-1")
     if "\0" in text:
         what = f"The file is not text: character {text.index(chr(0))} is a NUL."
@@ -237,7 +237,7 @@ def _decoded(contents: bytes) -> str | BuildFailed:
 
 
 def _checked(source: str | BuildFailed, filename: str) -> str | BuildFailed:
-    """Refuse to compile what would make the compiler read any file of this machine, or speak of other places."""
+    """Refuse includes that could read any file of this machine, and `#line`, which falsifies line numbers."""
     if isinstance(source, BuildFailed):
         return source
     found = unaccepted_include(source)
@@ -260,12 +260,12 @@ def _headers(loaded: LoadedExercise) -> dict[str, str]:
 
 
 def _check_started(module: Module, filename: str) -> None:
-    """GPULAB_TODO(kernel) leaves a symbol that holds the line it stands on."""
+    """Raise `BuildFailed` if a kernel has a GPULAB_TODO, which leaves a symbol that holds its line number."""
     todos = [name for name in module.symbols if name.startswith(TODO_PREFIX)]
     if todos:
         line = int.from_bytes(module.read_symbol(todos[0])[:TUNABLE_BYTES], "little")
         kernels = ", ".join(f"`{name.removeprefix(TODO_PREFIX)}`" for name in todos)
-        what = f"Nobody has written {kernels} yet."
+        what = f"{kernels} {'still has its GPULAB_TODO line' if len(todos) == 1 else 'still have GPULAB_TODO lines'}."
         raise BuildFailed("not started", finding("not-started", what, f"{filename}:{line}"))
 
 
@@ -295,7 +295,7 @@ def _listed(allowed: Sequence[int]) -> str:
 
 
 def _plans(exercise: Exercise, variant: Variant, tunables: Mapping[str, int]) -> list[Plan]:
-    """Return the plans of the variant's cases; a case whose plan cannot be built says so itself."""
+    """Return the plans of the variant's cases; a plan that cannot be built is reported by its own case."""
     plans = []
     for case in cases_of(exercise, variant):
         try:

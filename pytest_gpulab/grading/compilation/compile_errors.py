@@ -1,4 +1,4 @@
-"""What a compiler's message means to a student: host code in kernels, signs that cannot be seen, missing headers."""
+"""Explanations of compiler messages: host code in kernels, invisible characters, missing headers."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 
 def lacks_header(header: str, error: CompileError) -> Finding:
-    """Return the finding on a file that does not compile because CUDA's installation has not this header."""
+    """Return the finding of a file that needs a header that the CUDA installation lacks."""
     what = f"The CUDA installation of this machine lacks the header `{header}`."
     hint = "Nothing is wrong with your file: please tell your instructor."
     return finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
 
 
 def of_compile_error(error: CompileError, code: DeviceText, source: str, filename: str) -> tuple[Verdict, Finding]:
-    """Return the verdict and the finding on a file that does not compile.
+    """Return the verdict and the finding of a file that does not compile.
 
     Args:
-        error: with the compiler's message.
-        code: what was compiled.
+        error: the error with the compiler's messages.
+        code: the device code that was compiled.
         source: the file's text.
         filename: its name.
     """
@@ -72,7 +72,7 @@ def _host_hint(what: str, code: DeviceText) -> str:
 
 
 def strange_sign(source: str, filename: str) -> Finding | None:
-    """Return the first sign in the code that cannot be seen, or looks like another one; comments may hold any."""
+    """Return the finding of the first invisible or look-alike character in the code; comments may hold any."""
     for token in tokens(source):
         for piece in token.within or (token,):
             sign = next((sign for sign in piece.text if _is_strange(sign)), None)

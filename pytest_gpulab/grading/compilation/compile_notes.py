@@ -1,4 +1,4 @@
-"""What is worth a note of a file that compiles: host code that is not used, tunables that no kernel reads."""
+"""Notes on a file that compiles: unused host code, tunables that no kernel reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_
 
 
 def host_code_note(code: DeviceText, filename: str) -> Finding | None:
-    """Return a note on the lines of host code, if there are any."""
+    """Return a note on the lines of host code, or None."""
     if not code.host_lines:
         return None
     parts = [f"line {first}" if first == last else f"lines {first} to {last}" for first, last in code.host_lines]
@@ -25,10 +25,10 @@ def host_code_note(code: DeviceText, filename: str) -> Finding | None:
 def unread_tunables(
     code: DeviceText, headers: Mapping[str, str], exercise: Exercise, tunables: Mapping[str, int]
 ) -> list[Finding]:
-    """Return a note on each tunable that the launches depend on and no kernel can know.
+    """Return a note on each tunable that changes the launches, but that no kernel can know.
 
-    A kernel knows a tunable that it reads, and one that it gets as the block's size or as an argument. A kernel that
-    reads the number of blocks knows any that this depends on.
+    A kernel knows the tunables that it reads, and those in its block size or its arguments. A kernel that reads the
+    number of blocks knows the tunables in it.
     """
     words = Counter(word for text in (code.text, *headers.values()) for word in _words(tokens(text)))
     found = []
@@ -48,7 +48,7 @@ def _words(found: list[Token]) -> Iterator[str]:
 
 
 def _is_hidden(exercise: Exercise, tunables: Mapping[str, int], name: str) -> bool:
-    """Say whether another value changes a launch's blocks alone, which tells a kernel nothing of it."""
+    """Return True if another value changes only the number of blocks, from which no kernel can compute it."""
     allowed = next(tunable.allowed for tunable in exercise.tunables if tunable.name == name)
     other = next((value for value in allowed if value != tunables[name]), None)
     if other is None:

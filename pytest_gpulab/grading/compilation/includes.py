@@ -1,7 +1,7 @@
-"""Which files a submission asks the compiler to read: only headers by plain names, never a path of this machine.
+"""The includes of a submission: only headers by plain names are accepted, never a path of this machine.
 
-Compilers disagree on where a comment, a string or a joined line ends, so this takes no notice of them: whatever one
-reading of the text could take for an include has to be of an accepted form, in comments and in strings, too.
+Compilers disagree on where a comment, a string or a joined line ends. So the search ignores these: any text that some
+compiler could read as an include must have an accepted form, in comments and strings, too.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from typing import NamedTuple
 
 
 class Include(NamedTuple):
-    """An include directive that is not accepted: its line, counted from 1, and what it asks for."""
+    """An include directive that is not accepted: its line, from 1, and its operand."""
 
     line: int
     operand: str
 
 
-# No blanks of lines and comments in these: what searches them again and again takes without end on hostile files.
+# These patterns do not cross lines or comments: on hostile files, backtracking over them would not end.
 _BLANKS = r"[ \t\f\v\r]*"
-# The first on its line, as far as blanks and comments go. Nobody has a comment right behind the sign but to deceive.
+# `#` is first on its line but for blanks and comments. A comment right after `#` has no honest use.
 _DIRECTIVE = re.compile(
     rf"(?:^|\*/){_BLANKS}(?:#|%:){_BLANKS}(?:(?:include|include_next|import|embed)\b|(?=/[*/]))(.*)$", re.MULTILINE
 )
 _PLAIN = r"""(?:<(?P<angled>[^<>"\n]+)>|"(?P<quoted>[^"\n]+)")"""
 _OPERAND = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}(?:/[/*].*)?")
-# Where the operator stands plainly, or is asked for; elsewhere a macro could have it, or make it out of parts.
+# The operator in its plain form, or a test that it exists. Elsewhere a macro could hide it, or paste it from parts.
 _QUESTION = re.compile(r"\b__has_(?:include|include_next|embed)\b[ \t]*\(([^)\n]*)")
 _DEFINED = re.compile(r"(?:\bdefined[ \t]*\(?|#[ \t]*ifn?def)[ \t]*__has_\w+[ \t]*")
 _OPERATORS = ("__has_include", "__has_include_next", "__has_embed")
 _NAMED = re.compile(rf"\b(?:{'|'.join(_OPERATORS)})\b[^\n]*")
 _PASTE = re.compile(r"##|%:%:|\?\?=\?\?=")
 _WORD = re.compile(r"\b_\w*")
-# A line that would move what follows into another file, or to other lines.
+# `#line`, which gives other line numbers or another file name to the lines after it.
 _MOVED = re.compile(rf"(?:^|\*/){_BLANKS}(?:#|%:|\?\?=){_BLANKS}(?:line\b|(?=\d))(.*)$", re.MULTILINE)
 _ASKED = re.compile(rf"{_BLANKS}{_PLAIN}{_BLANKS}")
-# gcc joins lines although blanks follow the backslash, NVIDIA's compilers do not; a lone return is a blank or an end
+# gcc joins lines even if blanks follow the backslash, NVIDIA's compilers do not; a lone CR is a blank or a line end
 _JOINTS = (r"\\\n", r"\\\r?\n", r"\\[ \t\f\v\r]*\n")
 
 
 def unaccepted_include(source: str) -> Include | None:
-    """Return the first include of anything but a header by its plain name, such as `<cub/cub.cuh>` or `"paths.cuh"`.
+    """Return the first include that is not accepted; plain names such as `<cub/cub.cuh>` or `"paths.cuh"` are.
 
-    Absolute paths, `..` and names that come out of macros could be any file of the machine, a solution for instance,
-    or one that the compiler's messages would show. Whether such a file exists must not be asked either.
+    Absolute paths, `..` and names from macros could be any file of the machine: a solution, or a file that the
+    compiler's messages would quote. A test that such a file exists is refused, too.
     """
     for text in _readings(source):
         for pattern, accepted in ((_DIRECTIVE, _OPERAND), (_QUESTION, _ASKED)):
@@ -60,7 +60,7 @@ def unaccepted_include(source: str) -> Include | None:
 
 
 def moved_line(source: str) -> int | None:
-    """Return the line of the first `#line` directive, or None: places in messages and listings must stay true."""
+    """Return the line of the first `#line` directive, or None. It would falsify lines in messages and listings."""
     for text in _readings(source):
         found = _MOVED.search(text)
         if found:
@@ -69,7 +69,7 @@ def moved_line(source: str) -> int | None:
 
 
 def _hidden_question(text: str) -> str | None:
-    """Return what asks whether a file exists in another form than `__has_include(<name>)`, or could be made to."""
+    """Return the first test for a file's existence in any form but `__has_include(<name>)`, or None."""
     rest = _QUESTION.sub(" ", _DEFINED.sub(" ", text))
     named = _NAMED.search(rest)
     if named:
@@ -89,7 +89,7 @@ def _readings(source: str) -> Iterator[str]:
 
 
 def _is_plain(header: re.Match[str]) -> bool:
-    """Say whether the name leads into the compiler's own folders only; one in quotes, not below them either."""
+    """Return True if the name is one of a header in the include folders; a quoted name may have no folder."""
     name = header["angled"] or header["quoted"]
     if name.startswith(("/", "~")) or ".." in name or ":" in name or "\\" in name:
         return False
@@ -97,6 +97,6 @@ def _is_plain(header: re.Match[str]) -> bool:
 
 
 def _line_of(source: str, directive: str, operand: str) -> int:
-    """Return where the directive stands, as well as joined lines allow to tell."""
+    """Return the directive's line; approximate where lines are joined."""
     at = max(source.find(directive.strip()), 0) or max(source.find(operand), 0)
     return source.count("\n", 0, at) + 1

@@ -1,4 +1,4 @@
-"""Headers of CUDA that a machine lacks: its own fault, found without believing a file, which may say anything."""
+"""CUDA headers that the machine lacks, found without trust in the submission, which can forge any message."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.source.host_code import STANDARD_HEADERS
 
-_SAID = re.compile(
+_CANNOT_OPEN = re.compile(
     r'^[^\n(]+\(\d+\): [a-z ]*error[^:\n]*: (?:cannot|could not) open source file "(?P<nvidia>[^"\n]+)"'
     r"|^[^\n]*: fatal error: (?P<gcc>[^:\n]+): No such file or directory",
     re.MULTILINE,
 )
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"]', re.MULTILINE)
-# Headers of CUDA's installation that device code includes: that one of them is missing says nothing of a submission.
-# Names that are no headers of any CUDA must not be here: whoever includes one would not be graded.
+# Headers of a CUDA installation that device code includes. If one is missing, the submission is not to blame.
+# A name that no CUDA installation has must not be here: a submission that includes it would not be graded.
 _CUDAS = re.compile(
     r"nv/target|cooperative_groups(?:/(?:memcpy_async|reduce|scan))?\.h|mma\.h|curand_kernel\.h|math_constants\.h"
     r"|cuda_(?:fp16|bf16|fp8|fp6|fp4|pipeline|pipeline_primitives|awbarrier|awbarrier_primitives)\.h"
@@ -28,28 +28,27 @@ _CUDAS = re.compile(
 _TRIAL = "__global__ void trial(int *p) { *p = 1; }\n"
 
 
-def cudas_missing_header(said: str, texts: Iterable[str], compiled: Callable[[str], object]) -> str | None:
-    """Return the header that CUDA's installation lacks, or None if a file that did not compile is to blame itself.
+def cudas_missing_header(messages: str, texts: Iterable[str], compiled: Callable[[str], object]) -> str | None:
+    """Return the header that the CUDA installation lacks, or None if the file itself is the cause.
 
-    A file may make the compiler say anything, with a static_assert for instance. So its headers are tried with a kernel
-    that nothing is wrong with.
+    A file can forge any message, for instance by a static_assert. So each header is compiled with a correct kernel.
 
     Args:
-        said: the compiler's messages.
-        texts: what was compiled: the file, and the exercise's headers.
-        compiled: compiles a text.
+        messages: the compiler's messages.
+        texts: the compiled file, and the exercise's headers.
+        compiled: a function that compiles a text.
     """
     names = dict.fromkeys(name for text in texts for name in _INCLUDED.findall(text) if _is_sound(name))
-    if not names or not _SAID.search(said):
+    if not names or not _CANNOT_OPEN.search(messages):
         return None
     try:
         compiled("".join(f"#include <{name}>\n" for name in names) + _TRIAL)
     except CompileError as error:
-        found = _SAID.search(error.diagnostics)
+        found = _CANNOT_OPEN.search(error.diagnostics)
         return (found["nvidia"] or found["gcc"]) if found else None
     return None
 
 
 def _is_sound(header: str) -> bool:
-    """Return whether a complete installation has it; those of the standard library need CUDA's own with NVRTC."""
+    """Return True if a complete installation has the header; with NVRTC, the C++ library's headers need CUDA's own."""
     return header in STANDARD_HEADERS or _CUDAS.fullmatch(header) is not None

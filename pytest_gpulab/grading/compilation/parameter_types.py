@@ -1,4 +1,4 @@
-"""Whether a kernel's parameters have the types that a launch passes, as far as the compiled kernel's symbol tells."""
+"""Types of a kernel's parameters, from the compiled kernel's symbol, compared with those that a launch passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ C_NAMES = {
     "float32": "float",
     "float64": "double",
 }
-# sort and bytes of an element; signed and unsigned are alike, other types (structures) are not judged
+# kind and bytes of an element; signed and unsigned count as equal, other types (structures) are not compared
 _LAYOUTS = {
     "bool": "u1", "char": "i1", "signed char": "i1", "unsigned char": "i1", "short": "i2", "unsigned short": "i2",
     "int": "i4", "unsigned int": "i4", "long": "i8", "unsigned long": "i8", "long long": "i8",
@@ -42,51 +42,51 @@ _HINT = (
 
 
 def type_finding(module: Module, plan: Plan, launch: Launch, names: tuple[str, ...]) -> Finding | None:
-    """Return the first parameter whose type differs from what the launch passes, or None.
+    """Return the finding of the first parameter that has another type than the launch passes, or None.
 
-    `const`, the sign of integers and vectors of the asked type make no difference.
+    `const`, the sign of integers and vectors of the same element type make no difference.
 
     Args:
-        module: that has the kernel.
-        plan: whose buffers the launch passes.
-        launch: that was found to pass as many arguments of the right size.
-        names: of the parameters, as far as they are known.
+        module: the module with the kernel.
+        plan: the plan with the buffers that the launch passes.
+        launch: a launch with arguments of the right number and sizes.
+        names: names of the parameters, as far as known.
     """
     types = module.parameter_types(launch.kernel)
     if types is None or len(types) != len(launch.args):
         return None
-    asked = [_asked(plan, argument) for argument in launch.args]
+    passed = [_passed_type(plan, argument) for argument in launch.args]
     for at, (found, argument) in enumerate(zip(types, launch.args, strict=True)):
         if not _fits(found, argument, plan):
-            what = f"{_label(at, names)} of `{launch.kernel}` is `{found}`, but the grader passes {asked[at]}."
-            return finding("wrong-signature", what, evidence=_both(types, asked), hint=_HINT)
-    return _unwritable(plan, launch, types, asked, names)
+            what = f"{_label(at, names)} of `{launch.kernel}` is `{found}`, but the grader passes {passed[at]}."
+            return finding("wrong-signature", what, evidence=_both(types, passed), hint=_HINT)
+    return _unwritable(plan, launch, types, passed, names)
 
 
 def _unwritable(
-    plan: Plan, launch: Launch, types: tuple[str, ...], asked: list[str], names: tuple[str, ...]
+    plan: Plan, launch: Launch, types: tuple[str, ...], passed: list[str], names: tuple[str, ...]
 ) -> Finding | None:
-    """Return the output that is const, if the kernel can write to no array but inputs."""
+    """Return the finding of a const output, if the kernel can write only to inputs."""
     arrays = [(at, plan.buffer(arg)) for at, arg in enumerate(launch.args) if isinstance(arg, str)]
     results = [(at, buffer) for at, buffer in arrays if buffer.role != "input"]
     if not results or any(not types[at].startswith("const ") for at, _ in results):
         return None
     at = results[0][0]
-    what = f"{_label(at, names)} of `{launch.kernel}` is `{types[at]}`, but the grader passes {asked[at]} to write to."
+    what = f"{_label(at, names)} of `{launch.kernel}` is `{types[at]}`, but the grader passes {passed[at]} to write to."
     inputs = [other for other, given in arrays if given.role == "input" and not types[other].startswith("const ")]
     hint = "Are two parameters swapped? Their order is that of the skeleton." if inputs else None
-    return finding("wrong-signature", what, evidence=_both(types, asked), hint=hint)
+    return finding("wrong-signature", what, evidence=_both(types, passed), hint=hint)
 
 
-def _both(types: tuple[str, ...], asked: list[str]) -> tuple[str, ...]:
-    return f"called with: {', '.join(asked)}", f"declared: {', '.join(types)}"
+def _both(types: tuple[str, ...], passed: list[str]) -> tuple[str, ...]:
+    return f"called with: {', '.join(passed)}", f"declared: {', '.join(types)}"
 
 
 def _label(at: int, names: tuple[str, ...]) -> str:
     return f"Parameter {at + 1} (`{names[at]}`)" if at < len(names) else f"Parameter {at + 1}"
 
 
-def _asked(plan: Plan, argument: str | np.generic) -> str:
+def _passed_type(plan: Plan, argument: str | np.generic) -> str:
     if not isinstance(argument, str):
         return f"`{_c_name(argument.dtype)}`"
     buffer = plan.buffer(argument)

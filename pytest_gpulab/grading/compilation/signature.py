@@ -1,4 +1,4 @@
-"""Whether a compiled module offers what the plans launch: kernels, their parameters, the constants."""
+"""Comparison of a compiled module with the plans: kernels, their parameters, the constants."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ POINTER_BYTES = 8
 def signature_finding(
     module: Module, plans: Iterable[Plan], code: DeviceText | None = None, names: Names | None = None
 ) -> Finding | None:
-    """Return the first thing that the module lacks for these plans, or None.
+    """Return the finding of the first difference between the module and the plans, or None.
 
     Args:
         module: the compiled file.
-        plans: what is launched.
-        code: what was compiled of the file.
-        names: of the kernels' parameters.
+        plans: the plans to launch.
+        code: the device code of the file.
+        names: names of the kernels' parameters.
 
     Raises:
-        LaunchError: the device would refuse a launch, whatever its arguments.
+        LaunchError: the device refuses a launch with any arguments.
     """
     plans = tuple(plans)
     launches: dict[str, tuple[Plan, Launch]] = {}
@@ -61,7 +61,7 @@ def _missing(name: str, module: Module, code: DeviceText | None) -> Finding:
         what = f"There are {len(several)} kernels called `{name}`: the grader cannot tell which one to launch."
         return finding("missing-kernel", what, evidence=(has,), hint="Leave one of them; rename the others.")
     if line is not None:
-        what = f"`{name}` (line {line}) is a template: a template is no kernel until it is instantiated."
+        what = f"`{name}` (line {line}) is a template that is not instantiated."
         hint = (
             f"Instantiate it behind its definition, `template __global__ void {name}<...>(...);`, or leave out "
             "`template <...>` and name the type itself, such as GPULAB_T."
@@ -69,13 +69,13 @@ def _missing(name: str, module: Module, code: DeviceText | None) -> Finding:
         return finding("missing-kernel", what, evidence=(has,), hint=hint)
     line = code.host_names.get(name) if code else None
     if line is not None:
-        what = f"`{name}` (line {line}) is no kernel: it is declared without `__global__`."
+        what = f"`{name}` (line {line}) is not a kernel: it is declared without `__global__`."
         return finding("missing-kernel", what, evidence=(has,))
     return finding("missing-kernel", f"There is no kernel called `{name}`.", evidence=(has,))
 
 
 def _check_limits(module: Module, plans: Sequence[Plan]) -> None:
-    """Hold every kind of launch to the device's limits, each once."""
+    """Check each kind of launch once against the device's limits."""
     if isinstance(module, LaunchLimits):
         kinds = {
             (launch.kernel, launch.block, launch.shared_bytes): launch for plan in plans for launch in plan.launches

@@ -1,4 +1,4 @@
-"""What a submission's own lines add to its findings: their text, and what the compiler warned of."""
+"""Source lines and compiler warnings, added to a submission's findings."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import replace
 from pytest_gpulab.grading.findings import finding, plain
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
-MAX_LINE = 90  # characters of a line that are quoted
+MAX_LINE = 90  # most characters of a quoted line
 MAX_WARNINGS = 4
 _WARNING = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): warning #(?P<number>\d+)-D: (?P<text>.*)$", re.M)
-_MINOR = ("177", "550")  # a variable that is never used, or never read, explains little
+_MINOR = ("177", "550")  # an unused variable explains little
 
 
 class Quotes:
-    """Adds to a submission's findings what its text and its compiler say."""
+    """The lines of a submission, to quote in its findings."""
 
     def __init__(self, filename: str, source: str) -> None:
-        """Take a source; empty where there is none."""
+        """Split the source; empty if there is none."""
         self._filename, self._lines = filename, source.splitlines()
 
     def added_to(self, result: CheckResult, logs: Iterable[str]) -> CheckResult:
         """Return a check's result with the lines that its findings name and, if it failed, the compiler's warnings.
 
         Args:
-            result: a check's.
-            logs: what the compiler said of each variant.
+            result: the result of a check.
+            logs: the compiler's messages for each variant.
         """
         findings = tuple(map(self._with_line, result.findings))
         has_failed = result.verdict == "failed" and not any(found.because for found in findings)
@@ -36,7 +36,7 @@ class Quotes:
         return replace(result, findings=findings)
 
     def warnings(self, logs: Iterable[str]) -> tuple[Finding, ...]:
-        """Return the compiler's warnings of the submission's own lines, each once, the most important ones."""
+        """Return the most important warnings of the submission's own lines, each once."""
         found = {match.group("line", "number", "text"): match for log in logs for match in _WARNING.finditer(log)}
         mine = [match for match in found.values() if match["file"] == self._filename]
         mine.sort(key=lambda match: (match["number"] in _MINOR, int(match["line"])))

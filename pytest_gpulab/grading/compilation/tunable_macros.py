@@ -1,4 +1,4 @@
-"""Tunables that a file gives as macros: `#define BLOCK_SIZE 256` serves, with GPULAB_TUNABLE beside it or without."""
+"""Tunables as macros: `#define BLOCK_SIZE 256` declares one, with or without GPULAB_TUNABLE."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _READ_BACK = '\n\nextern "C" __device__ const int gpulab_tunable_{0} = ({0});\n'
 
 
 def with_defined_tunables(source: str, names: Iterable[str]) -> str:
-    """Return a text from whose module the values of macros can be read back.
+    """Return a text with a symbol per macro, so that the compiled module contains the macros' values.
 
-    The macro would turn a declaration of the same name into nonsense; so the declaration is blanked, and the macro's
-    value, which the kernels use, is read. Lines stay where they are.
+    The macro would corrupt a GPULAB_TUNABLE of the same name, so that is blanked. The kernels use the macro's value.
+    Line numbers do not change.
 
     Args:
         source: the file's text.
-        names: of the exercise's tunables.
+        names: names of the exercise's tunables.
     """
     found = tokens(source)
     defined = {token.within[1].text for token in found if _is_constant(token)}
@@ -31,7 +31,7 @@ def with_defined_tunables(source: str, names: Iterable[str]) -> str:
 
 
 def _is_constant(token: Token) -> bool:
-    """Say whether it defines a macro that has a value and no parameters."""
+    """Return True if the line defines a macro with a value and no parameters."""
     if token.kind != "directive" or token.text != "define" or len(token.within) <= len(("define", "NAME")):
         return False
     name, after = token.within[1:3]

@@ -69,9 +69,9 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
         return tuple(replace(found, hint=UNSET) for found in findings)
     names = list(dict.fromkeys(name for line in lines for name in unset_variables(source, line.line)))
     which = " or ".join(f"`{name}`" for name in names[:MAX_HAZARDS]) or "a variable"
-    told, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])
+    clause, place = f"{SAME_RUN}{lines[0]}: {which} may be read before it has a value", str(lines[0])
     return tuple(
-        replace(found, evidence=(*found.evidence, told), where=found.where or place, hint=NO_VALUE, bits=CERTAIN)
+        replace(found, evidence=(*found.evidence, clause), where=found.where or place, hint=NO_VALUE, bits=CERTAIN)
         for found in findings
     )
 

@@ -80,10 +80,10 @@ def _told(plan: Plan, launch: Launch, position: int, nbytes: float, is_stopped: 
         return
     known = names.get(launch.kernel, ())
     name = known[position] if len(known) == len(launch.args) else argument
-    who = f"every thread of `{launch.kernel}`"
+    readers = f"every thread of `{launch.kernel}`"
     if each >= ALL * elements:
-        yield f"{who} reads all {elements:,} elements of `{name}`"
+        yield f"{readers} reads all {elements:,} elements of `{name}`"
     elif each >= MUCH * elements:
-        yield f"{who} reads `{name}` anew: {each:,.0f} of its {elements:,} elements on average"
+        yield f"{readers} reads `{name}` anew: {each:,.0f} of its {elements:,} elements on average"
     elif is_stopped and each >= STOPPED_ELEMENTS:
-        yield f"until then, {who} had read {each:,.0f} of the {elements:,} elements of `{name}`"
+        yield f"until then, {readers} had read {each:,.0f} of the {elements:,} elements of `{name}`"

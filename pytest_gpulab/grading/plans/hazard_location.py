@@ -1,4 +1,4 @@
-"""What a device saw go wrong, in the student's names: which launch of the plan, which array, which element."""
+"""Hazards and faults in the student's names: the launch of the plan, the array, the element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .parameter_names import Names
 
 
 class Scene:
-    """Names the arrays and launches of a plan that is being run."""
+    """The launches and arrays of a replay, to name them in hazards."""
 
     def __init__(
         self,
@@ -24,13 +24,13 @@ class Scene:
         names: Names,
         vectors: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Look only.
+        """Keep references; nothing is copied.
 
         Args:
-            plan: what is run.
+            plan: the plan that is replayed.
             memories: buffer to its array on the device.
-            names: kernel to the names of its parameters; the plan's own names stand in for those that are missing.
-            vectors: arrays in the source whose elements are vectors, to the bytes of one.
+            names: kernel to the names of its parameters; the plan's own names replace missing ones.
+            vectors: arrays of vectors in the source, to the bytes of an element.
         """
         self._plan, self._names, self._vectors = plan, names, vectors
         addresses = {getattr(memory, "address", None): name for name, memory in memories.items()}
@@ -41,12 +41,12 @@ class Scene:
         place = hazard.location
         what = hazard.what
         if place is not None and (elements := self._elements(launch, place)):
-            said = f": {elements} was never written"
-            what += "" if what.endswith(said) else said  # a fault may be raised again, and holds hazards
+            clause = f": {elements} was never written"
+            what += "" if what.endswith(clause) else clause  # keep the original: a fault may be raised again
         return replace(hazard, what=what, launch=self._told(launch, place))
 
     def fault(self, launch: int, fault: KernelFault) -> KernelFault:
-        """Return a fault of the plan's launch of that index, which is given names."""
+        """Return a fault of the plan's launch of that index, with names."""
         place, what = fault.location, fault.what
         buffer = None if place is None else self._buffer(place)
         if place is not None and buffer is not None:
@@ -59,13 +59,13 @@ class Scene:
         return fault
 
     def called(self, launch: int, buffer: str) -> str:
-        """Return what a launch's kernel calls a buffer."""
+        """Return the name of the parameter to which a launch passes a buffer."""
         of = self._plan.launches[launch]
         names = self._names.get(of.kernel, ())
         return names[of.args.index(buffer)] if len(names) == len(of.args) and buffer in of.args else buffer
 
     def damaged(self, buffer: str) -> str:
-        """Return what the first kernel that was given a buffer calls it: later ones mostly read what that wrote."""
+        """Return a buffer's name in the first kernel that takes it: later kernels mostly read its results."""
         return next((self.called(i, buffer) for i in self._launches(buffer)), buffer)
 
     def _launches(self, buffer: str) -> list[int]:
@@ -82,20 +82,20 @@ class Scene:
         return place.elements(place.symbol, self._vectors.get(place.symbol, place.element)) if place.symbol else ""
 
     def _told(self, launch: int, place: Location | None) -> str:
-        """Name one of several launches, and another one that shares the array."""
+        """Name one of several launches, and another launch with the same array."""
         launches = self._plan.launches
         if len(launches) == 1:
             return ""
-        said = f"launch {launch + 1} of {len(launches)} (`{launches[launch].kernel}`)"
+        position = f"launch {launch + 1} of {len(launches)} (`{launches[launch].kernel}`)"
         buffer = None if place is None else self._buffer(place)
         if buffer is None:
-            return said
+            return position
         mine = self.called(launch, buffer.name)
         earlier = [i for i in self._launches(buffer.name) if i < launch]
         later = [i for i in self._launches(buffer.name) if i > launch]
         if earlier:
-            return f"{said}: its `{mine}` is {self._theirs(earlier[-1], buffer.name)}"
-        return f"{said}: its `{mine}` becomes {self._theirs(later[0], buffer.name)}" if later else said
+            return f"{position}: its `{mine}` is {self._name_in(earlier[-1], buffer.name)}"
+        return f"{position}: its `{mine}` becomes {self._name_in(later[0], buffer.name)}" if later else position
 
-    def _theirs(self, launch: int, buffer: str) -> str:
+    def _name_in(self, launch: int, buffer: str) -> str:
         return f"`{self.called(launch, buffer)}` of launch {launch + 1} (`{self._plan.launches[launch].kernel}`)"

@@ -1,4 +1,4 @@
-"""Names and types that a submission gives parameters and arrays: read from the text, because no compiler keeps them."""
+"""Names of parameters and types of arrays, read from the source: the compiled module does not contain them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Names = Mapping[str, tuple[str, ...]]
 
 
 def parameter_names(source: str) -> Names:
-    """Return the names of each kernel's parameters; kernels whose text is not plain are left out."""
+    """Return the names of each kernel's parameters; kernels with unusual declarations are left out."""
     text = _IGNORED.sub(" ", source)
     found: dict[str, tuple[str, ...]] = {}
     for match in _KERNEL.finditer(text):
@@ -45,7 +45,7 @@ def unset_variables(source: str, line: int) -> tuple[str, ...]:
 
 
 def _arguments(text: str, start: int) -> Iterator[str]:
-    """Yield the texts between the commas of a list of parameters that begins at `start`."""
+    """Yield the text of each parameter in the list that begins at `start`."""
     depth, begin = 0, start
     for at in range(start, len(text)):
         sign = text[at]

@@ -1,7 +1,7 @@
-"""From an exercise's own functions to checked data: plan, inputs and expected values.
+"""Checked data from an exercise's functions: plan, inputs and expected outputs.
 
-The data of a case depends on the seed and the case alone, so it is the same in whatever order, process or selection
-checks run, and the same for a submission and its baseline.
+The data of a case depends only on the seed and the case. So it is the same in every process and in every order of
+checks, and for a submission and its baseline.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pytest_gpulab.grading.grade import Finding
 
 Array = npt.NDArray[Any]
 
-LOOK_ALIKE_SHARE = 16  # one element of so many differs
+LOOK_ALIKE_SHARE = 16  # a look-alike differs in one of so many elements
 
 
 class InstructorsMistake(Exception):
-    """The exercise's own code raised or contradicts itself; the check is not gradable."""
+    """An error in the exercise's own code: it raised, or contradicts itself. The check is not gradable."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.what)
@@ -36,7 +36,7 @@ class InstructorsMistake(Exception):
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that one replay and its judgement need."""
+    """The input of a replay and of its verdict."""
 
     plan: Plan
     inputs: Mapping[str, Array]
@@ -46,10 +46,10 @@ class Prepared:
 
 
 def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng: np.random.Generator) -> Prepared:
-    """Make the inputs of a plan and what must come out.
+    """Make the inputs of a plan and the expected outputs.
 
     Raises:
-        InstructorsMistake: see there.
+        InstructorsMistake: the exercise's own code is wrong.
     """
     inputs = make_inputs(exercise, problem, plan, pattern, rng)
     expected = expected_of(exercise, problem, plan, inputs)
@@ -59,10 +59,10 @@ def prepare(exercise: Exercise, problem: Problem, plan: Plan, pattern: str, rng:
 def known_mistakes(
     exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]
 ) -> Sequence[KnownMistake]:
-    """Return what the exercise says of usual mistakes.
+    """Return the outputs of the exercise's known mistakes.
 
     Raises:
-        InstructorsMistake: see there.
+        InstructorsMistake: the exercise's own code is wrong.
     """
     if exercise.mistakes is None:
         return ()
@@ -76,10 +76,10 @@ def known_mistakes(
 
 
 def expected_of(exercise: Exercise, problem: Problem, plan: Plan, inputs: Mapping[str, Array]) -> Expected:
-    """Compute what must come out.
+    """Compute the expected outputs.
 
     Raises:
-        InstructorsMistake: see there.
+        InstructorsMistake: the exercise's own code is wrong.
     """
     with instructors_code("reference"):
         expected = exercise.reference(problem, inputs)
@@ -91,7 +91,7 @@ def make_plan(exercise: Exercise, problem: Problem) -> Plan:
     """Build the plan of a problem.
 
     Raises:
-        InstructorsMistake: see there.
+        InstructorsMistake: the exercise's own code is wrong.
     """
     with instructors_code("plan"):
         return exercise.plan(problem)
@@ -103,7 +103,7 @@ def make_inputs(
     """Return the contents of every input buffer of the plan, read-only, contiguous, of the buffer's dtype and shape.
 
     Raises:
-        InstructorsMistake: see there.
+        InstructorsMistake: the exercise's own code is wrong.
     """
     with instructors_code("inputs"):
         made = exercise.inputs(problem, pattern, rng)
@@ -115,10 +115,10 @@ def make_inputs(
 
 
 def look_alike(inputs: Mapping[str, Array], others: Mapping[str, Array], rng: np.random.Generator) -> dict[str, Array]:
-    """Return inputs in which few elements, and neither the first nor the last, are those of other inputs.
+    """Return inputs with a few elements of other inputs, but never their first and last ones.
 
-    Whoever recognises inputs by their length and some of their elements takes them for the same. Where there are no
-    elements but the first and the last they are the other inputs altogether.
+    A kernel that recognises inputs by their length and a few elements takes them for the same. Arrays of at most two
+    elements are taken from the other inputs as a whole.
     """
     return {name: _altered(values, others[name], rng) for name, values in inputs.items()}
 
@@ -135,7 +135,7 @@ def _altered(values: Array, others: Array, rng: np.random.Generator) -> Array:
 
 def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     if name not in made:
-        raise ExerciseError(f"`inputs` makes nothing for the input buffer {name!r}")
+        raise ExerciseError(f"`inputs` has no array for the input buffer {name!r}")
     values: Array = np.ascontiguousarray(made[name]).reshape(np.shape(made[name])).view()
     if values.dtype != dtype or values.shape != shape:
         raise ExerciseError(f"input {name!r} is {values.dtype} {values.shape}, but its buffer is {dtype} {shape}")
@@ -146,15 +146,15 @@ def _pristine(made: Mapping[str, Array], name: str, dtype: np.dtype[Any], shape:
 def check_expected(
     function: Callable[..., Expected], shapes: Mapping[str, tuple[int, ...]], expected: Expected
 ) -> None:
-    """Refuse values and tolerances that nothing can be compared with, or that would compare with something else.
+    """Check that outputs can be compared with these values and tolerances.
 
     Args:
-        function: that made them, such as the exercise's `reference`.
-        shapes: output buffer to the shape that its values must have.
-        expected: what it made.
+        function: the function that returned them, such as the exercise's `reference`.
+        shapes: output buffer to the required shape of its values.
+        expected: the values and tolerances.
 
     Raises:
-        ExerciseError: where the function stands, what is wrong, and what to write instead.
+        ExerciseError: they cannot; names the function, the error and the fix.
     """
     problem = _wrong_values(shapes, expected.values) or _wrong_tolerance(shapes, expected.tolerance)
     if problem:
@@ -168,7 +168,7 @@ def _wrong_values(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Ar
         if np.shape(values[name]) != shape:
             return f"the values of {name!r} have shape {np.shape(values[name])}, not {shape}"
         if np.asarray(values[name]).dtype.kind == "f" and np.isnan(np.min(values[name], initial=0)):
-            return f"the values of {name!r} contain NaN, which no result equals: keep it out by other inputs"
+            return f"the values of {name!r} contain NaN, which equals no result: choose other inputs"
     return ""
 
 
@@ -177,13 +177,13 @@ def _wrong_tolerance(shapes: Mapping[str, tuple[int, ...]], tolerance: Mapping[s
         if name not in shapes:
             return f"`tolerance` has {name!r}, but the output buffers are {sorted(shapes)}: write one of these names"
         if np.asarray(allowed).dtype.kind not in "iuf":
-            return f"the tolerance of {name!r} is no number but {np.asarray(allowed).dtype}: write the allowed error"
+            return f"the tolerance of {name!r} is not a number but {np.asarray(allowed).dtype}: write the allowed error"
         if np.shape(allowed) not in ((), shapes[name]):
             shape = np.shape(allowed)
             return f"the tolerance of {name!r} has shape {shape}: write one number, or an array of shape {shapes[name]}"
         low, high = np.min(allowed, initial=0), np.max(allowed, initial=0)
         if not (low >= 0 and high < np.inf):
-            return f"the tolerance of {name!r} contains {low if not low >= 0 else high}: write finite numbers from 0 on"
+            return f"the tolerance of {name!r} contains {low if not low >= 0 else high}: write finite numbers >= 0"
     return ""
 
 
@@ -193,20 +193,20 @@ def _place(function: Callable[..., object]) -> str:
 
 
 def rng_for(seed: int, *key: str) -> np.random.Generator:
-    """Return the generator that belongs to a seed and a key, independent of any other."""
+    """Return the generator of a seed and a key; different keys give independent generators."""
     digest = hashlib.sha256("\0".join((str(seed), *key)).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "little"))
 
 
 @contextmanager
 def instructors_code(what: str) -> Iterator[None]:
-    """Run a piece of the exercise's own code: whatever it raises becomes an `InstructorsMistake` with its traceback."""
+    """Convert any exception of the exercise's own code to an `InstructorsMistake` with its traceback."""
     try:
         yield
-    except MemoryError:  # the machine's fault
+    except MemoryError:  # not a mistake of the exercise
         raise
     except Exception as error:
-        frames = error.__traceback__.tb_next if error.__traceback__ else None  # the first one is this function's
+        frames = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this function
         lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
         mistake = finding("reference-mismatch", f"The exercise's own `{what}` is wrong: {error}", evidence=lines)
         raise InstructorsMistake(mistake) from error

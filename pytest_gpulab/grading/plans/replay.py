@@ -1,4 +1,4 @@
-"""Replay a plan on a device: allocate, fill, poison, launch, read back; the expected values never come near it."""
+"""Replay of a plan on a device: allocate, fill, poison, launch, read back. The device never sees expected values."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Poison:
-    """What memory holds before a kernel writes it.
+    """The contents of memory that no kernel has written yet.
 
-    Floats get signaling NaNs: arithmetic turns those into quiet ones, so what is still bit for bit the poison was never
-    written, while a NaN of other bits was computed from it.
+    Floats are signaling NaNs. Arithmetic makes quiet NaNs of them. So an element with the poison's very bits was never
+    written, and a NaN with other bits was computed from poison.
 
     Attributes:
-        float_bits: item size in bytes to the bits of the NaN.
-        byte: fills everything that is no float.
+        float_bits: bits of the NaN by item size in bytes.
+        byte: the value of each byte of other types.
     """
 
     float_bits: Mapping[int, int]
     byte: int
 
     def filled(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """Return an array that holds nothing else."""
+        """Return an array full of poison."""
         pattern = self._pattern(np.dtype(dtype))
         return np.tile(pattern, int(np.prod(shape, dtype=np.int64))).view(dtype).reshape(shape)
 
     def remaining(self, array: Array) -> Array:
-        """Return which elements still hold it: bool, flat."""
+        """Return which elements still hold poison: bool, flat."""
         bits = _bits(array)
         return np.asarray(bits == self._pattern(array.dtype).view(bits.dtype))
 
@@ -67,7 +67,7 @@ def changed_elements(before: Array, after: Array) -> int:
 
 
 def _bits(array: Array) -> Array:
-    """Return each element's bytes as one integer, which is fifty times faster than byte by byte, or as they are."""
+    """Return each element's bytes as one integer where one is wide enough: 50 times faster than as raw bytes."""
     size = array.dtype.itemsize
     values: Array = np.ascontiguousarray(array).reshape(-1)
     return values.view(f"u{size}" if size in (1, 2, 4, 8) else f"V{size}")
@@ -75,10 +75,10 @@ def _bits(array: Array) -> Array:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One way to run the same plan: results must not depend on it.
+    """A variation of a replay; correct results do not depend on it.
 
     Attributes:
-        how: in words, to follow "right" or "wrong".
+        how: words for messages, to follow "correct" or "wrong".
     """
 
     how: str
@@ -98,14 +98,14 @@ FIRST_WARP_FIRST = Repetition("when the first warp runs first", LaunchOptions("w
 
 @dataclass(frozen=True)
 class Run:
-    """What one replay did.
+    """The result of one replay.
 
     Attributes:
-        outputs: the output buffers' contents afterwards; empty where the replay ended early or was not read back.
-        changed: input buffers that may not change to how many of their elements did.
-        profiles: one for each launch that came to its end.
-        damage: writes outside of buffers, found in their guard zones.
-        error: what ended the replay early.
+        outputs: the output buffers' contents; empty if the replay ended early or was not read back.
+        changed: count of changed elements by input buffer, for inputs that must not change.
+        profiles: one per launch that ended normally.
+        damage: writes beyond buffers, found in their guard zones.
+        error: the error that ended the replay early.
     """
 
     outputs: Mapping[str, Array] = field(default_factory=dict)
@@ -116,26 +116,26 @@ class Run:
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:
-        """Everything unsafe that did not end the replay, also of the launch that did."""
+        """All hazards, those of a launch that ended with a fault included."""
         last = self.error.hazards if isinstance(self.error, KernelFault) else ()
         return (*(hazard for profile in self.profiles for hazard in profile.hazards), *last, *self.damage)
 
     @property
     def printed(self) -> str:
-        """What the kernels printed, also the one that ended abnormally."""
+        """The output of the kernels, that of a launch that ended with a fault included."""
         last = self.error.output if isinstance(self.error, KernelFault) else ""
         return "".join(profile.output for profile in self.profiles) + last
 
 
 class Arrays:
-    """The device memory of a plan's buffers, at the same addresses in every replay that is given it."""
+    """The device memory of a plan's buffers, with the same addresses in several replays."""
 
     def __init__(self, device: Device, plan: Plan) -> None:
         self._device, self._buffers = device, allocated(plan)
         self._memories: dict[str, Memory] = {}
 
     def filled(self, inputs: Mapping[str, Array], poison: Poison) -> Mapping[str, Memory]:
-        """Allocate what is not there yet, and give every buffer what it holds before the first launch."""
+        """Allocate missing buffers, and write the initial contents of all."""
         for buffer in self._buffers:
             contents = initial_contents(buffer, inputs, poison)
             if buffer.name in self._memories:
@@ -147,8 +147,8 @@ class Arrays:
         return self._memories
 
     def free(self) -> None:
-        """Give the memory back."""
-        with contextlib.suppress(DeviceError):  # a device that a kernel brought down cannot free anything
+        """Free the memory."""
+        with contextlib.suppress(DeviceError):  # after a kernel broke the device, it frees nothing
             for memory in self._memories.values():
                 memory.free()
         self._memories.clear()
@@ -165,10 +165,9 @@ def replay(
     names: Names = MappingProxyType({}),
     vectors: Mapping[str, int] = MappingProxyType({}),
 ) -> Run:
-    """Run a plan once, in fresh memory that is freed or in the arrays given; a device's error is part of the result.
+    """Run a plan once, in the given arrays or in fresh memory; a device's error is part of the result.
 
-    What goes wrong is told with the names of the kernels' parameters, as far as `names` has them, and in
-    elements of `vectors` where arrays hold such.
+    Hazards name the kernels' parameters as in `names`, and count elements as in `vectors`; see `Scene`.
     """
     used = arrays or Arrays(device, plan)
     profiles: list[LaunchProfile] = []
@@ -196,19 +195,19 @@ def replay(
 
 
 def _without_frames(error: DeviceError) -> DeviceError:
-    """Return an error without the calls that it came through: they hold all memory of the launch."""
+    """Return an error without its traceback, the frames of which hold all memory of the launch."""
     error.__context__ = None
     return error.with_traceback(None)
 
 
 def allocated(plan: Plan) -> list[Buffer]:
-    """Return the buffers that need memory: not those that only supply a constant's contents."""
+    """Return the buffers that need device memory: all but those that only fill a constant."""
     arguments = {arg for launch in plan.launches for arg in launch.args if isinstance(arg, str)}
     return [buffer for buffer in plan.buffers if buffer.name in arguments or buffer.role == "output"]
 
 
 def initial_contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison) -> Array:
-    """Return what a buffer holds before the first launch."""
+    """Return a buffer's contents before the first launch."""
     if buffer.role == "input":
         return inputs[buffer.name]
     if is_poisoned(buffer):
@@ -217,7 +216,7 @@ def initial_contents(buffer: Buffer, inputs: Mapping[str, Array], poison: Poison
 
 
 def is_poisoned(buffer: Buffer) -> bool:
-    """Return whether a kernel may not read the buffer before something has written it."""
+    """Return True if a read of the buffer before any write is a hazard."""
     return buffer.role != "input" and not buffer.zeroed
 
 
