@@ -1,6 +1,6 @@
-"""What a device offers besides the protocol if it can time launches: single samples, and the state of the GPU.
+"""The protocol of a device that can time launches: single samples, and the state of the GPU.
 
-`pytest_gpulab.grading.speed.benchmark` decides how many samples to take, in which order, and what they mean.
+`pytest_gpulab.grading.speed.benchmark` decides how many samples to take and in which order, and evaluates them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy.typing as npt
 from .protocol import Device, Memory, Module
 
 SLOW_CLOCK_SHARE = 0.75
-"""Of the highest SM clock: a GPU that runs below is held down by something."""
+"""Share of the highest SM clock; a GPU below it is throttled."""
 FULL_SPEED = 0.99
-"""Of the SM clock that the GPU is rated at: below it, ratios are not what they are; by 0.2 % for each hundredth of the
-clock where the naive reduction is the baseline (H200)."""
+"""Share of the rated SM clock; below it, ratios are wrong: by 0.2 % per 1 % of the clock with the naive reduction as
+baseline (H200)."""
 UNINTERRUPTED_MS = 1.0
-"""What takes no longer, and begins with its process's turn on the GPU or little later, ends in it."""
+"""A sample of at most this length ends in its process's time slice on the GPU, if it begins with the slice."""
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelLaunch:
     """A launch with its arguments in device memory; see `Module.launch`."""
 
     kernel: str
@@ -37,11 +37,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Copy:
-    """From one array in device memory to another of the same size and type.
+    """A copy between two arrays in device memory, of the same size and type.
 
     Attributes:
         source, target: the arrays.
-        elements: which of them, counted in row-major order; all where it is None.
+        elements: the elements to copy, in row-major order; None copies all.
     """
 
     source: Memory
@@ -54,14 +54,14 @@ Copies = Sequence[Copy]
 
 @dataclass(frozen=True)
 class Conditions:
-    """What may disturb a timing at one moment; None and empty where the device does not tell.
+    """The state of the GPU at one moment, as far as it may disturb a timing; None or empty if unknown.
 
     Attributes:
-        sm_clock_mhz, max_sm_clock_mhz: now and at most.
-        slowdowns: what holds the clocks down, in words.
-        speed: the SM clock that a kernel just had, over the one that the GPU is rated at, 1 at most.
-        interruption_ms: how long others hold the GPU at one time; 0 where they do not, and where nobody looked, because
-            what is timed is too short to be interrupted and the speed is full.
+        sm_clock_mhz, max_sm_clock_mhz: the present and the highest SM clock.
+        slowdowns: causes of throttling, in words.
+        speed: the SM clock of a kernel just run, over the rated clock; 1 at most.
+        interruption_ms: the longest time slice of other processes on the GPU; 0 if there is none. Also 0 if it was not
+            measured: the samples are too short to be interrupted and the clock is at full speed.
     """
 
     sm_clock_mhz: int | None = None
@@ -72,7 +72,7 @@ class Conditions:
 
     @property
     def held_down_by(self) -> tuple[str, ...]:
-        """What makes a time suspect that is taken now, in words."""
+        """Causes of throttling at this moment, in words."""
         if self.slowdowns or self.clock_share >= SLOW_CLOCK_SHARE:
             return self.slowdowns
         return (f"SM clock at {self.sm_clock_mhz} of {self.max_sm_clock_mhz} MHz",)
@@ -86,7 +86,7 @@ class Conditions:
 
 
 class Stopwatch(Protocol):
-    """Takes samples; while it is open, nobody else who asks for a stopwatch of the same GPU gets one."""
+    """A stopwatch for launches. While it is open, no other grader times on the same GPU."""
 
     @property
     def l2_bytes(self) -> int:
@@ -94,79 +94,79 @@ class Stopwatch(Protocol):
 
     @property
     def peak_bandwidth_gb_s(self) -> float:
-        """What device memory transfers at most, in 1e9 bytes a second; 0 where the device does not tell."""
+        """Peak bandwidth of device memory, in 1e9 bytes per second; 0 if unknown."""
 
     @property
     def tick_ms(self) -> float:
-        """The step in which its clock goes on, as far as is known by now."""
+        """The resolution of the clock, as far as known."""
 
-    def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
-        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache; with the overhead.
+    def cold_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
+        """Time consecutive launches with a flushed level-2 cache; the sample includes the launch overhead.
 
         Args:
-            module: of the kernels.
-            calls: what is timed, all together.
-            copies: made before, one after the other.
+            module: the module of the kernels.
+            launches: the launches, timed together.
+            copies: copies to make before, in order.
 
         Raises:
             LaunchError, KernelFault: as for `Module.launch`.
         """
 
-    def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
-        """Time the calls just after the copies, so that the caches hold the targets as far as they fit.
+    def batch_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
+        """Time consecutive launches directly after the copies, so that the caches hold the targets as far as they fit.
 
         Args, raises, overhead: as for `cold_ms`.
         """
 
     def overhead_ms(self, launches: int) -> float:
-        """Return what a sample of so many launches shows too much, by what is known now.
+        """Return the launch overhead included in a sample of so many launches, as measured so far.
 
-        It is taken off once all samples are there: what is learned in one moment may have been disturbed.
+        It is subtracted after all samples are taken, because a single measurement of it may have been disturbed.
         """
 
     def calibrate(self, briefly: bool = False) -> None:
-        """Learn what samples show too much.
+        """Measure the launch overhead included in samples.
 
         Args:
-            briefly: learn on, while samples are taken; otherwise anew, once the clock is up.
+            briefly: add to the measurements between samples; otherwise start anew, when the clock is at full speed.
         """
 
     def conditions(self) -> Conditions:
-        """Look at the GPU's state; may take some milliseconds."""
+        """Return the GPU's present state; may take some milliseconds."""
 
     def others(self) -> tuple[str, ...]:
-        """Return the other processes that use the GPU, in words; can also be asked afterwards, and takes a while."""
+        """Return the other processes on the GPU, in words. Takes a while; also works after the stopwatch is closed."""
 
 
 @runtime_checkable
 class TimingDevice(Device, Protocol):
-    """A device that can time."""
+    """A device that can time launches."""
 
     def part(self, whole: Memory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Memory:
-        """Return an array inside another one, that lives as long as that.
+        """Return an array inside another one, with the lifetime of the whole.
 
         Raises:
-            ValueError: it does not fit in there.
+            ValueError: the part exceeds the whole.
         """
 
     def copy(self, copies: Copies) -> None:
-        """Copy within device memory, one after the other."""
+        """Make copies within device memory, in order."""
 
     def same(self, one: Memory, other: Memory) -> bool:
-        """Say whether two arrays hold the same bytes; different ones are equal numbers at times, such as 0 and -0."""
+        """Return True if two arrays hold the same bytes. Different bytes may be equal numbers, such as 0 and -0."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Wait until no other grader uses this GPU, and let none.
+        """Hold the GPU's lock exclusively: no other grader uses the GPU.
 
         Raises:
             DeviceUnavailable: the wait was too long.
         """
 
     def working(self) -> AbstractContextManager[None]:
-        """Wait until no other grader times on this GPU, once for all that it is given to do inside `with`."""
+        """Hold the GPU's lock shared inside `with`: no other grader times meanwhile."""
 
     def stopwatch(self, drain: bool = False) -> AbstractContextManager[Stopwatch]:
-        """Wait until no other grader uses this GPU, then time; `calibrate` first, once the clock is up.
+        """Hold the GPU's lock exclusively, for timing. Call `calibrate` first, when the clock is at full speed.
 
         Args:
             drain: wait for long kernels of other graders, too; all other graders wait meanwhile.
@@ -177,10 +177,10 @@ class TimingDevice(Device, Protocol):
 
 
 def alone_on(device: Device) -> AbstractContextManager[None]:
-    """Wait until no other grader uses the GPU; a device without a clock has nobody to wait for."""
+    """Hold the GPU's lock exclusively; no-op on a device that cannot time."""
     return device.alone() if isinstance(device, TimingDevice) else nullcontext()
 
 
 def at_work_on(device: Device) -> AbstractContextManager[None]:
-    """Wait until no other grader times on the GPU, once for all that follows; see `alone_on`."""
+    """Hold the GPU's lock shared; no-op on a device that cannot time."""
     return device.working() if isinstance(device, TimingDevice) else nullcontext()

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.nvcc.cubin import CubinNames
 from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import KernelLaunch
 
 GIB = 1 << 30
 ILLEGAL = "an illegal memory access was encountered"
@@ -110,7 +110,7 @@ def module_with(context, function):
 
 def launched(context, local_bytes):
     """Launch a kernel with so large a stack for each thread."""
-    module_with(context, Function(context.driver.refuse, local_bytes)).prepared(Call("f", (1,), (32,), ()))()
+    module_with(context, Function(context.driver.refuse, local_bytes)).prepared(KernelLaunch("f", (1,), (32,), ()))()
 
 
 def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
@@ -119,7 +119,7 @@ def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
     function = Function(lambda **how: launched.append(how["shared"]))
     module = module_with(context, function)
     for shared_bytes in (0, 0, 100, 100, 0):
-        module.prepared(Call("f", (1,), (32,), (), shared_bytes))()
+        module.prepared(KernelLaunch("f", (1,), (32,), (), shared_bytes))()
         assert module.parameter_bytes("f") == () and module.resources("f") == KernelResources(30, 16, 0, 0)
     assert launched == [0, 0, 100, 100, 0] and context.latest == "f"
     assert function.told == ["_Z1fv", "num_regs", "max_threads_per_block", 0, 100, 0]
@@ -136,7 +136,7 @@ def test_a_launch_that_cannot_be_is_refused_each_time(threads, shared_bytes, tol
     module = module_with(full_context(FULL), Function(None))
     for _ in range(2):
         with pytest.raises(LaunchError, match=told):
-            module.prepared(Call("f", (1,), (threads,), (), shared_bytes))
+            module.prepared(KernelLaunch("f", (1,), (threads,), (), shared_bytes))
         with pytest.raises(LaunchError, match=told):
             module.check_launch("f", (1,), (threads,), shared_bytes)
 
@@ -258,7 +258,7 @@ def test_variables_are_given_their_first_contents_by_loading_the_file_again(monk
     module = CudaModule(context, b"", "")
     module.reset_variables()
     assert len(context.driver.loaded) == 1, "nothing was launched"
-    start = module.prepared(Call("k", (1,), (1,), (), 0))
+    start = module.prepared(KernelLaunch("k", (1,), (1,), (), 0))
     start()
     module.reset_variables()
     module.reset_variables()

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.cuda.timing import sampler
 from pytest_gpulab.devices.cuda.timing.overhead import AMONG
 from pytest_gpulab.devices.cuda.timing.sampler import LEAD_MS, MAX_LEAD_MS, CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
-from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS, Call, Conditions, Copy
+from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS, Conditions, Copy, KernelLaunch
 
 
 def stopwatch_that_is_late(is_late):
@@ -160,7 +160,7 @@ def watch_at(mhz, seen_ms=0.0, pauses_ms=None):
 
     watch._timed = timed
     watch._nvml = SimpleNamespace(read=lambda: Conditions(1980, 1980))
-    watch._interruptions = SimpleNamespace(longest_ms=lambda looks: looked.append(looks) or seen_ms)
+    watch._interruptions = SimpleNamespace(longest_ms=lambda measurements: looked.append(measurements) or seen_ms)
     watch.begin()
     return watch, looked
 
@@ -211,7 +211,7 @@ def test_samples_are_long_where_a_kernel_is_and_not_where_a_pause_is_interrupted
     watch._timed = lambda launches, kernel: (long_ms if kernel == "f" else 5.0, True)
     watch.conditions()
     assert not watch._is_long
-    getattr(watch, sample)(module, [Call("f", (1,), (1,), ())])
+    getattr(watch, sample)(module, [KernelLaunch("f", (1,), (1,), ())])
     assert watch._is_long == (long_ms > UNINTERRUPTED_MS)
 
 
@@ -225,7 +225,7 @@ def test_others_are_looked_for_where_they_matter():
     assert [slow.conditions().interruption_ms for _ in range(3)] == [0.3] * 3
     slow.begin()
     slow.conditions()
-    assert looked == [sampler.LOOKS_IF_SLOW, 1, 1, sampler.LOOKS_IF_SLOW]
+    assert looked == [sampler.MEASUREMENTS_IF_SLOW, 1, 1, sampler.MEASUREMENTS_IF_SLOW]
 
 
 @pytest.mark.parametrize("asked", ["begin", "conditions", "calibrate"])
@@ -238,7 +238,7 @@ def test_a_submission_does_not_answer_for_the_graders_own_kernels(asked):
         raise overtime_fault(kernel, 1.0)
 
     watch._timed = timed
-    with pytest.raises(DeviceUnavailable, match=r"^the grader's own kernels fail on the GPU, or do not get their turn"):
+    with pytest.raises(DeviceUnavailable, match=r"^the grader's own kernels fail on the GPU, or are never scheduled"):
         getattr(watch, asked)()
 
 
@@ -247,7 +247,7 @@ def test_a_submission_answers_for_its_kernels():
     module.prepared = lambda call: lambda: None
     watch._timed = lambda launches, kernel: (_ for _ in ()).throw(overtime_fault(kernel, 1.0))
     with pytest.raises(KernelFault, match=r"^f: the kernel had not ended after 1 s"):
-        watch.batch_ms(module, [Call("f", (1,), (1,), ())])
+        watch.batch_ms(module, [KernelLaunch("f", (1,), (1,), ())])
 
 
 class Fitting(Driver):

@@ -66,11 +66,11 @@ NOTICED = {
 @pytest.mark.parametrize("when", NOTICED)
 def test_a_fault_is_named_though_it_happened_before_the_kernel_is(when):
     program = PROGRAM.replace(
-        "import numpy", "import time\nfrom pytest_gpulab.devices.stopwatch import Call\nimport numpy"
+        "import numpy", "import time\nfrom pytest_gpulab.devices.stopwatch import KernelLaunch\nimport numpy"
     )
     launch = 'module.launch("k", (1,), (32,), (x,))'
     timed = f"with device.stopwatch() as watch, context.current(): {NOTICED[when]}"
-    prepared = 'start, context = module.prepared(Call("k", (1,), (32,), (x,))), device._gpu.context'
+    prepared = 'start, context = module.prepared(KernelLaunch("k", (1,), (32,), (x,))), device._gpu.context'
     ended = run("*(int *)16 = 1;", program.replace(launch, f"{prepared}\n    {timed}"))
     assert ended.stdout.startswith(FAULTS["*(int *)16 = 1;"]), ended
     assert ended.returncode == 0 and "PyCUDA" not in ended.stderr

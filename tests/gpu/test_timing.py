@@ -7,7 +7,7 @@ import pytest
 from timed_kernels import ROOT, SOURCE, batched, cold, median_ms, speedups, waiting, warmed_up
 
 from pytest_gpulab.devices.protocol import LaunchError
-from pytest_gpulab.devices.stopwatch import Call, Copy, TimingDevice
+from pytest_gpulab.devices.stopwatch import Copy, KernelLaunch, TimingDevice
 
 pytestmark = pytest.mark.gpu
 FLUSHED_SAMPLES = 100  # medians of 25 differ by 2 % now and then, whatever is flushed (H200)
@@ -19,13 +19,13 @@ def chase(device, links):
     chain = np.zeros(32 * links, np.uint32)
     chain[32 * order] = 32 * np.roll(order, -1)
     arrays = device.array(chain), device.array(np.zeros_like(chain)), device.array(np.zeros(1, np.uint32))
-    call = Call("chase", (1,), (1,), (*arrays[1:], np.uint32(links)))
+    call = KernelLaunch("chase", (1,), (1,), (*arrays[1:], np.uint32(links)))
     return call, Copy(arrays[0], arrays[1])
 
 
 def triad(device, n):
     a, b, c = (device.array(np.ones(n, np.float32)) for _ in range(3))
-    return Call("triad", (1056,), (256,), (a, b, c, np.uint32(n)))
+    return KernelLaunch("triad", (1056,), (256,), (a, b, c, np.uint32(n)))
 
 
 def test_the_device_can_time(device):
@@ -58,7 +58,7 @@ def test_what_surrounds_a_short_kernel_is_not_counted(device, module):
         warmed_up(watch, module)
         alone_ms = median_ms(lambda: cold(watch, module, [call]))
         among_ms = median_ms(lambda: batched(watch, module, [call] * 20)) / 20
-        nothing_ms = median_ms(lambda: cold(watch, module, [Call("nothing", (1,), (32,), ())]))
+        nothing_ms = median_ms(lambda: cold(watch, module, [KernelLaunch("nothing", (1,), (32,), ())]))
     assert alone_ms == pytest.approx(among_ms, rel=0.05)
     assert nothing_ms < 0.003
 
@@ -119,7 +119,7 @@ def test_one_flush_leaves_caches_as_cold_as_many(device, module, monkeypatch, el
 
 def test_a_stretch_is_copied_alone(device, module):
     zeros, ones = (device.array(np.full((4, 8), value, np.float32)) for value in (0, 1))
-    nothing = Call("nothing", (1,), (32,), ())
+    nothing = KernelLaunch("nothing", (1,), (32,), ())
     with device.stopwatch() as watch:
         cold(watch, module, [nothing], [Copy(ones, zeros, slice(6, 11))])
         assert np.flatnonzero(zeros.get()).tolist() == [6, 7, 8, 9, 10]
@@ -148,7 +148,7 @@ def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
 
 def test_a_call_that_does_not_fit_is_refused(device, module):
     with device.stopwatch() as watch, pytest.raises(LaunchError, match="takes 1 parameters but is given 0"):
-        cold(watch, module, [Call("wait", (1,), (1,), ())])
+        cold(watch, module, [KernelLaunch("wait", (1,), (1,), ())])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 from timed_kernels import ROOT, cold, median_ms, samples_ms, speedups, warmed_up
 
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import KernelLaunch
 from pytest_gpulab.grading.speed.statistics import Ratio, allowing_for
 
 pytestmark = pytest.mark.gpu
@@ -80,7 +80,7 @@ def other(who):
 
 def adding(device, times):
     """What does not get on while others have the GPU, whose clock does."""
-    return Call("add", (1,), (1,), (np.uint32(times), device.array(np.zeros(1, np.float32))))
+    return KernelLaunch("add", (1,), (1,), (np.uint32(times), device.array(np.zeros(1, np.float32))))
 
 
 LONG = 2_000_000  # additions, which take about as long as two of a process's turns on the GPU

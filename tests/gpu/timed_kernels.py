@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import KernelLaunch
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grader import Grader
@@ -34,7 +34,7 @@ __global__ void triad(const float *a, const float *b, float *c, unsigned n) {
 
 
 def waiting(cycles):
-    return Call("wait", (1,), (1,), (np.uint64(cycles),))
+    return KernelLaunch("wait", (1,), (1,), (np.uint64(cycles),))
 
 
 def samples_ms(sample):

@@ -11,7 +11,7 @@ import numpy as np
 from doubling import Bench
 from fake_device import FakeDevice, FakeMemory, Program
 
-from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
+from pytest_gpulab.devices.stopwatch import Conditions, Copies, KernelLaunch
 from pytest_gpulab.exercise import SpeedTier
 
 QUIET = Conditions(1980, 1980)
@@ -49,16 +49,16 @@ class FakeStopwatch:
     def others(self) -> tuple[str, ...]:
         return ()
 
-    def cold_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
+    def cold_ms(self, module: Any, calls: Sequence[KernelLaunch], copies: Copies = ()) -> float:
         self.events.append("sample")
         self.cold.append((module.program, *(id(arg) for arg in calls[0].args[:-1])))
         return self.run(module, calls, copies)
 
-    def batch_ms(self, module: Any, calls: Sequence[Call], copies: Copies = ()) -> float:
+    def batch_ms(self, module: Any, calls: Sequence[KernelLaunch], copies: Copies = ()) -> float:
         self.batches.append(len(calls))
         return self.run(module, calls, copies)
 
-    def run(self, module: Any, calls: Sequence[Call], copies: Copies) -> float:
+    def run(self, module: Any, calls: Sequence[KernelLaunch], copies: Copies) -> float:
         carry_out(copies)
         launched = [module.launch(call.kernel, call.grid, call.block, call.args) for call in calls]
         elapsed_ms = sum(profile.estimated_ms or 0.0 for profile in launched)

@@ -12,7 +12,7 @@ import pytest
 from clocked_device import QUIET, SIZE, TIERS, ClockedBench, sittings, tier
 from doubling import right
 
-from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
+from pytest_gpulab.devices.stopwatch import Conditions, Copies, KernelLaunch
 from pytest_gpulab.exercise import Launch, Plan, SpeedTier
 from pytest_gpulab.grading.speed.benchmark import (
     HELD_DOWN_ROUNDS,
@@ -282,7 +282,7 @@ def surrounded(
     clocked.watch.overhead_ms = lambda launches: known_ms() + 0.001 * launches  # type: ignore[method-assign]
     run = clocked.watch.run
 
-    def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
+    def running(module: Any, calls: Sequence[KernelLaunch], copies: Copies) -> float:
         return run(module, calls, copies) + shown_ms() + 0.001 * len(calls)
 
     clocked.watch.run = running  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ import pytest
 from clocked_device import QUIET, SIZE, ClockedBench, sittings, tier
 from doubling import right
 
-from pytest_gpulab.devices.stopwatch import Call, Conditions, Copies
+from pytest_gpulab.devices.stopwatch import Conditions, Copies, KernelLaunch
 from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.speed.benchmark import ROUNDS_PER_LOOK
 from pytest_gpulab.grading.speed.interference import SLOWED_BY_OTHERS
@@ -60,7 +60,7 @@ def slowed(clocked: ClockedBench, always: Conditions, first: Sequence[Conditions
         latest[0] = next(looks, always)
         return latest[0]
 
-    def running(module: Any, calls: Sequence[Call], copies: Copies) -> float:
+    def running(module: Any, calls: Sequence[KernelLaunch], copies: Copies) -> float:
         is_baseline = module.program is clocked.programs["naive"]
         return run(module, calls, copies) / (latest[0].speed if is_baseline else 1)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.devices.protocol import DeviceError
-from pytest_gpulab.devices.stopwatch import Call, Copy
+from pytest_gpulab.devices.stopwatch import Copy, KernelLaunch
 
 
 def record(output, which, samples):
@@ -45,7 +45,7 @@ def timed(device, module, watch, row, samples):
         module.set_constant(name, values)
     pairs = {i: (device.array(a), device.array(a)) for i, a in enumerate(row.args) if isinstance(a, np.ndarray)}
     args = tuple(pairs[i][1] if i in pairs else a for i, a in enumerate(row.args))
-    call = Call(row.kernel, row.grid, row.block, args, row.shared_bytes)
+    call = KernelLaunch(row.kernel, row.grid, row.block, args, row.shared_bytes)
     copies = [Copy(*pair) for pair in pairs.values()]
     sampled_ms = [watch.cold_ms(module, [call], copies) for _ in range(samples)]
     taken_ms = sorted(elapsed_ms - watch.overhead_ms(launches=1) for elapsed_ms in sampled_ms)

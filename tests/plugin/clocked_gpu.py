@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.stopwatch import Call, Conditions
+from pytest_gpulab.devices.stopwatch import Conditions, KernelLaunch
 from pytest_gpulab.grading.time_limits import LimitedModule
 
 NAME = "Test GPU 3000"
@@ -83,7 +83,7 @@ class HazardChecker:
     def others(self) -> tuple[str, ...]:
         return ()
 
-    def cold_ms(self, module: Any, calls: Sequence[Call], copies: Any = ()) -> float:
+    def cold_ms(self, module: Any, calls: Sequence[KernelLaunch], copies: Any = ()) -> float:
         self.gpu.copy(copies)
         for call in calls:
             module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)

@@ -21,7 +21,7 @@ from pytest_gpulab.devices.protocol import (
     Memory,
 )
 from pytest_gpulab.devices.source.names import signature
-from pytest_gpulab.devices.stopwatch import Call
+from pytest_gpulab.devices.stopwatch import KernelLaunch
 
 from .context import PrimaryContext
 from .driver import driver_words, gpu_memory_full
@@ -218,7 +218,7 @@ class CudaModule:
             resources=self.resources(kernel),
         )
 
-    def prepared(self, call: Call) -> Callable[[], None]:
+    def prepared(self, call: KernelLaunch) -> Callable[[], None]:
         """Return what starts a launch without waiting for it; call it with the same context current.
 
         Raises:

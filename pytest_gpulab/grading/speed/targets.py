@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from pytest_gpulab.devices.protocol import DeviceError, LaunchProfile, Memory, Module
-from pytest_gpulab.devices.stopwatch import Call, Copy, Stopwatch
+from pytest_gpulab.devices.stopwatch import Copy, KernelLaunch, Stopwatch
 from pytest_gpulab.exercise import Buffer, Launch, Plan
 from pytest_gpulab.grading.plans.replay import allocated, changed_elements
 
@@ -46,7 +46,7 @@ class BenchmarkTarget:
         # Now, because what is copied to the GPU later is copied while others wait for it.
         self._sources = [{buffer.name: pool.source(buffer, inputs) for buffer in self._buffers} for inputs in contents]
         self._replicas: list[dict[str, Memory]] = []
-        self._calls: list[list[Call]] = []
+        self._calls: list[list[KernelLaunch]] = []
         self.take_copies(REPLICAS)
 
     def spare_outputs(self, count: int) -> None:
@@ -184,6 +184,6 @@ def _told_apart() -> Iterator[None]:
         raise BaselineFailed(error) from error
 
 
-def _call(launch: Launch, memories: Mapping[str, Memory]) -> Call:
+def _call(launch: Launch, memories: Mapping[str, Memory]) -> KernelLaunch:
     args: tuple[Memory | np.generic, ...] = tuple(memories[arg] if isinstance(arg, str) else arg for arg in launch.args)
-    return Call(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes)
+    return KernelLaunch(launch.kernel, launch.grid, launch.block, args, launch.shared_bytes)

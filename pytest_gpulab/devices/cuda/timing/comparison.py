@@ -1,4 +1,4 @@
-"""Whether arrays on the GPU hold the same bytes: it sees that in a hundredth of the time that it takes to read them."""
+"""Comparison of arrays on the GPU, in a hundredth of the time that it takes to copy them to the host."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ END:
 
 
 class Comparison:
-    """Compares; made once for a context.
+    """A comparator of arrays; one per context.
 
     Raises:
-        DeviceUnavailable: not enough GPU memory for it, or the driver does not compile its kernel.
+        DeviceUnavailable: GPU memory is full, or the driver does not compile the kernel.
     """
 
     def __init__(self, context: PrimaryContext) -> None:
@@ -75,18 +75,18 @@ class Comparison:
             context.users.add(self)
 
     def same(self, one: CudaMemory, other: CudaMemory) -> bool:
-        """Say whether two arrays of the same size hold the same bytes."""
+        """Return True if two arrays of the same size hold the same bytes."""
         driver, found = self._context.driver, np.zeros(1, np.uint32)
         with self._context.at_work():
             driver.memcpy_htod(self._found, found)
             addresses = np.uint64(one.address), np.uint64(other.address)
             self._differ(*addresses, np.uint64(one.nbytes), self._found, grid=self._grid, block=(_BLOCK, 1, 1))
-            self._context.wait(self._context.latest or _KERNEL)  # whose fault may show only now
+            self._context.wait(self._context.latest or _KERNEL)  # a fault of the latest kernel may show only now
             driver.memcpy_dtoh(found, self._found)
         return not found[0]
 
     def close(self) -> None:
-        """Give the memory back; in a broken context only the end of the process can."""
+        """Free the memory; only the end of the process frees that of a broken context."""
         if self._context.usable:
             with self._context.current():
                 self._found.free()

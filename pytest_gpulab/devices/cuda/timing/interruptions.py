@@ -1,9 +1,10 @@
-"""How long other processes hold the GPU when its turn among processes comes to them, as a kernel that waits sees it.
+"""Time slices of other processes on the GPU, measured by a kernel that polls the clock.
 
-Others that grade can be kept from it (see `turns`), strangers cannot. The kernel looks at the GPU's own clock again and
-again, for longer than a process may work at a time, which is 2.1 ms on an H200. Another one worked where the clock has
-made a leap. Some GPUs' clocks leap by a thousand or a million nanoseconds anyway, but then do nothing else.
-(Asking for a leap of the SM's cycle counter as well overlooks some: 13 of 120 beside six processes on an H200.)
+Other graders wait for the GPU's lock (see `gpu_lock`), other programs do not. The kernel polls the GPU's global timer
+for longer than a process's time slice, which is 2.1 ms on an H200. A gap between two values is a time slice of another
+process. On some GPUs the timer always advances in steps of a thousand or a million nanoseconds: there, only gaps much
+longer than a step count. (Requiring a gap of the SM's cycle counter as well misses some: 13 of 120 beside six processes
+on an H200.)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pytest_gpulab.devices.cuda.context import PrimaryContext
 from . import own_kernels
 
 LEAST_GAP_MS = 0.05  # beside another process, however little it does, gaps are 0.29 ms and longer (H200)
-LEAST_LEAPS = 4  # of the clock's shortest ones, in a gap
+LEAST_STEPS = 4  # of the timer, in a gap
 
 _KERNEL = "leaps"
 _SOURCE = b"""
@@ -51,7 +52,7 @@ LOOP:
 
 
 class Interruptions:
-    """Finds them; made once for a context, which must be current for all of it."""
+    """A detector of other processes' time slices; one per context, which must be current for every call."""
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context, driver = context, context.driver
@@ -59,19 +60,19 @@ class Interruptions:
         self._look: Any = self._module.get_function(_KERNEL)
         self._leaps_ns: Any = driver.mem_alloc(16)
 
-    def longest_ms(self, looks: int = 1) -> float:
-        """Return how long the longest of them takes in the first of some looks, of 3 ms each, that sees any; else 0."""
-        return next(filter(None, (self._seen_ms() for _ in range(looks))), 0.0)
+    def longest_ms(self, measurements: int = 1) -> float:
+        """Return the longest slice in the first of several measurements of 3 ms that finds one, else 0."""
+        return next(filter(None, (self._measured_ms() for _ in range(measurements))), 0.0)
 
-    def _seen_ms(self) -> float:
+    def _measured_ms(self) -> float:
         self._look(self._leaps_ns, grid=(1, 1), block=(1, 1, 1))
         self._context.wait(_KERNEL)
         found = np.zeros(2, np.uint64)
         self._context.driver.memcpy_dtoh(found, self._leaps_ns)
-        longest_ms, shortest_ms = map(float, found * 1e-6)
-        return longest_ms if longest_ms >= max(LEAST_GAP_MS, LEAST_LEAPS * shortest_ms) else 0.0
+        longest_ms, step_ms = map(float, found * 1e-6)
+        return longest_ms if longest_ms >= max(LEAST_GAP_MS, LEAST_STEPS * step_ms) else 0.0
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._leaps_ns.free()
         del self._look, self._module

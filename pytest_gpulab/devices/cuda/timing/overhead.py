@@ -1,25 +1,26 @@
-"""What two events around launches measure too much, learned from a kernel that does nothing."""
+"""Launch overhead included in a sample between two events, measured with an empty kernel."""
 
 from __future__ import annotations
 
-AMONG = 32  # empty kernels that follow each other
-EMPTY_BLOCK = 256  # threads; there is one block for each multiprocessor
+AMONG = 32  # empty kernels in a row
+EMPTY_BLOCK = 256  # threads per block; the grid has one block per multiprocessor
 EMPTY_MS = {((9, 0), 1980): 1.32e-3}
-"""Its own time, by compute capability and highest clock in MHz: Nsight Compute's gpu__time_duration on H200s. No times
-of ours tell it."""
-MAX_GAP_MS = 3e-4  # what seems longer is something else, such as a clock that is not up
+"""The empty kernel's own time, by compute capability and highest clock in MHz: Nsight Compute's gpu__time_duration on
+H200s. It cannot be derived from our samples."""
+MAX_GAP_MS = 3e-4  # a longer gap has another cause, such as a clock below full speed
 
 
 class Overhead:
-    """What a sample takes longer than the launches in it; 0 before anything is known.
+    """Launch overhead included in a sample; 0 before anything is measured.
 
-    An empty kernel by itself takes its own time and the overhead, each further one after it its own time and a gap,
-    which is no part of a kernel's time. It is 0.08 to 0.24 us on an H200, longer in one process than in another, and
-    differs by up to 0.1 us where a kernel has a single block: so the empty one has as many as real ones. How much of
-    both is the gap can only be said of GPUs whose own time for an empty kernel is known.
-    Whatever disturbs a sample, a clock that is not up above all, makes it longer: so the lower quartile of the samples
-    counts. The median of a few is not enough: now and then all of a millisecond are disturbed, by as much as the
-    overhead itself, and then every time that it is taken off from is too short by as much.
+    A sample of one empty kernel has the kernel's own time and the overhead. Each further kernel adds its own time and a
+    gap, which is not part of a kernel's time: 0.08 to 0.24 us on an H200, different between processes. The gap differs
+    by up to 0.1 us for a kernel with a single block, so the empty kernel has as many blocks as real ones. Time and gap
+    can only be separated on GPUs for which the empty kernel's own time is known.
+
+    All disturbances make a sample longer, above all a clock below full speed: so the lower quartile of the samples
+    counts. A median of a few is not enough: at times all samples within a millisecond are disturbed, by as much as the
+    overhead itself, and all corrected times would then be too short by as much.
     """
 
     def __init__(self, empty_ms: float | None) -> None:
@@ -28,12 +29,12 @@ class Overhead:
         self._among_ms: list[float] = []
 
     def learn(self, alone_ms: float | None = None, among_ms: float | None = None) -> None:
-        """Take note of samples: of one empty kernel, of `AMONG` of them."""
+        """Add samples: of a single empty kernel, of `AMONG` in a row."""
         self._alone_ms += [] if alone_ms is None else [alone_ms]
         self._among_ms += [] if among_ms is None else [among_ms]
 
     def ms(self, launches: int) -> float:
-        """Return what to take off a sample of so many launches."""
+        """Return the overhead included in a sample of so many launches."""
         if not self._alone_ms or not self._among_ms:
             return 0.0
         alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)

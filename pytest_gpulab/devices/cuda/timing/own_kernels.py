@@ -1,4 +1,4 @@
-"""Kernels of this package's own, in PTX, which the driver compiles for whatever GPU there is."""
+"""Own kernels of the package, in PTX, which the driver compiles for the GPU at hand."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def load(driver: ModuleType, ptx: bytes) -> Any:
     """Return PyCUDA's module; a context must be current.
 
     Raises:
-        DeviceUnavailable: the driver does not compile it.
-        pycuda.driver.MemoryError: there is no room for it.
+        DeviceUnavailable: the driver does not compile the PTX.
+        pycuda.driver.MemoryError: GPU memory is full.
     """
     try:
         return driver.module_from_buffer(ptx)

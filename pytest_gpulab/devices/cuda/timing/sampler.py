@@ -1,15 +1,15 @@
-"""Timing launches on a GPU with CUDA events, alone among the graders of the machine.
+"""Timing of launches on a GPU with CUDA events, under the GPU's exclusive lock.
 
-Before a sample with cold caches the GPU reads more than its level-2 cache holds. That drives everything else out and
-leaves nothing behind that must be written back while the clock runs, as overwriting would.
+Cold caches: before a sample the GPU reads more than its level-2 cache holds. That evicts everything else. Unlike
+writes, reads leave no lines that must be written back during the sample.
 
-A batch with warm caches follows the copies of what it uses. Nothing is driven out before: behind a flush now and then a
-launch begins 1 us late, for some places of kernels and arrays again and again (H200). With cold caches Nsight Compute
-counts that as the kernel's time, too; warm ones are not to show it. Each multiprocessor learns where the arrays'
-pages are, which warm caches know, too. Then the GPU pauses, because right after copies kernels take longer.
+Warm caches: a batch follows the copies of its input, without a flush. After a flush a launch at times begins 1 us late,
+repeatedly for some addresses of kernels and arrays (H200). With cold caches Nsight Compute counts that as the kernel's
+time, too; a sample with warm caches must not show it. One load per page fills each multiprocessor's TLB, as warm caches
+imply. Then the GPU pauses, because kernels take longer directly after copies.
 
-While the GPU flushes or pauses, the host enqueues events and launches, so that they follow each other without a gap,
-however slow Python is.
+While the GPU flushes or pauses, the host enqueues events and launches. So they follow each other without a gap, however
+slow Python is.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from pytest_gpulab.devices.cuda.module import CudaModule
 from pytest_gpulab.devices.cuda.nvml import ConditionsReader
 from pytest_gpulab.devices.cuda.report import peak_bandwidth_gb_s
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Module
-from pytest_gpulab.devices.stopwatch import FULL_SPEED, UNINTERRUPTED_MS, Call, Conditions, Copies
+from pytest_gpulab.devices.stopwatch import FULL_SPEED, UNINTERRUPTED_MS, Conditions, Copies, KernelLaunch
 
 from . import own_kernels
 from .interruptions import Interruptions
 from .overhead import AMONG, EMPTY_BLOCK, EMPTY_MS, Overhead
 
-LEAD_MS = 0.02  # a launch that Python enqueues; doubled where the GPU had to wait for it
+LEAD_MS = 0.02  # per launch that Python enqueues; doubled if the GPU had to wait for it
 MAX_LEAD_MS = 0.32
-LEAD_KEPT = 0.96  # of a longer one, by each sample that is in time: mostly Python was held up just once
+LEAD_KEPT = 0.96  # factor per sample enqueued in time: most delays of Python happen once
 MAX_ATTEMPTS = 5
-FLUSH_SHARE = 2  # of the level-2 cache's size: it keeps some lines of a single pass
-LEAST_FLUSH_BYTES = 1 << 26  # or Python would take as long to enqueue a flush as the GPU to do it
+FLUSH_SHARE = 2  # of the level-2 cache's size: after reading it once, some old lines remain
+LEAST_FLUSH_BYTES = 1 << 26  # with less, Python takes as long to enqueue a flush as the GPU to run it
 FLUSH_BLOCK, FLUSH_BLOCKS_PER_SM = 256, 8
 VECTOR_BYTES = 16
-TOUCH_BLOCK = 256  # threads that look into every page
-LEAST_PAGE_BYTES = 1 << 16  # the step in which `touch` goes
-PAUSE_MS = 0.1  # at least; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
-SPEED_CYCLES = 20_000, 420_000  # of two pauses, whose difference tells the clock to half a percent or better
-TIMES_SLOW = 3  # that the clock is measured where it seems slow, or faster than any
-MAX_SPEED = 1.15  # over the rated clock; few GPUs are even that much faster
-LOOKS_IF_SLOW = 8  # 24 ms: whoever's power holds the clock down has worked within the last few milliseconds
-TICK_MS = 5e-4  # of events, by CUDA's documentation; on an H200 it is 32 ns
-TIMES_AMONG, TIMES_ALONE = 5, 3  # that a calibration times many empty kernels, and each time a single one
-FLUSHES, FLUSHES_SAMPLES = 8, 5  # that are timed together, and how often: another process may come between
+TOUCH_BLOCK = 256  # threads that load from every page
+LEAST_PAGE_BYTES = 1 << 16  # the stride of `touch`
+PAUSE_MS = 0.1  # the least pause; without it kernels of 3 to 4 us take up to 0.15 us longer, in some processes (H200)
+SPEED_CYCLES = 20_000, 420_000  # of two pauses; their difference gives the clock to half a percent or better
+TIMES_SLOW = 3  # measurements of a clock that seems slow or impossibly fast
+MAX_SPEED = 1.15  # times the rated clock; few GPUs are even that much faster
+MEASUREMENTS_IF_SLOW = 8  # 24 ms: a process that takes the power budget has worked in the last milliseconds
+TICK_MS = 5e-4  # resolution of events by CUDA's documentation; 32 ns on an H200
+TIMES_AMONG, TIMES_ALONE = 5, 3  # samples of many empty kernels per calibration, and of a single one after each
+FLUSHES, FLUSHES_SAMPLES = 8, 5  # per sample, and samples: another process may interrupt one
 
 _Start = Callable[[], None]
 
-# Volatile reads are never left out; plain ones are, where nothing is made of them.
+# Volatile loads: the compiler drops plain ones, as their values are not used.
 _KERNELS = b"""
 .version 7.0
 .target sm_75
@@ -128,37 +128,41 @@ END:
 
 @contextmanager
 def own_kernels_run() -> Iterator[None]:
-    """Take a fault of this package's own kernels for the machine's: whatever a submission launched has ended before.
+    """Translate a fault of this package's own kernels: it is the machine's, as all kernels of submissions have ended.
 
     Raises:
-        DeviceUnavailable: there was one.
+        DeviceUnavailable: an own kernel failed.
     """
     try:
         yield
     except KernelFault as fault:
-        what = "the grader's own kernels fail on the GPU, or do not get their turn"
+        what = "the grader's own kernels fail on the GPU, or are never scheduled"
         raise DeviceUnavailable(f"{what}: {fault.what}") from None
 
 
 class CudaStopwatch:
-    """The `Stopwatch` protocol on a GPU; made once for a device, calibrated and used in its turn.
+    """The `Stopwatch` protocol on a GPU; one per device, used under the exclusive lock.
+
+    Attributes:
+        l2_bytes: the size of the level-2 cache.
+        peak_bandwidth_gb_s: peak bandwidth of device memory, in 1e9 bytes per second.
 
     Raises:
-        DeviceUnavailable: not enough GPU memory for it, or the driver does not compile its kernels.
+        DeviceUnavailable: GPU memory is full, or the driver does not compile the stopwatch's kernels.
     """
 
     def __init__(self, context: PrimaryContext, nvml: ConditionsReader) -> None:
         self._context, self._nvml = context, nvml
         driver = context.driver
         self._cycles_per_ms = self._attribute("CLOCK_RATE")
-        at_most_mhz = self._cycles_per_ms // 1000
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), at_most_mhz))
+        max_mhz = self._cycles_per_ms // 1000
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), max_mhz))
         self._overhead = Overhead(self._empty_ms)
-        # Asked now, because others wait while the watch is used, and the driver may take its time for an answer.
+        # Queried now: the driver may be slow to answer, and others wait while the stopwatch is in use.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
-        """The size of the level-2 cache."""
+
         self.peak_bandwidth_gb_s = peak_bandwidth_gb_s(driver, context.gpu)
-        """What device memory transfers at most, in 1e9 bytes a second."""
+
         self._vectors = np.uint32(max(FLUSH_SHARE * self.l2_bytes, LEAST_FLUSH_BYTES) // VECTOR_BYTES)
         multiprocessors = self._attribute("MULTIPROCESSOR_COUNT")
         self._block_each, self._flush_grid = (multiprocessors, 1), (FLUSH_BLOCKS_PER_SM * multiprocessors, 1)
@@ -173,69 +177,72 @@ class CudaStopwatch:
             self._start, self._end = driver.Event(), driver.Event()
             context.users.add(self)
         self._flush_ms: float | None = None
-        self._is_long, self._looks_if_slow = False, 1
+        self._is_long, self._measurements_if_slow = False, 1
         self._readings_ms: set[float] = set()
 
     @property
     def tick_ms(self) -> float:
-        """The least by which two of its readings differed until now; as CUDA says, if all were the same."""
+        """The least difference between two samples so far; `TICK_MS` if all were the same."""
         return float(min(np.diff(sorted(self._readings_ms)), default=TICK_MS))
 
-    def cold_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
-        """Time the calls, one after the other, with nothing of theirs left in the level-2 cache."""
-        return self._sample_of(module, calls, partial(self._cool, copies=copies))
+    def cold_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
+        """Time consecutive launches with a flushed level-2 cache."""
+        return self._sample_of(module, launches, partial(self._cool, copies=copies))
 
-    def batch_ms(self, module: Module, calls: Sequence[Call], copies: Copies = ()) -> float:
-        """Time the calls just after the copies, so that the caches hold the targets as far as they fit."""
-        return self._sample_of(module, calls, partial(self._warm, copies=copies))
+    def batch_ms(self, module: Module, launches: Sequence[KernelLaunch], copies: Copies = ()) -> float:
+        """Time consecutive launches directly after the copies, so that the caches hold the targets."""
+        return self._sample_of(module, launches, partial(self._warm, copies=copies))
 
     def overhead_ms(self, launches: int) -> float:
-        """Return what a sample of so many launches shows too much; see `Stopwatch.overhead_ms`."""
+        """Return the launch overhead included in a sample; see `Stopwatch.overhead_ms`."""
         return self._overhead.ms(launches)
 
     @own_kernels_run()
     def conditions(self) -> Conditions:
-        """Look at the GPU's state, and whether others work on it, where that may matter; see `own_kernels_run`.
+        """Return the GPU's present state; see `own_kernels_run` for errors.
 
-        It does for samples that others may have interrupted, and where the clock is slow: their power may hold it down.
-        NVML's clock is not enough for that, because it lags behind by several samples.
+        Time slices of other processes are measured if they matter: samples are long enough to be interrupted, or the
+        clock is slow, perhaps because of the others' power. NVML's clock does not suffice, as it lags by several
+        samples.
         """
         conditions = replace(self._nvml.read(), speed=self._speed())
         is_slow = conditions.speed < FULL_SPEED
         if not is_slow and not self._is_long:
             return conditions
-        looks = self._looks_if_slow if is_slow else 1
+        measurements = self._measurements_if_slow if is_slow else 1
         if is_slow:
-            self._looks_if_slow = 1  # from now on: some GPUs never have their full speed
+            self._measurements_if_slow = 1  # from now on: some GPUs never reach full speed
         with self._context.current():
-            return replace(conditions, interruption_ms=self._interruptions.longest_ms(looks))
+            return replace(conditions, interruption_ms=self._interruptions.longest_ms(measurements))
 
     def others(self) -> tuple[str, ...]:
-        """Return the other processes that use the GPU."""
+        """Return the other processes on the GPU."""
         return self._nvml.others()
 
     def close(self) -> None:
-        """Give the memory back; in a broken context only the end of the process can."""
+        """Free the memory; only the end of the process frees that of a broken context."""
         if self._context.usable:
             with self._context.current():
                 self._flushed.free()
                 self._interruptions.close()
                 del self._kernels, self._read_all, self._nothing, self._touch, self._pause, self._start, self._end
 
-    def _sample_of(self, module: Module, calls: Sequence[Call], make_ready: Callable[[float], None]) -> float:
+    def _sample_of(
+        self, module: Module, launches: Sequence[KernelLaunch], make_ready: Callable[[float], None]
+    ) -> float:
         assert isinstance(module, CudaModule)
         with self._context.current():
-            launches = [module.prepared(call) for call in calls]
-        elapsed_ms = self._sample(launches, calls[-1].kernel, make_ready)
+            starts = [module.prepared(launch) for launch in launches]
+        elapsed_ms = self._sample(starts, launches[-1].kernel, make_ready)
         self._is_long = self._is_long or elapsed_ms > UNINTERRUPTED_MS
         return elapsed_ms
 
-    def _sample(self, launches: Sequence[_Start], kernel: str, make_ready: Callable[[float], None]) -> float:
-        """Time launches between two events; `make_ready` gives the GPU so much to do that all is enqueued meanwhile."""
+    def _sample(self, starts: Sequence[_Start], kernel: str, make_ready: Callable[[float], None]) -> float:
+        """Time launches between two events; `make_ready` keeps the GPU busy until all are enqueued."""
         with self._context.current():
             for attempt in range(MAX_ATTEMPTS):
-                make_ready(self._lead_ms * (len(launches) + 1))
-                elapsed_ms, seamless = self._timed(launches, kernel)
+                make_ready(self._lead_ms * (len(starts) + 1))
+                elapsed_ms, seamless = self._timed(starts, kernel)
                 if seamless or attempt == MAX_ATTEMPTS - 1:
                     break
                 self._lead_ms = min(2 * self._lead_ms, MAX_LEAD_MS)
@@ -244,13 +251,13 @@ class CudaStopwatch:
         self._readings_ms.add(elapsed_ms)
         return elapsed_ms
 
-    def _timed(self, launches: Sequence[_Start], kernel: str) -> tuple[float, bool]:
-        """Return the time, and whether everything was enqueued before the first launch could start."""
+    def _timed(self, starts: Sequence[_Start], kernel: str) -> tuple[float, bool]:
+        """Return the time, and True if everything was enqueued before the first launch could start."""
         self._start.record()
-        for start in launches:
+        for start in starts:
             start()
         is_late = False
-        with suppress(self._context.driver.Error):  # of a kernel that ended abnormally: `wait` explains it
+        with suppress(self._context.driver.Error):  # a kernel ended abnormally: `wait` explains it
             self._end.record()
             is_late = self._start.query()
         self._context.wait(kernel)
@@ -258,8 +265,8 @@ class CudaStopwatch:
 
     @own_kernels_run()
     def begin(self) -> None:
-        """Measure how long a flush takes, the first time; see `own_kernels_run`."""
-        self._is_long, self._looks_if_slow = False, LOOKS_IF_SLOW
+        """Prepare a timing session; the first call measures the time of a flush. See `own_kernels_run` for errors."""
+        self._is_long, self._measurements_if_slow = False, MEASUREMENTS_IF_SLOW
         if self._flush_ms is None:
             with self._context.current():
                 many_ms = [self._timed([self._flush] * FLUSHES, "read_all")[0] for _ in range(FLUSHES_SAMPLES)]
@@ -267,9 +274,9 @@ class CudaStopwatch:
 
     @own_kernels_run()
     def calibrate(self, briefly: bool = False) -> None:
-        """Learn what a sample takes too long; see `Stopwatch.calibrate` and `own_kernels_run`.
+        """Measure the launch overhead; see `Stopwatch.calibrate`, and `own_kernels_run` for errors.
 
-        What disturbs single kernels for a millisecond is over when the next ones are timed, after many in a row.
+        Samples of single kernels alternate with long rows of them: a disturbance of a millisecond spoils few.
         """
         if briefly:
             self._learn_alone()
@@ -284,9 +291,9 @@ class CudaStopwatch:
             self._overhead.learn(alone_ms=self._sample([self._launch_nothing], "nothing", self._warm))
 
     def _speed(self) -> float:
-        """Return the SM clock over the one that CUDA names, 1 at most or if it names none; 0 where others spoil it.
+        """Return the SM clock over the rated one, at most 1; 1 if CUDA names none, 0 if others spoil the measurement.
 
-        They can only make a pause longer, so that the shortest of several is the best.
+        Other processes only make a pause longer, so the shortest of several counts.
         """
         if not self._cycles_per_ms:
             return 1.0
@@ -308,18 +315,18 @@ class CudaStopwatch:
         self._read_all(self._flushed, self._vectors, grid=self._flush_grid, block=(FLUSH_BLOCK, 1, 1))
 
     def _cool(self, lead_ms: float, copies: Copies = ()) -> None:
-        """Copy, and drive everything out of the level-2 cache."""
-        assert self._flush_ms is not None, "`begin` comes first"
+        """Make the copies, then flush the level-2 cache."""
+        assert self._flush_ms is not None, "call `begin` first"
         copy_within(copies)
         for _ in range(ceil(lead_ms / self._flush_ms)):
             self._flush()
 
     def _warm(self, lead_ms: float, copies: Copies = ()) -> None:
-        """Copy, let each multiprocessor learn where the pages of the targets are, and pause."""
+        """Make the copies, load from each page of the targets to fill the TLBs, and pause."""
         copy_within(copies)
         for target in {id(copy.target): copy.target for copy in copies}.values():
             assert isinstance(target, CudaMemory)
-            before = target.address % LEAST_PAGE_BYTES  # in its first page
+            before = target.address % LEAST_PAGE_BYTES  # bytes of the first page
             self._touch(
                 np.uint64(target.address - before),
                 np.uint64(before + target.nbytes),
