@@ -24,7 +24,7 @@ from pytest_gpulab.devices import LAUNCH_LIMIT_S, open_device
 from pytest_gpulab.devices.protocol import Device, DeviceInfo, DeviceUnavailable
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue, LoadedExercise, importing
 from pytest_gpulab.grading.checks import Check, checks_of
-from pytest_gpulab.grading.correctness.cases import Limits
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.findings import NO_MEMORY, because_of, lacks_device
 from pytest_gpulab.grading.grade import CheckResult, Grade
 from pytest_gpulab.grading.grader import Grader
@@ -157,7 +157,7 @@ def graded(job: Job) -> Grade:
     with _blameless(job), tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
         device = _device(settings.device, settings.architecture, settings.gpu)
         path = _written(job, Path(folder))
-        limits = Limits(TimeLimits.within(settings.timeout_s))
+        limits = CaseLimits(TimeLimits.within(settings.timeout_s))
         grade = Grader(_loaded(job), path, device, settings.seed, job.label, limits, settings.annotate).grade()
         if any(found.code == NO_MEMORY for check in grade.checks for found in check.findings):
             raise MemoryError("this process had no memory left")

@@ -22,7 +22,7 @@ from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Case, SafeCheck, SpeedTier, UsesCheck, Variant
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds, cases_of, variants_of
 from pytest_gpulab.grading.compilation.source_quotes import Quotes
-from pytest_gpulab.grading.correctness.cases import USUAL, CaseOutcome, CaseRuns, Limits
+from pytest_gpulab.grading.correctness.cases import USUAL, CaseLimits, CaseOutcome, CaseRuns
 from pytest_gpulab.grading.diagnosis.whole_array_reads import with_rereads
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
 
@@ -50,7 +50,7 @@ class Grader(CheckGrader):
         device: Device,
         seed: int,
         label: str | None = None,
-        limits: Limits = USUAL,
+        limits: CaseLimits = USUAL,
         annotate: bool = False,
     ) -> None:
         """Read the file; nothing is compiled before the first check that needs it.

@@ -102,7 +102,7 @@ def test_a_pattern_in_the_places_goes_into_the_sentence_and_gives_the_hint() -> 
 def test_a_pattern_in_the_values_is_evidence_and_its_cause_comes_before_that_of_the_place() -> None:
     finding = found(floats(1, 2, 3, 4, 5, 6, 14, 16), np.arange(1, 9))
     assert "the last 2 elements" in finding.what
-    assert finding.evidence[-1] == "each of them is twice what is expected"
+    assert finding.evidence[-1] == "each of them is twice the expected value"
     assert finding.hint == values.FACTOR
 
 

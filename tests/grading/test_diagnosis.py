@@ -109,7 +109,7 @@ VALUES = [
     (
         "scan/inclusive_declared_exclusive",
         "n=33",
-        "each of them but the last holds what its right neighbour should",
+        "each of them but the last holds the expected value of its right neighbour",
         value_patterns.SHIFT,
     ),
     (
@@ -133,7 +133,7 @@ VALUES = [
     (
         "divergence/reads_first_block",
         "two-way n=1024",
-        "each block repeats what the first one should hold",
+        "each block repeats the expected values of the first block",
         value_patterns.REPEATED,
     ),
     ("divergence/written_backwards", "two-way n=1024", "the order is reversed", value_patterns.MIRRORED),
@@ -169,7 +169,7 @@ OMISSIONS = [
     (
         "reduction/first_warp_only",
         "n=block",
-        "it is what comes out of `in` without what all warps but the first of each block take",
+        "it is what comes out of `in` without the elements of all warps but the first of each block",
         error_location.OTHER_WARPS,
     ),
     (
@@ -190,7 +190,7 @@ OMISSIONS = [
         "it is what comes out of `in` without the last block's elements (block 4, 4096 to 4098)",
         missing_terms.LAST_BLOCK_LOST,
     ),
-    ("reduction/one_round_too_many", "n=block-1", "it is twice what is expected", value_patterns.FACTOR),
+    ("reduction/one_round_too_many", "n=block-1", "it is twice the expected value", value_patterns.FACTOR),
 ]
 
 

@@ -85,9 +85,9 @@ def said(*args: Any, **around: Any) -> str:
         (INDEX % 32 == 31, "every 32nd element, from element 31 on", error_location.LANE),
         (INDEX % 2 == 1, "every 2nd element, from element 1 on", error_location.STRIDED),
         (INDEX % 11 == 3, "every 11th element, from element 3 on", error_location.STRIDED),
-        (INDEX % 8 != 2, "all but every 8th element, those whose index leaves 2 divided by 8", error_location.STRIDED),
+        (INDEX % 8 != 2, "all but every 8th element (index % 8 == 2)", error_location.STRIDED),
         (INDEX % 8 >= 4, "of every 8 elements those from number 4 to 7", error_location.STRIDED),
-        (np.isin(INDEX % 8, (1, 3, 6)), "elements whose index leaves 1, 3 or 6 divided by 8", error_location.STRIDED),
+        (np.isin(INDEX % 8, (1, 3, 6)), "elements with index % 8 == 1, 3 or 6", error_location.STRIDED),
         (
             np.isin(INDEX, (900, 931, 950, 951, 997)),
             "all of them in the last block (block 7)",
@@ -199,26 +199,26 @@ SWAPPED = "rows and columns are swapped: the value at (y, x) is that of (x, y)"
         (np.zeros(8), np.arange(1.0, 9.0), "each of them is 0"),
         (np.full(8, 2.5), np.arange(8.0), "each of them is 2.5"),
         (np.full(8, 2**31 - 1, np.int32), np.arange(8), "each of them is the highest int32 number"),
-        (-F, F, "each of them has the wrong sign, and is right otherwise"),
-        (2 * X, X, "each of them is twice what is expected"),
-        (X, 4 * X, "each of them is a quarter of what is expected"),
-        (32 * F, F, "each of them is 32 times what is expected"),
+        (-F, F, "each of them has the wrong sign, but the correct magnitude"),
+        (2 * X, X, "each of them is twice the expected value"),
+        (X, 4 * X, "each of them is a quarter of the expected value"),
+        (32 * F, F, "each of them is 32 times the expected value"),
         (X + 7, X, "each of them is too large by 7"),
         (F - 3, F, "each of them is too small by 3"),
         (X[::-1], X, "the order is reversed"),
-        (np.roll(X, 100), X, "the right values are there, but in other places"),
+        (np.roll(X, 100), X, "the correct values are there, but at other positions"),
         (np.trunc(SUMS).astype(np.float32), SUMS, "each of them is a whole number"),
         (F.astype(np.float16).astype(np.float32), F, "each of them is a number that a 16-bit float can hold"),
         (
             (X * 99).astype(np.int16).astype(np.int32),
             X * 99,
-            "each of them is what 16 bits hold of the expected number",
+            "each of them is the expected number cut to 16 bits",
         ),
-        (X.astype(np.int8).astype(np.int32), X, "each of them is what 8 bits hold of the expected number"),
+        (X.astype(np.int8).astype(np.int32), X, "each of them is the expected number cut to 8 bits"),
         (
             F * np.linspace(0.997, 0.999, N, dtype=np.float32),
             F,
-            "each of them is nearly right: the largest error is 0.3 %",
+            "each of them is nearly correct: the largest error is 0.3 %",
         ),
         (TABLE.T.reshape(TABLE.shape), TABLE, "rows and columns are swapped"),
         (np.add.outer(DOWN, ACROSS), np.add.outer(ACROSS[:4], np.append(DOWN, [7, 9])), SWAPPED),
@@ -231,8 +231,8 @@ def test_values(actual: Any, expected: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("actual", "expected", "words"),
     [
-        (SUMS, BEFORE, "each of them but the last holds what its right neighbour should"),
-        (BEFORE, SUMS, "each of them but the first holds what its left neighbour should"),
+        (SUMS, BEFORE, "each of them but the last holds the expected value of its right neighbour"),
+        (BEFORE, SUMS, "each of them but the first holds the expected value of its left neighbour"),
         (
             BEFORE[:3] + np.array([5, 0, 9]),
             SUMS[:3] + np.array([5, 0, 9]),
@@ -246,7 +246,7 @@ def test_values(actual: Any, expected: Any, words: str) -> None:
             "each of them lacks all of `in` that lies in the blocks before its own",
         ),
         (SUMS + (INDEX // 128) ** 2 * 7.0, SUMS, "within a block each is off by the same amount"),
-        (SUMS[INDEX % 128], SUMS, "each block repeats what the first one should hold"),
+        (SUMS[INDEX % 128], SUMS, "each block repeats the expected values of the first block"),
     ],
 )
 def test_values_that_come_from_an_input(actual: Any, expected: Any, words: str) -> None:
@@ -293,7 +293,7 @@ WITHOUT = "it is what comes out of `in` without "
         (INDEX >= 128, "the first block's elements (0 to 127)"),
         (INDEX < 128, "all elements but the first block's (128 to 999)"),
         (INDEX < 992, "the last 8 elements (from index 992 on)"),
-        (INDEX % 128 < 32, "what all warps but the first of each block take"),
+        (INDEX % 128 < 32, "the elements of all warps but the first of each block"),
         (INDEX % 128 < 64, "the second half of every block's elements"),
         (INDEX % 2 == 0, "the elements with an odd index"),
         (INDEX % 2 == 1, "the elements with an even index"),
@@ -311,7 +311,7 @@ def test_what_each_thread_takes_after_its_first_element() -> None:
     taken = X[INDEX % 256 < 128].sum()
     around = {"plan": plan(N, 4, 128, size=1), "inputs": {"in": X}, "tunables": {"ITEMS_PER_THREAD": 2}}
     pattern = missing_terms_of(mistake(np.array([taken]), np.array([X.sum()]), 0, **around))
-    assert pattern is not None and pattern.what == WITHOUT + "what each thread takes after its first element"
+    assert pattern is not None and pattern.what == WITHOUT + "the elements of each thread after its first"
 
 
 def test_what_is_counted_twice() -> None:
@@ -411,7 +411,7 @@ def test_two_wrong_small_numbers_that_are_double_may_be_chance_and_many_are_not(
     small = np.array([1, 2, 3, 1, 2], np.int32)
     wrong = np.where(np.arange(5) == 1, 2 * small, small)
     assert said(wrong, small) == ""
-    assert said(2 * X, X) == "each of them is twice what is expected"
+    assert said(2 * X, X) == "each of them is twice the expected value"
 
 
 def test_places_of_few_elements_are_no_pattern() -> None:

@@ -16,7 +16,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, Launc
 from pytest_gpulab.exercise import Bound, Case, SafeCheck, SpeedTier, UsesCheck
 from pytest_gpulab.grading import time_limits
 from pytest_gpulab.grading.catalogue import LoadedExercise
-from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits
+from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, CaseLimits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 from pytest_gpulab.grading.usage import checks as usage_checks
@@ -146,7 +146,7 @@ def test_every_launch_on_the_simulated_gpu_is_limited(bench: Bench) -> None:
     bench.results(program(kernel()))
     limits_s = [options.time_limit_s for _, options in bench.device.launches]
     assert None not in limits_s
-    assert max(limit_s for limit_s in limits_s if limit_s is not None) <= Limits().time.case_s
+    assert max(limit_s for limit_s in limits_s if limit_s is not None) <= CaseLimits().time.case_s
 
 
 def clocked(monkeypatch: pytest.MonkeyPatch, *sizes: int) -> Any:
@@ -193,7 +193,7 @@ def graded(bench: Bench, submission: Any, limits: TimeLimits, annotate: bool = F
     path = bench.folder / "student.cu"
     path.write_text("submission")
     loaded = LoadedExercise("twice", bench.folder, replace(EXERCISE, **changes))
-    grade = Grader(loaded, path, bench.device, 1, "student", Limits(limits), annotate).grade()
+    grade = Grader(loaded, path, bench.device, 1, "student", CaseLimits(limits), annotate).grade()
     return {check.name: check for check in grade.checks}
 
 

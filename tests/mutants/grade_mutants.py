@@ -38,14 +38,14 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.compilation.builds import variants_of
-from pytest_gpulab.grading.correctness.cases import Limits
+from pytest_gpulab.grading.correctness.cases import CaseLimits
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.time_limits import TimeLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Catalogue(ROOT / "exercises")
 EQUIVALENT = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))
-LIMITS = Limits(TimeLimits(case_s=5.0, file_s=20.0))  # a right kernel takes a few seconds in all
+LIMITS = CaseLimits(TimeLimits(case_s=5.0, file_s=20.0))  # a right kernel takes a few seconds in all
 SECONDS = 30  # for one mutant; longer counts as killed
 
 

@@ -52,7 +52,7 @@ LOOK_S = 2.0  # for other cases that may say more of a wrong result
 
 
 @dataclass(frozen=True)
-class Limits:
+class CaseLimits:
     """How much may be run.
 
     Attributes:
@@ -68,8 +68,8 @@ class Limits:
     beside_a_gpu: bool = False
 
 
-USUAL = Limits()
-BESIDE_A_GPU = Limits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
+USUAL = CaseLimits()
+BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
 """What the simulated GPU runs within a second or two; the GPU runs everything again."""
 
 
@@ -130,7 +130,7 @@ class CaseRuns:
         builds: Builds,
         seed: int,
         budget: TimeBudget,
-        limits: Limits = USUAL,
+        limits: CaseLimits = USUAL,
     ) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._outcomes: dict[str, CaseOutcome] = {}

@@ -40,9 +40,11 @@ def _were(count: int) -> str:
 
 def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
     expected = prepared.expected
-    around = RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
+    context = RunContext(prepared.plan, prepared.inputs, prepared.tunables, prepared.known)
     found = (
-        compare(name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, around=around)
+        compare(
+            name, actual, expected.values[name], expected.tolerance.get(name, 0), repetition.poison, context=context
+        )
         for name, actual in run.outputs.items()
     )
     return tuple(finding for finding in found if finding is not None)

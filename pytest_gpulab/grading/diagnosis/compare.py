@@ -1,4 +1,4 @@
-"""Is an output what was expected? If not: how many elements, the first ones, and what the wrong ones have in common."""
+"""Comparison of an output with the expected values, within a tolerance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_gpulab.grading.plans.replay import Poison
 from .patterns import RunContext, WrongValue
 
 Array = npt.NDArray[Any]
-CHUNK = 2**15  # elements that are compared at a time, because the CPU's cache holds them
+CHUNK = 2**15  # elements to compare at a time, so that the arrays stay in the CPU's cache
 UNKNOWN = RunContext()
 
 
@@ -24,18 +24,18 @@ def compare(
     tolerance: float | Array,
     poison: Poison,
     only_written: bool = False,
-    around: RunContext = UNKNOWN,
+    context: RunContext = UNKNOWN,
 ) -> Finding | None:
-    """Return what is wrong with an output, or None.
+    """Return the finding of an output with wrong elements, or None.
 
     Args:
-        name: the output buffer's.
-        actual: what the device left there.
-        expected: the reference, of the same shape.
-        tolerance: the largest absolute error allowed, one number or one an element; 0 asks for equality.
-        poison: what the buffer held before: an element that is wrong and still holds it was never written.
-        only_written: look at no such elements, because only a part of the blocks ran.
-        around: the plan, the inputs and the tunables, from which the usual cause may be told.
+        name: the output buffer's name.
+        actual: the device's result.
+        expected: the reference's result, of the same shape.
+        tolerance: the largest absolute error allowed, one number or one per element; 0 requires equality.
+        poison: the buffer's contents before the launch; a wrong element that still holds it was never written.
+        only_written: ignore such elements, because only a part of the blocks ran.
+        context: the plan, the inputs and the tunables, to find the likely cause.
     """
     expected = np.asarray(expected)
     wrong = mismatches(actual, expected, tolerance)
@@ -51,12 +51,12 @@ def compare(
     allowed = np.broadcast_to(tolerance, actual.shape)
     unwritten = wrong & poisoned
     if unwritten.any():
-        return never_written(WrongValue(name, actual, expected, allowed, unwritten, around))
-    return wrong_output(WrongValue(name, actual, expected, allowed, wrong, around), is_complete=not only_written)
+        return never_written(WrongValue(name, actual, expected, allowed, unwritten, context))
+    return wrong_output(WrongValue(name, actual, expected, allowed, wrong, context), is_complete=not only_written)
 
 
 def mismatches(actual: Array, expected: Array, tolerance: float | Array) -> Array:
-    """Return where an element is wrong (bool, of the same shape): NaN always is, an infinity equals itself."""
+    """Return which elements are wrong (bool, of the same shape): NaN always is, an infinity equals itself."""
     if actual.dtype.kind == "b":
         actual, expected = actual.view(np.uint8), expected.astype(np.uint8)  # True is the byte 1 and no other
     if actual.dtype.kind in "iu" and expected.dtype.kind in "iu" and not np.any(tolerance):

@@ -1,4 +1,4 @@
-"""Where wrong elements lie: in the last block, after the first one, at the same place of each block, at every 32nd."""
+"""Positions of wrong elements: the last block, the same position in each block, every 32nd element, and others."""
 
 from __future__ import annotations
 
@@ -18,24 +18,22 @@ Mask = npt.NDArray[Any]
 PERIODS = tuple(2**k for k in range(1, 11))  # warps, blocks and strides are powers of two
 WARP = 32
 MAX_NAMED = 3
-UNLIKELY = 1000.0  # to one, against scattered elements that lie in these blocks by chance
+UNLIKELY = 1000.0  # odds against scattered elements that lie in these blocks by chance
 
-FIRST_ONE = "Usual cause: what is different for the very first one? Is something skipped there, or not yet set?"
-ALL_BUT_FIRST = "Usual cause: what every element takes from the one before it. Follow element 1 step by step."
+FIRST_ONE = "Usual cause: a special case of the first element. Is something skipped there, or not yet set?"
+ALL_BUT_FIRST = "Usual cause: the value that each element takes from the one before it. Follow element 1 step by step."
 LAST_ONE = "Usual cause: a bounds check or a loop that ends one too early. What happens at index n - 1?"
-LAST_BLOCK = (
-    "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier take for granted that it is?"
-)
+LAST_BLOCK = "Usual cause: the last block is not full. Does a bounds check, a loop or a barrier assume that it is?"
 SECOND_BLOCK = (
-    "Usual cause: what sets the second block apart from the first. It may not be full, its indices need its number, "
-    "and it may need something of the block before."
+    "Usual cause: a difference between the second block and the first. It may not be full, its indices need its "
+    "number, and it may need something of the block before."
 )
 LAST_FULL_BLOCK = (
     "Usual cause: a block count or a loop that ends one block too early. What is different in the last one?"
 )
 TAIL = (
-    "Usual cause: what is left over where the length is no multiple of what is taken at once (a warp, a block, a "
-    "vector). Who takes care of the rest?"
+    "Usual cause: the rest of a length that is not a multiple of the elements taken at once (by a warp, a block or a "
+    "vector). Which threads take the rest?"
 )
 AFTER_FIRST_BLOCK = (
     "Usual cause: an index that leaves out the block's number, or something that a block needs of the blocks before it."
@@ -43,7 +41,9 @@ AFTER_FIRST_BLOCK = (
 FROM_BLOCK_ON = (
     "Usual cause: something that a block needs of the blocks before it, or a number of blocks that is limited."
 )
-FIRST_BLOCK = "Usual cause: what only the first block does, or must not do because there is no block before it."
+FIRST_BLOCK = (
+    "Usual cause: a step that only the first block makes, or must not make because there is no block before it."
+)
 WHOLE_BLOCKS = (
     "Usual cause: blocks that depend on each other's order, or an index that is computed from the block's number."
 )
@@ -54,13 +54,13 @@ LAST_OF_BLOCK = (
     "Usual cause: the last thread of a block. What does it read from its right, and is that of its own block?"
 )
 OTHER_WARPS = (
-    "Usual cause: only the first warp does or gets what all warps need. Is there something that does not go from one "
+    "Usual cause: only the first warp computes or gets a value that all warps need. Does something not go from one  "
     "warp to the next?"
 )
 IN_EACH_BLOCK = "Usual cause: a loop or a condition on the thread's number that serves a part of the block only."
 STRIDED = (
-    "Usual cause: an index or a condition with a factor or a remainder in it. Who takes the elements in between, and "
-    "what is done for them?"
+    "Usual cause: an index or a condition with a factor or a remainder in it. Which threads take the elements in "
+    "between, and what is done for them?"
 )
 LANE = "Usual cause: one lane of each warp does something else than the others: the first or last one, at a shuffle."
 START = (
@@ -85,12 +85,12 @@ OFF_DIAGONAL = "Usual cause: x and y, or width and height, are swapped in an ind
 
 @dataclass(frozen=True)
 class Axis:
-    """One row of elements, or of columns or rows of elements, some of which are wrong.
+    """A row of elements (or of columns, or of rows), some of them wrong.
 
     Attributes:
-        mask: which ones; neither none nor all.
-        tile: how many a block has, where known.
-        noun: what they are, in the singular.
+        mask: True for the wrong ones; neither none nor all.
+        tile: count per block, if known.
+        noun: the word for one of them, in the singular.
     """
 
     mask: Mask
@@ -104,28 +104,28 @@ class Axis:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks; 1 where it is not known."""
+        """The number of blocks; 1 if unknown."""
         return -(-self.mask.size // self.tile) if self.tile else 1
 
     @property
     def block(self) -> str:
-        """What a tile of them is called."""
+        """The word for a tile of them."""
         return "block" if self.noun == "element" else f"{self.noun} of blocks"
 
     def named(self, block: int, start: int, stop: int) -> str:
-        """Name neighbours and the block that they are in: `block 2, elements 64 to 95`, or `columns 64 to 95`."""
+        """Return the words for a range and its block: `block 2, elements 64 to 95`, or `columns 64 to 95`."""
         elements = self.range(start, stop)
         return f"block {block}, {elements}" if self.noun == "element" else elements
 
     def range(self, start: int, stop: int) -> str:
-        """Name neighbours: `elements 3 to 5`, `element 7`."""
+        """Return the words for a range: `elements 3 to 5`, `element 7`."""
         return f"{self.noun} {start}" if stop - start == 1 else f"{self.noun}s {start} to {stop - 1}"
 
 
 def place_of(wrong: Mask, tiling: Tiling) -> Pattern | None:
-    """Return where the wrong elements lie, or None if there is no word for it."""
+    """Return the pattern in the positions of wrong elements, or None."""
     bits = place_bits(int(wrong.sum()), wrong.size)
-    if bits < PLACE_BITS:  # all of them, none, or hardly a choice
+    if bits < PLACE_BITS:  # all, none, or too few for a pattern
         return None
     if wrong.ndim == 2:
         found = _in_a_plane(wrong, tiling) if min(wrong.shape) > 1 else _in_a_line(wrong, tiling)
@@ -149,7 +149,7 @@ def _along(axis: Axis) -> Pattern | None:
 
 
 def _ends(axis: Axis) -> Pattern | None:
-    """Recognise the first and the last one, and all but one of these."""
+    """Recognise the first or the last one, and all but the first or the last."""
     for mask, words in ((axis.mask, "only"), (~axis.mask, "all but")):
         at = np.flatnonzero(mask)
         if at.size == 1:
@@ -162,7 +162,7 @@ def _ends(axis: Axis) -> Pattern | None:
 
 
 def _connected(axis: Axis) -> Pattern | None:
-    """Recognise neighbours without a gap, and name them by their blocks if they begin and end where blocks do."""
+    """Recognise a range without gaps, named by blocks if it begins and ends at block boundaries."""
     start, stop = int(axis.at[0]), int(axis.at[-1]) + 1
     if stop - start != axis.at.size:
         return None
@@ -186,7 +186,7 @@ def _connected(axis: Axis) -> Pattern | None:
 
 
 def _one_within(axis: Axis, index: int) -> Pattern | None:
-    """Name a single one by its place in its block, if that is an end of the block."""
+    """Name a single one at an end of its block."""
     tile = axis.tile or 0
     if axis.blocks < 2 or index % tile not in (0, tile - 1):
         return None
@@ -195,7 +195,7 @@ def _one_within(axis: Axis, index: int) -> Pattern | None:
 
 
 def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
-    """Name neighbouring blocks that are wrong altogether; the tile is known, and there is more than one."""
+    """Name consecutive blocks with only wrong elements; the tile is known, and there are several blocks."""
     tile = axis.tile or 1
     first, last = start // tile, (stop - 1) // tile
     elements = axis.range(start, stop)
@@ -213,10 +213,10 @@ def _some_blocks(axis: Axis, start: int, stop: int) -> Pattern:
 
 
 def _in_each_block(axis: Axis) -> Pattern | None:
-    """Recognise the same positions in every block, as far as the last block has them."""
+    """Recognise the same positions in every block; the last one may be shorter."""
     tile = axis.tile
     if not tile or axis.at[-1] < tile or tile < 2:
-        return None  # one block says nothing of the others
+        return None  # one block does not show a repetition
     positions = axis.mask[:tile]
     if not positions.any() or positions.all() or (axis.mask != np.resize(positions, axis.mask.size)).any():
         return None
@@ -244,7 +244,7 @@ def _part_of_a_block(start: int, stop: int, tile: int, noun: str) -> tuple[str, 
 
 
 def _periodic(axis: Axis) -> Pattern | None:
-    """Recognise equal distances, and what repeats itself after 2, 4, 8, ... elements."""
+    """Recognise equal distances, and repetitions after 2, 4, 8, ... elements."""
     at, size = axis.at, axis.mask.size
     step = int(at[1] - at[0]) if at.size > 1 else 0
     if (
@@ -269,19 +269,19 @@ def _periodic(axis: Axis) -> Pattern | None:
 def _repeated(at: Mask, period: int, noun: str) -> str:
     start, stop = int(at[0]), int(at[-1]) + 1
     if at.size == 1:
-        return ""  # two at that distance: too few for a pattern
+        return ""  # only two: too few for a pattern
     if at.size == period - 1:
         (right,) = set(range(period)) - set(at.tolist())
-        return f"all but every {ordinal(period)} {noun}, those whose index leaves {right} divided by {period}"
+        return f"all but every {ordinal(period)} {noun} (index % {period} == {right})"
     if stop - start == at.size:
         return f"of every {period} {noun}s those from number {start} to {stop - 1}"
     if at.size <= MAX_NAMED + 1:
-        return f"{noun}s whose index leaves {_listed(at.tolist(), 'or')} divided by {period}"
+        return f"{noun}s with index % {period} == {_listed(at.tolist(), 'or')}"
     return ""
 
 
 def _whole_blocks(axis: Axis) -> Pattern | None:
-    """Recognise blocks that are wrong altogether beside others that are right."""
+    """Recognise blocks with only wrong elements beside blocks with only correct ones."""
     if axis.blocks < 3 or axis.noun != "element":
         return None
     block = np.arange(axis.mask.size) // (axis.tile or 1)
@@ -292,7 +292,7 @@ def _whole_blocks(axis: Axis) -> Pattern | None:
 
 
 def _touched(axis: Axis) -> Pattern | None:
-    """Name the blocks that scattered elements lie in, if that is one only, or all from one on, and hardly by chance."""
+    """Name the blocks with the scattered elements: a single one, or all from one on, if hardly by chance."""
     if axis.blocks < 3 or axis.noun != "element":
         return None
     touched = np.unique(axis.at // (axis.tile or 1))
@@ -315,7 +315,7 @@ def _named_blocks(wrong: list[int], blocks: int) -> str:
 
 
 def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
-    """Recognise columns, rows, both together at the edges, and all but the diagonal."""
+    """Recognise columns, rows, both edges together, and all but the diagonal."""
     columns, rows = _any(wrong)
     if (wrong == np.outer(rows, columns)).all():
         if rows.all():
@@ -331,14 +331,14 @@ def _in_a_plane(wrong: Mask, tiling: Tiling) -> Pattern | None:
 
 
 def _in_a_line(wrong: Mask, tiling: Tiling) -> Pattern | None:
-    """Name the columns of a plane with one row, or the rows of one with one column."""
+    """Return the pattern of a plane with one row or one column."""
     is_row = wrong.shape[0] == 1
     axis = Axis(wrong.reshape(-1), tiling[1 if is_row else 0], "column" if is_row else "row")
     return _edge(axis, LAST_COLUMNS if is_row else LAST_ROWS)
 
 
 def _diagonal(right: Mask, tiling: Tiling) -> Pattern | None:
-    """Recognise that only the places with the same x and y are right, in the plane or in each block."""
+    """Recognise a correct diagonal beside wrong elements, in the plane or in each block."""
     y, x = np.indices(right.shape)
     if (right == (y == x)).all():
         return Pattern("all but the diagonal", OFF_DIAGONAL)
@@ -349,7 +349,7 @@ def _diagonal(right: Mask, tiling: Tiling) -> Pattern | None:
 
 
 def _any(mask: Mask) -> tuple[Mask, Mask]:
-    """Return which columns and which rows have any."""
+    """Return which columns and which rows have a wrong element."""
     return np.asarray(mask.any(axis=0)), np.asarray(mask.any(axis=1))
 
 

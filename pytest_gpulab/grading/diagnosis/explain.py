@@ -1,4 +1,4 @@
-"""Why a result is wrong, from what else is known: hazards of the same run, variables without a value, other cases."""
+"""Causes of a wrong result: hazards of the same run, variables without a value, other cases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_gpulab.grading.plans.replay import Run
 
 from .coincidence import CERTAIN
 
-MAX_HAZARDS = 3  # that are told of beside a wrong result
+MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4
 SAME_RUN = "in the same run: "
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
@@ -22,11 +22,11 @@ WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 def most_telling(
     findings: tuple[Finding, ...], others: Iterable[tuple[str, tuple[Finding, ...]]]
 ) -> tuple[Finding, ...]:
-    """Add to a wrong result the one of others that tells most, and its hint.
+    """Add the most informative of other wrong results, and its hint, to a wrong result.
 
     Args:
         findings: at least one.
-        others: checks with theirs.
+        others: other checks with their findings.
     """
     first, *rest = findings
     alike = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
@@ -38,13 +38,13 @@ def most_telling(
 
 
 def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | None) -> tuple[Finding, ...]:
-    """Add to wrong results the races and uninitialised reads of their runs: the likely cause, its line and a hint.
+    """Add the races and uninitialised reads of the same runs, the likely cause of wrong results, with line and hint.
 
     Args:
         findings: of one input pattern.
         runs: the replays.
-        source: the submission's text where races and unwritten memory would have been seen; then luck comes from
-            elsewhere. Else None.
+        source: the submission's text if the device sees races and unwritten memory, else None. Without a hazard, a
+            result that varies then has another cause, such as a variable without a value.
     """
     seen = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
     hazards = list(seen.values())[:MAX_HAZARDS]
@@ -63,7 +63,7 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
 
 
 def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> tuple[Finding, ...]:
-    """Add to results that are luck, without a hazard in memory, the lines that may read a variable without a value."""
+    """Add lines that may read a variable without a value to results that vary without any hazard in memory."""
     lines = list(dict.fromkeys(line for run in runs for profile in run.profiles for line in profile.unset))
     if not lines:
         return tuple(replace(found, hint=UNSET) for found in findings)
@@ -79,12 +79,13 @@ def _with_unset(findings: tuple[Finding, ...], runs: list[Run], source: str) -> 
 def with_unread_tunable(
     findings: tuple[Finding, ...], notes: Iterable[Finding], runs: Iterable[Run]
 ) -> tuple[Finding, ...]:
-    """Add to wrong results, where each thread takes one word, a note that nothing reads a tunable; and its hint.
+    """Add the note that nothing reads a tunable, and its hint, to wrong results of threads that take one word each.
 
     Args:
         findings: of one input pattern.
-        notes: of the file.
-        runs: the replays. A kernel may know the tunable's value without reading it: then its threads take more.
+        notes: the notes on the file.
+        runs: the replays. A kernel may use the tunable's value without a read of it. Its threads then take more than
+            one word.
     """
     note = next((note for note in notes if note.code == "tunable-unread"), None)
     read = [profile.read_per_thread for run in runs for profile in run.profiles[:1]]
@@ -99,5 +100,5 @@ def with_unread_tunable(
 
 
 def is_telling(hazard: Hazard) -> bool:
-    """Return whether a hazard can explain a wrong result that ended no launch."""
+    """Return True if a hazard that ends no launch can explain a wrong result."""
     return hazard.kind in ("race", "uninitialised") and not hazard.harmless

@@ -1,4 +1,4 @@
-"""What is known of an output that came out wrong, and a pattern in it: a statement that holds, and its usual cause."""
+"""A wrong output with its context, and a pattern in it: a true statement, and its usual cause."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .tiling import Tiling, tiling_of
 
 Array = npt.NDArray[Any]
 
-ROUNDING = 2.0**-22  # of float32: that of the reference, cast, and that of a sum or product of two such
-FAR = 4  # a wrong element must be so many times nearer to what explains it than to what was expected
+ROUNDING = 2.0**-22  # of float32: the rounding of the cast reference, and of a sum or product of two such
+FAR = 4  # a wrong element must be so many times nearer to its explanation than to the expected value
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Something that all wrong elements have in common.
+    """A statement that holds for all wrong elements.
 
     Attributes:
-        what: words that hold of every one of them, whatever the cause.
-        cause: the usual cause, never the solution; empty where there is no usual one.
-        telling: whether the values alone say enough; else the place of the elements may say more.
-        bits: how unlikely it is to hold by chance, see `coincidence`; 0 where nothing can be learned from it.
+        what: the statement, which is true for any cause.
+        cause: the usual cause, never the solution; empty if there is none.
+        telling: True if the values show the cause; False if the positions may show more.
+        bits: the information in it, see `coincidence`; 0 if it explains nothing.
     """
 
     what: str
@@ -39,13 +39,13 @@ class Pattern:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where an output comes from, as far as it is known.
+    """The origin of an output, as far as known.
 
     Attributes:
-        plan: how it was run.
-        inputs: input buffer to what the kernels read.
-        tunables: the submission's choices.
-        known: makes what known mistakes would leave in the outputs, see `Exercise.mistakes`.
+        plan: the plan that was replayed.
+        inputs: input buffer to its contents.
+        tunables: the submission's tunables.
+        known: a function that computes the outputs of known mistakes, see `Exercise.mistakes`.
     """
 
     plan: Plan | None = None
@@ -54,24 +54,24 @@ class RunContext:
     known: Callable[[], Sequence[KnownMistake]] = tuple
 
     def tiling(self, name: str, array: Array, first: bool = False) -> Tiling:
-        """Return how blocks share a buffer: see `tiling_of`."""
+        """Return the tiling of a buffer; see `tiling_of`."""
         return (None,) * array.ndim if self.plan is None else tiling_of(self.plan, name, self.tunables, first)
 
     @property
     def block_threads(self) -> int | None:
-        """The threads of a block, where all launches agree."""
+        """The threads per block, if all launches agree."""
         sizes = {int(np.prod(launch.block)) for launch in self.plan.launches} if self.plan else set()
         return sizes.pop() if len(sizes) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
 class WrongValue:
-    """An output, what was expected, and where it is wrong: at one element at least.
+    """An output with at least one wrong element.
 
     Attributes:
-        name: the output buffer's.
+        name: the output buffer's name.
         actual, expected, tolerance, wrong: arrays of one shape.
-        around: where it comes from.
+        context: the origin of the output.
     """
 
     name: str
@@ -79,12 +79,12 @@ class WrongValue:
     expected: Array
     tolerance: Array
     wrong: Array
-    around: RunContext
+    context: RunContext
 
     @cached_property
     def tiling(self) -> Tiling:
-        """How blocks share the output, as far as it is known."""
-        return self.around.tiling(self.name, self.actual)
+        """The tiling of the output."""
+        return self.context.tiling(self.name, self.actual)
 
     @cached_property
     def at(self) -> Array:
@@ -93,43 +93,43 @@ class WrongValue:
 
     @cached_property
     def got(self) -> Array:
-        """The wrong elements."""
+        """The values of the wrong elements."""
         return self.actual.reshape(-1)[self.at]
 
     @cached_property
     def wanted(self) -> Array:
-        """What was expected in their place, in a type that can be calculated with: their own, or float64."""
+        """The expected values of the wrong elements, for arithmetic: in their own integer type, or in float64."""
         wanted = self.expected.reshape(-1)[self.at]
         return wanted.astype(self.actual.dtype if self.is_exact else np.float64)
 
     @cached_property
     def allowed(self) -> Array:
-        """The tolerance in their place."""
+        """The tolerance of the wrong elements."""
         return self.tolerance.reshape(-1)[self.at].astype(np.float64)
 
     @cached_property
     def is_exact(self) -> bool:
-        """Whether these are integers, whose differences wrap around and are never inexact."""
+        """True if these are integers, with exact differences that wrap around."""
         return self.actual.dtype.kind in "iu" and self.expected.dtype.kind in "iub"
 
     @cached_property
     def difference(self) -> Array:
-        """By how much each wrong element is too large."""
+        """The wrong elements minus the expected values."""
         with np.errstate(all="ignore"):
             difference: Array = (self.got if self.is_exact else self.got.astype(np.float64)) - self.wanted
         return difference
 
     def is_explained_by(self, values: Array, scale: float = 1.0) -> bool:
-        """Whether every wrong element is such a value, and much nearer to it than to what was expected.
+        """Return True if every wrong element is near the given value, and much nearer than to the expected one.
 
         Args:
-            values: one a wrong element, or one for all.
-            scale: how many times the tolerance the values may be off for the same reasons as the expected ones.
+            values: one per wrong element, or one for all.
+            scale: factor on the tolerance, for values with larger rounding errors than the expected ones.
         """
         return bool(self.explained(values, scale).all())
 
     def explained(self, values: Array, scale: float = 1.0) -> Array:
-        """Return which wrong elements are such values; see `is_explained_by`."""
+        """Return which wrong elements are near the given values; see `is_explained_by`."""
         if self.is_exact:
             return np.asarray(self.got == np.asarray(values).astype(self.got.dtype))
         with np.errstate(all="ignore"):
@@ -138,7 +138,7 @@ class WrongValue:
             return np.asarray((error <= slack) & (FAR * error <= np.abs(self.difference)))
 
     def like_output(self) -> Mapping[str, Array]:
-        """Return the input arrays that have an element for each of the output's, flat, in the output's arithmetic."""
+        """Return the input arrays of the output's shape, flat, in the output's arithmetic."""
         kind = self.actual.dtype if self.is_exact else np.dtype(np.float64)
-        fitting = {name: x for name, x in self.around.inputs.items() if x.shape == self.actual.shape}
+        fitting = {name: x for name, x in self.context.inputs.items() if x.shape == self.actual.shape}
         return {name: x.reshape(-1).astype(kind) for name, x in fitting.items() if x.dtype.kind in "iuf"}

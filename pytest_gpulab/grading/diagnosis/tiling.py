@@ -1,4 +1,4 @@
-"""How the blocks of a plan share an array: which elements are those of the last block, or the second half of each."""
+"""The tiling of an array: the elements of it that each block of a plan takes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pytest_gpulab.exercise import Launch, Plan
 
 Tiling = tuple[int | None, ...]
-"""Along each axis of an array how many elements belong to a block; None where that is not certain."""
+"""Elements per block along each axis of an array; None where not certain."""
 
 
 def tiling_of(plan: Plan, name: str, tunables: Mapping[str, int], first: bool = False) -> Tiling:
     """Return the tiling of a buffer by the last launch that takes it, or the first one.
 
-    A block is taken to have as many neighbouring elements as threads, or as often so many as one of the submission's
-    tunables says; where no such number fits the grid, or more than one does, nobody knows.
+    A block is assumed to take as many consecutive elements as it has threads, or a multiple that is one of the
+    submission's tunables. The tiling is unknown if no such number fits the grid, or several do.
     """
     shape = plan.buffer(name).shape
     launches = [launch for launch in plan.launches if name in launch.args]

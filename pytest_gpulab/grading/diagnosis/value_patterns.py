@@ -1,6 +1,6 @@
-"""What wrong values have in common: those of the neighbours, twice what was expected, whole numbers, a block's sum.
+"""Patterns in wrong values: the neighbours' values, twice the expected ones, whole numbers, a block's sum.
 
-Every pattern is tested on all wrong elements, so what it says is true; only the cause is a guess.
+Every pattern is tested on all wrong elements, so its statement is true. Only the cause is a guess.
 """
 
 from __future__ import annotations
@@ -17,32 +17,37 @@ from .patterns import Array, Pattern, WrongValue
 _Way = Callable[[WrongValue], Pattern | None]
 
 FACTORS = {2.0: "twice", 4.0: "4 times", 8.0: "8 times", 32.0: "32 times", 0.5: "half of", 0.25: "a quarter of"}
-NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; few elements come near by chance
+NEARLY, NEARLY_ALONE = 0.01, 0.001  # relative; a few elements may be near by chance
 FEW = 3
 SMALL_TYPES = {"f": (np.float16,), "i": (np.int16, np.int8, np.uint16, np.uint8), "u": (np.uint16, np.uint8)}
 
 NAN = (
-    "Usual cause: a value that nobody has set: here, memory and registers hold NaN until they are written. Otherwise "
+    "Usual cause: a value that was never set: here, memory and registers hold NaN until they are written. Otherwise "
     "0/0, the root of a negative number, or the difference of two infinities."
 )
-INFINITE = "Usual cause: a division by 0, a value that nobody has set, or a type whose range is too small."
+INFINITE = "Usual cause: a division by 0, a value that was never set, or a type with too small a range."
 CONSTANT = (
-    "Usual cause: what was computed is never added or stored here, or a condition leaves the start value as it is."
+    "Usual cause: the computed value is never added or stored here, or a condition leaves the start value as it is."
 )
 SHIFT = (
     "Usual cause: an index off by one. In a scan: inclusive and exclusive mixed up. Does the result of an element "
     "contain the element itself?"
 )
 NEGATED = "Usual cause: a sign that gets lost, or a difference with its sides swapped."
-FACTOR = "Usual cause: the same part is counted more than once, or only a part of it. Who adds what, and how often?"
+FACTOR = (
+    "Usual cause: the same part is counted more than once, or only a part of it. Which thread adds which part, and how "
+    "often?"
+)
 UNCHANGED = "Usual cause: a condition that is never true here, so that nothing is computed; or the input is stored."
 FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
 OFFSET = "Usual cause: something is added to all of them alike, or missing in all alike."
-CARRY = "Usual cause: what the blocks before add up to never gets here. Who writes it, who reads it, and when?"
-OWN_BLOCK = "Usual cause: the sum that a block takes over contains its own elements already. Whose sum should it be?"
-PER_BLOCK = "Usual cause: each block is right in itself, and what it takes over from other blocks is not."
+CARRY = "Usual cause: the sum of the blocks before never gets here. Which thread writes it, which reads it, and when?"
+OWN_BLOCK = (
+    "Usual cause: the sum that a block takes over contains its own elements already. Which elements belong in it?"
+)
+PER_BLOCK = "Usual cause: each block is correct in itself, but the value that it takes from other blocks is not."
 REPEATED = "Usual cause: an index that leaves out the block's number."
 MIRRORED = "Usual cause: an index that counts from the wrong end."
 TRANSPOSED = "Usual cause: x and y, or width and height, are swapped in an index."
@@ -55,260 +60,262 @@ NEARLY_RIGHT = (
 )
 
 
-def pattern_of(mistake: WrongValue) -> Pattern | None:
-    """Return the most specific statement that holds of all wrong values and hardly by chance, or None."""
-    bits = value_bits(mistake)
-    ways = (*_FACTS, *_PREDICTIONS, *_KINDS) if not is_tiny(mistake) and not is_likely(bits) else _FACTS
+def pattern_of(output: WrongValue) -> Pattern | None:
+    """Return the most specific pattern that holds for all wrong values and hardly by chance, or None."""
+    bits = value_bits(output)
+    ways = (*_FACTS, *_PREDICTIONS, *_KINDS) if not is_tiny(output) and not is_likely(bits) else _FACTS
     for way in ways:
-        if (pattern := way(mistake)) is not None:
+        if (pattern := way(output)) is not None:
             return _weighed(pattern, way, bits)
     return None
 
 
 def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
-    """Return the pattern with how much it says: least where it would hold after many mistakes."""
+    """Return the pattern with its bits; unspecific ones, which many mistakes produce, get the fewest."""
     if way in _FACTS or not pattern.telling:
         return pattern
     general = way in _KINDS or pattern.cause in (PER_BLOCK, PERMUTED)
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
 
 
-def _them(mistake: WrongValue) -> str:
-    return "it" if mistake.at.size == 1 else "each of them"
+def _them(output: WrongValue) -> str:
+    return "it" if output.at.size == 1 else "each of them"
 
 
-def _tile(mistake: WrongValue) -> int:
-    """Return the elements of a block of an array in a row; 0 where that is not known or there is one block only."""
-    (tile,) = mistake.tiling if mistake.actual.ndim == 1 else (None,)
-    return tile if tile and 1 < tile < mistake.actual.size else 0
+def _tile(output: WrongValue) -> int:
+    """Return the elements per block of a 1-D array; 0 if unknown or if there is only one block."""
+    (tile,) = output.tiling if output.actual.ndim == 1 else (None,)
+    return tile if tile and 1 < tile < output.actual.size else 0
 
 
-def _not_finite(mistake: WrongValue) -> Pattern | None:
-    if mistake.actual.dtype.kind != "f" or np.isfinite(mistake.got).any():
+def _not_finite(output: WrongValue) -> Pattern | None:
+    if output.actual.dtype.kind != "f" or np.isfinite(output.got).any():
         return None
-    if np.isnan(mistake.got).all():
-        return Pattern(f"{_them(mistake)} is NaN (not a number)", NAN)
-    return Pattern(f"{_them(mistake)} is infinite", INFINITE) if np.isinf(mistake.got).all() else None
+    if np.isnan(output.got).all():
+        return Pattern(f"{_them(output)} is NaN (not a number)", NAN)
+    return Pattern(f"{_them(output)} is infinite", INFINITE) if np.isinf(output.got).all() else None
 
 
-def _constant(mistake: WrongValue) -> Pattern | None:
-    first, kind = mistake.got[0], mistake.actual.dtype
+def _constant(output: WrongValue) -> Pattern | None:
+    first, kind = output.got[0], output.actual.dtype
     limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind) if kind.kind in "iu" else None
     names = {0: "0", 1: "1"}
     if limits:
         names |= {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"}
-    if first in names and (mistake.got == first).all():
-        cause = CONSTANT if mistake.at.size > 1 or mistake.actual.size > 1 or _starts_with(mistake, first) else ""
-        return Pattern(f"{_them(mistake)} is {names[first]}", cause, telling=False)
-    if mistake.at.size > 2 and (mistake.got == first).all() and np.ptp(mistake.wanted) > 0:
-        return Pattern(f"{_them(mistake)} is {number(first)}", CONSTANT, telling=False)
+    if first in names and (output.got == first).all():
+        cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
+        return Pattern(f"{_them(output)} is {names[first]}", cause, telling=False)
+    if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
+        return Pattern(f"{_them(output)} is {number(first)}", CONSTANT, telling=False)
     return None
 
 
-def _starts_with(mistake: WrongValue, first: object) -> bool:
-    """Return whether a single result is the value that its sum starts with."""
-    inputs = [values for values in mistake.around.inputs.values() if values.dtype.kind in "iuf"]
+def _starts_with(output: WrongValue, first: object) -> bool:
+    """Return True if a single result is the start value of its sum."""
+    inputs = [values for values in output.context.inputs.values() if values.dtype.kind in "iuf"]
     if first != 0 or len(inputs) != 1:
         return False
-    total = inputs[0].sum(dtype=mistake.wanted.dtype)
-    return bool(abs(total - mistake.wanted[0]) <= max(mistake.allowed[0], 0))
+    total = inputs[0].sum(dtype=output.wanted.dtype)
+    return bool(abs(total - output.wanted[0]) <= max(output.allowed[0], 0))
 
 
-def _known(mistake: WrongValue) -> Pattern | None:
-    """Recognise what the exercise says of usual mistakes; elements may differ in the mistake."""
-    known = [each for each in mistake.around.known() if mistake.name in each.values]
-    fits = [_fits(mistake, np.asarray(each.values[mistake.name]).reshape(-1)) for each in known]
-    order = sorted(range(len(known)), key=lambda at: not fits[at].all())  # one that explains all leaves none to chance
-    left, parts = np.ones(mistake.at.size, bool), []
+def _known(output: WrongValue) -> Pattern | None:
+    """Recognise the exercise's known mistakes; different elements may have different ones."""
+    known = [each for each in output.context.known() if output.name in each.values]
+    fits = [_fits(output, np.asarray(each.values[output.name]).reshape(-1)) for each in known]
+    order = sorted(
+        range(len(known)), key=lambda at: not fits[at].all()
+    )  # one that explains all elements needs no combination
+    left, parts = np.ones(output.at.size, bool), []
     for each, mine in ((known[at], fits[at] & left) for at in order):
         if mine.any():
             parts.append((int(mine.sum()), each))
             left &= ~mine
     if left.any() or not parts:
         return None
-    bits = value_bits(mistake) - distinct(mistake).size * log2(len(known))
+    bits = value_bits(output) - distinct(output).size * log2(len(known))
     if is_likely(bits):
         return None
     if len(parts) == 1:
-        return Pattern(f"{_them(mistake)} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
+        return Pattern(f"{_them(output)} is {parts[0][1].what}", parts[0][1].cause, bits=bits)
     counted = [f"{count} of them {'is' if count == 1 else 'are'} {each.what}" for count, each in parts]
     return Pattern(", ".join(counted), max(parts, key=lambda part: part[0])[1].cause, bits=bits)
 
 
-def _fits(mistake: WrongValue, values: Array) -> Array:
-    fits = np.zeros(mistake.at.size, bool)
-    fits[:] = mistake.explained(values[mistake.at])
+def _fits(output: WrongValue, values: Array) -> Array:
+    fits = np.zeros(output.at.size, bool)
+    fits[:] = output.explained(values[output.at])
     return fits
 
 
-def _factor(mistake: WrongValue) -> Pattern | None:
-    if mistake.is_explained_by(-mistake.wanted):
-        return Pattern(f"{_them(mistake)} has the wrong sign, and is right otherwise", NEGATED)
+def _factor(output: WrongValue) -> Pattern | None:
+    if output.is_explained_by(-output.wanted):
+        return Pattern(f"{_them(output)} has the wrong sign, but the correct magnitude", NEGATED)
     for factor, words in FACTORS.items():
-        if mistake.is_exact and factor < 1:
+        if output.is_exact and factor < 1:
             parts = round(1 / factor)
-            holds = bool((mistake.got * parts == mistake.wanted).all())
+            holds = bool((output.got * parts == output.wanted).all())
         else:
-            holds = mistake.is_explained_by(mistake.wanted * mistake.wanted.dtype.type(factor), factor)
+            holds = output.is_explained_by(output.wanted * output.wanted.dtype.type(factor), factor)
         if holds:
-            return Pattern(f"{_them(mistake)} is {words} what is expected", FACTOR)
+            return Pattern(f"{_them(output)} is {words} the expected value", FACTOR)
     return None
 
 
-def _shift(mistake: WrongValue) -> Pattern | None:
-    """Recognise a result that stands one place too far to the right or left."""
-    if mistake.actual.ndim != 1:
+def _shift(output: WrongValue) -> Pattern | None:
+    """Recognise values one position too far to the right or left."""
+    if output.actual.ndim != 1:
         return None
-    last = mistake.actual.size - 1
-    expected = mistake.expected.astype(mistake.wanted.dtype)
+    last = output.actual.size - 1
+    expected = output.expected.astype(output.wanted.dtype)
     for by, end, side in ((1, 0, "left"), (-1, last, "right")):
-        inner = replace(mistake, wrong=mistake.wrong & (np.arange(last + 1) != end))
+        inner = replace(output, wrong=output.wrong & (np.arange(last + 1) != end))
         if inner.at.size > 1 and inner.is_explained_by(expected[inner.at - by]):
-            which = "each of them" if not mistake.wrong[end] else f"each of them but the {'last' if end else 'first'}"
-            return Pattern(f"{which} holds what its {side} neighbour should", SHIFT)
+            which = "each of them" if not output.wrong[end] else f"each of them but the {'last' if end else 'first'}"
+            return Pattern(f"{which} holds the expected value of its {side} neighbour", SHIFT)
     return None
 
 
-def _own_input(mistake: WrongValue) -> Pattern | None:
-    """Recognise the other kind of scan by what it has too much or too little, also where there is one element only."""
-    for name, values in mistake.like_output().items():
-        own, is_telling = values[mistake.at], mistake.at.size > 1 or mistake.actual.size == 1
-        if mistake.is_explained_by(mistake.wanted + own):
-            return Pattern(f"{_them(mistake)} is too large by its own element of `{name}`", SHIFT, is_telling)
-        if mistake.is_explained_by(mistake.wanted - own):
-            return Pattern(f"{_them(mistake)} is too small by its own element of `{name}`", SHIFT, is_telling)
-        if mistake.is_explained_by(own):
-            return Pattern(f"{_them(mistake)} is its own element of `{name}`, unchanged", UNCHANGED)
+def _own_input(output: WrongValue) -> Pattern | None:
+    """Recognise the other kind of scan by its own element too much or too little, even with one element."""
+    for name, values in output.like_output().items():
+        own, is_telling = values[output.at], output.at.size > 1 or output.actual.size == 1
+        if output.is_explained_by(output.wanted + own):
+            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", SHIFT, is_telling)
+        if output.is_explained_by(output.wanted - own):
+            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", SHIFT, is_telling)
+        if output.is_explained_by(own):
+            return Pattern(f"{_them(output)} is its own element of `{name}`, unchanged", UNCHANGED)
     return None
 
 
-def _offset(mistake: WrongValue) -> Pattern | None:
-    """Recognise one difference that is the same everywhere."""
-    if mistake.at.size < 2 or np.ptp(mistake.wanted) == 0:
+def _offset(output: WrongValue) -> Pattern | None:
+    """Recognise a difference that is the same for all elements."""
+    if output.at.size < 2 or np.ptp(output.wanted) == 0:
         return None
-    difference = np.median(mistake.difference) if not mistake.is_exact else mistake.difference[0]
-    if not mistake.is_explained_by(mistake.wanted + difference):
+    difference = np.median(output.difference) if not output.is_exact else output.difference[0]
+    if not output.is_explained_by(output.wanted + difference):
         return None
     size = "large" if difference > 0 else "small"
-    for name, values in mistake.like_output().items():
-        if values.size > 2 and mistake.is_explained_by(mistake.wanted + np.sign(difference) * abs(values[0])):
+    for name, values in output.like_output().items():
+        if values.size > 2 and output.is_explained_by(output.wanted + np.sign(difference) * abs(values[0])):
             return Pattern(f"each of them is too {size} by the first element of `{name}`", FIRST_INPUT)
     return Pattern(f"each of them is too {size} by {number(abs(difference))}", OFFSET)
 
 
-def _block_sums(mistake: WrongValue) -> Pattern | None:
-    """Recognise a scan in which blocks take over too little or too much of the others."""
-    tile = _tile(mistake)
-    for name, values in mistake.like_output().items() if tile else ():
-        block = mistake.at // tile
+def _block_sums(output: WrongValue) -> Pattern | None:
+    """Recognise a scan with a wrong carry from the blocks before."""
+    tile = _tile(output)
+    for name, values in output.like_output().items() if tile else ():
+        block = output.at // tile
         sums = np.add.reduceat(values, np.arange(0, values.size, tile), dtype=values.dtype)
         before = np.cumsum(sums, dtype=values.dtype) - sums
-        if mistake.is_explained_by(mistake.wanted - before[block]):
-            return Pattern(f"{_them(mistake)} lacks all of `{name}` that lies in the blocks before its own", CARRY)
-        if mistake.is_explained_by(mistake.wanted + sums[block]):
-            return Pattern(f"{_them(mistake)} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
+        if output.is_explained_by(output.wanted - before[block]):
+            return Pattern(f"{_them(output)} lacks all of `{name}` that lies in the blocks before its own", CARRY)
+        if output.is_explained_by(output.wanted + sums[block]):
+            return Pattern(f"{_them(output)} is too large by the sum of its own block's part of `{name}`", OWN_BLOCK)
     return None
 
 
-def _by_block(mistake: WrongValue) -> Pattern | None:
+def _by_block(output: WrongValue) -> Pattern | None:
     """Recognise a difference that is the same within each block."""
-    tile = _tile(mistake)
+    tile = _tile(output)
     if not tile:
         return None
-    block = mistake.at // tile
+    block = output.at // tile
     present, first, counts = np.unique(block, return_index=True, return_counts=True)
-    offsets = mistake.difference[first][np.searchsorted(present, block)]
-    if counts.max() > 1 and present.size < mistake.at.size / 2 and mistake.is_explained_by(mistake.wanted + offsets):
+    offsets = output.difference[first][np.searchsorted(present, block)]
+    if counts.max() > 1 and present.size < output.at.size / 2 and output.is_explained_by(output.wanted + offsets):
         return Pattern("within a block each is off by the same amount", PER_BLOCK)
     return None
 
 
-def _repeated_block(mistake: WrongValue) -> Pattern | None:
-    tile = _tile(mistake)
-    if tile and mistake.at.size > 1:
-        expected = mistake.expected.astype(mistake.wanted.dtype)
-        if mistake.is_explained_by(expected[mistake.at % tile]):
-            return Pattern("each block repeats what the first one should hold", REPEATED)
+def _repeated_block(output: WrongValue) -> Pattern | None:
+    tile = _tile(output)
+    if tile and output.at.size > 1:
+        expected = output.expected.astype(output.wanted.dtype)
+        if output.is_explained_by(expected[output.at % tile]):
+            return Pattern("each block repeats the expected values of the first block", REPEATED)
     return None
 
 
-def _moved(mistake: WrongValue) -> Pattern | None:
-    """Recognise right values at wrong places."""
-    expected = mistake.expected.astype(mistake.wanted.dtype)
-    if mistake.at.size < 3:
+def _moved(output: WrongValue) -> Pattern | None:
+    """Recognise correct values at wrong positions."""
+    expected = output.expected.astype(output.wanted.dtype)
+    if output.at.size < 3:
         return None
-    if _is_transposed(mistake, expected):
+    if _is_transposed(output, expected):
         return Pattern("rows and columns are swapped: the value at (y, x) is that of (x, y)", TRANSPOSED)
-    if expected.ndim == 2 and mistake.is_explained_by(expected.T.reshape(-1)[mistake.at]):
+    if expected.ndim == 2 and output.is_explained_by(expected.T.reshape(-1)[output.at]):
         return Pattern("rows and columns are swapped", TRANSPOSED)
-    if mistake.is_explained_by(expected.reshape(-1)[::-1][mistake.at]):
+    if output.is_explained_by(expected.reshape(-1)[::-1][output.at]):
         return Pattern("the order is reversed", MIRRORED)
-    if mistake.at.size > 3 and np.ptp(mistake.wanted) > 0:
-        order, wanted = np.argsort(mistake.got, kind="stable"), np.sort(mistake.wanted)
+    if output.at.size > 3 and np.ptp(output.wanted) > 0:
+        order, wanted = np.argsort(output.got, kind="stable"), np.sort(output.wanted)
         ranked = np.empty_like(wanted)
         ranked[order] = wanted
-        if mistake.is_explained_by(ranked):
-            return Pattern("the right values are there, but in other places", PERMUTED)
+        if output.is_explained_by(ranked):
+            return Pattern("the correct values are there, but at other positions", PERMUTED)
     return None
 
 
-def _is_transposed(mistake: WrongValue, expected: Array) -> bool:
-    """Return whether x and y are swapped, as far as both are in the range of the other."""
+def _is_transposed(output: WrongValue, expected: Array) -> bool:
+    """Return True if x and y are swapped, within the square that both axes cover."""
     if expected.ndim != 2 or min(expected.shape) < 2:
         return False
     side = min(expected.shape)
-    wrong = mistake.wrong.copy()
+    wrong = output.wrong.copy()
     wrong[side:], wrong[:, side:] = False, False
-    inner, square = replace(mistake, wrong=wrong), np.zeros_like(expected)
+    inner, square = replace(output, wrong=wrong), np.zeros_like(expected)
     square[:side, :side] = expected[:side, :side].T
     return inner.at.size > 2 and inner.is_explained_by(square.reshape(-1)[inner.at])
 
 
-def _whole_numbers(mistake: WrongValue) -> Pattern | None:
-    if mistake.actual.dtype.kind != "f":
+def _whole_numbers(output: WrongValue) -> Pattern | None:
+    if output.actual.dtype.kind != "f":
         return None
-    wanted = mistake.wanted.astype(mistake.actual.dtype)
-    if np.abs(mistake.got).max() > 1 / np.finfo(wanted.dtype).eps:
+    wanted = output.wanted.astype(output.actual.dtype)
+    if np.abs(output.got).max() > 1 / np.finfo(wanted.dtype).eps:
         return None  # all such large floats are whole numbers
-    if (mistake.got == np.rint(mistake.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
-        spacing = np.spacing(np.abs(np.unique(mistake.got[mistake.got != 0])))
-        return Pattern(f"{_them(mistake)} is a whole number", FRACTION, bits=float(-np.log2(spacing).sum()))
+    if (output.got == np.rint(output.got)).all() and (wanted != np.rint(wanted)).mean() > 0.5:
+        spacing = np.spacing(np.abs(np.unique(output.got[output.got != 0])))
+        return Pattern(f"{_them(output)} is a whole number", FRACTION, bits=float(-np.log2(spacing).sum()))
     return None
 
 
-def _small_type(mistake: WrongValue) -> Pattern | None:
-    """Recognise values that a smaller type can hold, while it cannot hold what was expected."""
-    wanted = mistake.wanted.astype(mistake.actual.dtype)
-    for small in SMALL_TYPES.get(mistake.actual.dtype.kind, ()):
-        if np.dtype(small).itemsize >= mistake.actual.dtype.itemsize:
+def _small_type(output: WrongValue) -> Pattern | None:
+    """Recognise values that a smaller type can hold, unlike the expected ones."""
+    wanted = output.wanted.astype(output.actual.dtype)
+    for small in SMALL_TYPES.get(output.actual.dtype.kind, ()):
+        if np.dtype(small).itemsize >= output.actual.dtype.itemsize:
             continue
         with np.errstate(all="ignore"):
-            cut = wanted.astype(small).astype(mistake.actual.dtype)
-            held = mistake.got.astype(small).astype(mistake.actual.dtype)
+            cut = wanted.astype(small).astype(output.actual.dtype)
+            held = output.got.astype(small).astype(output.actual.dtype)
         bits = 8 * np.dtype(small).itemsize
-        if mistake.is_exact and (mistake.got == cut).all():
-            return Pattern(f"{_them(mistake)} is what {bits} bits hold of the expected number", FEWER_BITS)
-        if not mistake.is_exact and (mistake.got == held).all() and (cut != wanted).mean() > 0.5:
-            return Pattern(f"{_them(mistake)} is a number that a {bits}-bit float can hold", FEWER_BITS)
+        if output.is_exact and (output.got == cut).all():
+            return Pattern(f"{_them(output)} is the expected number cut to {bits} bits", FEWER_BITS)
+        if not output.is_exact and (output.got == held).all() and (cut != wanted).mean() > 0.5:
+            return Pattern(f"{_them(output)} is a number that a {bits}-bit float can hold", FEWER_BITS)
     return None
 
 
-def _nearly(mistake: WrongValue) -> Pattern | None:
-    if mistake.is_exact or not np.isfinite(mistake.got).all() or not mistake.wanted.all():
+def _nearly(output: WrongValue) -> Pattern | None:
+    if output.is_exact or not np.isfinite(output.got).all() or not output.wanted.all():
         return None
-    worst = float(np.abs(mistake.difference / mistake.wanted).max())
-    if worst > (NEARLY if mistake.at.size > FEW else NEARLY_ALONE):
+    worst = float(np.abs(output.difference / output.wanted).max())
+    if worst > (NEARLY if output.at.size > FEW else NEARLY_ALONE):
         return None
-    return Pattern(f"{_them(mistake)} is nearly right: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
+    return Pattern(f"{_them(output)} is nearly correct: the largest error is {100 * worst:.2g} %", NEARLY_RIGHT, False)
 
 
 def number(value: object) -> str:
-    """Return a NumPy scalar as a student would write it."""
+    """Return a NumPy scalar as plain text."""
     return f"{float(value):.9g}" if isinstance(value, float | np.floating) else str(value)
 
 
 _FACTS: tuple[_Way, ...] = (_not_finite, _constant)
-"""Statements that need no prediction and hold of few elements, too."""
+"""Patterns without a prediction; they count for few elements, too."""
 
 _PREDICTIONS: tuple[_Way, ...] = (
     _known,
@@ -321,7 +328,7 @@ _PREDICTIONS: tuple[_Way, ...] = (
     _repeated_block,
     _moved,
 )
-"""Each predicts every wrong value."""
+"""Patterns that predict every wrong value."""
 
 _KINDS: tuple[_Way, ...] = (_whole_numbers, _small_type, _nearly)
-"""Of what kind all wrong values are."""
+"""Patterns in the kind of all wrong values."""

@@ -1,4 +1,4 @@
-"""Arrays that every thread reads as a whole: why a kernel takes so long, or what it does in each thread for nothing."""
+"""Arrays that every thread reads as a whole: a cause of slow kernels, and of work repeated in each thread."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from pytest_gpulab.grading.plans.replay import Run
 
 from .explain import WRONG_RESULTS
 
-LEAST_ELEMENTS = 256  # a smaller array is a table, which every thread may need
-MOST_THREADS_PER_ELEMENT = 16  # of an array that has as good as one element per thread
-ALL, MUCH = 0.9, 0.4  # of the elements: in a prefix sum by itself, a thread reads half of them on average
-STOPPED_ELEMENTS = 1000  # read by a thread of a kernel that was stopped
+LEAST_ELEMENTS = 256  # a smaller array may be a table that every thread needs
+MOST_THREADS_PER_ELEMENT = 16  # for an array with about one element per thread
+ALL, MUCH = 0.9, 0.4  # shares of the elements: in a naive prefix sum, a thread reads half of them on average
+STOPPED_ELEMENTS = 1000  # read per thread of a kernel that was stopped
 
 
-TOLD_WITH = (*WRONG_RESULTS, "time-limit", "endless-loop", "too-slow", "concept")
-"""Findings that it may explain."""
+EXPLAINED = (*WRONG_RESULTS, "time-limit", "endless-loop", "too-slow", "concept")
+"""Codes of findings that such reads may explain."""
 
 
 def with_rereads(findings: tuple[Finding, ...], lines: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Add clauses to the evidence of findings that they may explain."""
+    """Add the clauses on such reads to the evidence of findings that they may explain."""
     return tuple(
-        replace(found, evidence=(*found.evidence, *lines)) if found.code in TOLD_WITH and not found.because else found
+        replace(found, evidence=(*found.evidence, *lines)) if found.code in EXPLAINED and not found.because else found
         for found in findings
     )
 
 
 class Rereads:
-    """Collects them over the cases of a submission.
+    """The whole-array reads in the cases of a submission.
 
     Attributes:
-        seen: in the first case that shows any, as clauses.
+        seen: clauses for the first case with such reads.
     """
 
     def __init__(self) -> None:
         self.seen: tuple[str, ...] = ()
 
     def of(self, case: Case, plan: Plan, runs: Sequence[Run], names: Names) -> tuple[str, ...]:
-        """Return a clause for each array that the threads of a launch read over and over, or those of an earlier case.
+        """Return a clause per array that every thread of a launch reads; without one, those of an earlier case.
 
         Args:
-            case: that was run.
-            plan: of its launches.
-            runs: its replays; those that looked for hazards count.
+            case: the case that ran.
+            plan: the plan of its launches.
+            runs: its replays; only those with hazard checks count.
             names: see `Scene`.
         """
         here = tuple(dict.fromkeys(line for run in runs for line in _of_run(plan, run, names)))

@@ -24,7 +24,7 @@ from pytest_gpulab.exercise import SpeedTier
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import Check, checks_of
 from pytest_gpulab.grading.compilation.builds import BuildFailed, Builds
-from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, Limits, capped
+from pytest_gpulab.grading.correctness.cases import BESIDE_A_GPU, CaseLimits, capped
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.grader import Grader
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake
@@ -95,7 +95,7 @@ class _Bench:
         loaded = replace(loaded, thresholds=Thresholds(**task["thresholds"]))
         self._loaded, self._path, self._seed = loaded, Path(task["path"]), task["seed"]
         self._checks = {check.name: check for check in checks_of(loaded.exercise)}
-        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else Limits(TimeLimits.within(task["timeout_s"]))
+        limits = BESIDE_A_GPU if task.get("beside_a_gpu") else CaseLimits(TimeLimits.within(task["timeout_s"]))
         self._grader = Grader(loaded, self._path, self.device, self._seed, None, limits, task.get("annotate", False))
         self._printed = printed
         for name, found in task["known"].items():
