@@ -1,4 +1,4 @@
-"""What a device raises: the student's mistakes, what the simulated GPU cannot do, and what the machine lacks."""
+"""Exceptions of devices: mistakes in kernels, limits of the simulated GPU, and missing hardware or software."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .hazards import Hazard, Lane, Location, SourceLine
 
 
 class DeviceError(Exception):
-    """Base of everything that a device raises on purpose."""
+    """The base class of the exceptions that a device raises."""
 
 
 class CompileError(DeviceError):
-    """The source does not compile: `diagnostics` is the compiler's own message."""
+    """A compilation error; `diagnostics` is the compiler's own message."""
 
     def __init__(self, diagnostics: str) -> None:
         super().__init__(diagnostics)
@@ -20,21 +20,21 @@ class CompileError(DeviceError):
 
 
 class LaunchError(DeviceError):
-    """The call itself is wrong: no such kernel, wrong number or size of arguments, too many threads or bytes."""
+    """An invalid launch: no such kernel, wrong number or size of arguments, too many threads or bytes."""
 
 
 class KernelFault(DeviceError):
-    """The kernel did something that ended the launch.
+    """A fault of a kernel that ended the launch.
 
     Attributes:
         code: a stable word: `out-of-bounds`, `misaligned`, `endless-loop`, `time-limit`, `deadlock`, `barrier`,
-            `stack-overflow`, `assert`, `trap`, `texture` (a handle or a fetch that fits no texture) or `device-fault`.
-        what: one sentence.
-        where, lane: the place, where known.
-        output: what the kernel had printed until then.
-        location: of a memory fault, where the access went, where known.
+            `stack-overflow`, `assert`, `trap`, `texture` (an invalid handle or fetch) or `device-fault`.
+        what: the fault in one sentence.
+        where, lane: the source line and the first thread, if known.
+        output: the kernel's printf output until then.
+        location: the accessed location of a memory fault, if known.
         launch: as in `Hazard`.
-        hazards: what was seen until then.
+        hazards: the hazards found until then.
         read_per_thread: as in `LaunchProfile`, until then.
     """
 
@@ -58,11 +58,11 @@ class KernelFault(DeviceError):
 
 
 class TooMuchWork(DeviceError):
-    """A launch would issue more instructions than `LaunchOptions.complete_within` allows."""
+    """A launch with more instructions than `LaunchOptions.complete_within` allows."""
 
 
 class CannotSimulate(DeviceError):
-    """The simulated GPU does not know something that the kernel uses: the machine's fault, never the student's."""
+    """A feature of the kernel that the simulated GPU lacks: the machine's fault, never the student's."""
 
     def __init__(self, what: str, where: SourceLine | None = None) -> None:
         self.what, self.where = what, where
@@ -70,12 +70,12 @@ class CannotSimulate(DeviceError):
 
 
 class DeviceUnavailable(DeviceError):
-    """The device that was asked for is not there: says what is missing and how to get it."""
+    """A device that is not available; the message says what is missing and how to install it."""
 
 
 class OutOfMemory(DeviceUnavailable):
-    """There is no memory left, on the machine or for the process, for what a launch or a compilation needs."""
+    """Lack of memory for a launch or a compilation, on the machine or in the process."""
 
 
 class DeviceAbsent(DeviceUnavailable):
-    """Nobody has set up such a device on this machine: hardware or software is missing, or too old ever to do."""
+    """A device that this machine lacks: hardware or software is missing, or too old."""

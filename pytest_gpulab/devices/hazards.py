@@ -1,4 +1,4 @@
-"""What a device saw go wrong in a launch, in compute-sanitizer's words, and where: in the source, by which thread."""
+"""Hazards that a device finds in a launch, in compute-sanitizer's words, with source line and thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A place in a source file, as the compiler's line table names it."""
+    """A line of a source file, as named in the compiler's line table."""
 
     file: str
     line: int
@@ -34,18 +34,18 @@ def _short(index: tuple[int, int, int]) -> str:
 
 @dataclass(frozen=True)
 class Location:
-    """Where in memory an access went: in or beside an array.
+    """The location of a memory access, in or beside an array.
 
     Attributes:
         space: `global`, `constant`, `shared` or `local`.
         offset: bytes from the array's start; negative before it.
         nbytes: the array's size.
         size: bytes of one lane's access.
-        element: bytes of one value of it (of a `float4`: 4).
+        element: bytes of one value in it (4 for a `float4`).
         access: `read`, `write` or `atomic`.
-        symbol: the array's name in the source, if it is a variable.
-        parameter: the position of the kernel's parameter that points to the array, if one does.
-        base: the array's address, if it was allocated by the caller.
+        symbol: the array's name in the source, if the array is a variable.
+        parameter: the index of the kernel parameter that points to the array, if any.
+        base: the array's address, if the caller allocated it.
     """
 
     space: str
@@ -59,7 +59,7 @@ class Location:
     base: int | None = None
 
     def __str__(self) -> str:
-        """Name the element where the array has a name; else give the distance from the array in bytes."""
+        """Return the element if the array has a name, else the distance from the array in bytes."""
         if self.symbol:
             return self.named(self.symbol, self.element)
         whole = f"a thread's own {self.nbytes} bytes" if self.space == "local" else f"an array of {self.nbytes} bytes"
@@ -71,7 +71,7 @@ class Location:
         return f"{f'{past} bytes' if past else 'just'} past the end of {whole}"
 
     def named(self, name: str, element: int) -> str:
-        """Return the words for an access outside the array `name`, whose elements have `element` bytes."""
+        """Describe an access outside the array `name` with elements of `element` bytes."""
         if not self.nbytes and self.space == "shared":
             return f"{self.elements(name, element)} {_DONE[self.access]}, but {NO_DYNAMIC_SHARED}"
         count = self.nbytes // element
@@ -79,7 +79,7 @@ class Location:
         return f"{self.elements(name, element)} {_DONE[self.access]}, {has}"
 
     def elements(self, name: str, element: int) -> str:
-        """Name the elements that are accessed: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``; or a single variable."""
+        """Name the accessed elements: `` `out[256]` ``, or `` `in[6]` to `in[9]` ``; or a single variable."""
         if self.symbol and (self.offset, self.nbytes) == (0, element) and self.size == element:
             return f"`{name}`"
         first = self.offset // element
@@ -95,7 +95,7 @@ HazardKind = Literal["memory", "barrier", "race", "uninitialised"]
 
 @dataclass(frozen=True)
 class Access:
-    """The other party of a race: what it did, where in the source, and which thread it was."""
+    """The other access of a race: its kind, source line and thread."""
 
     what: str
     where: SourceLine | None
@@ -107,18 +107,18 @@ class Access:
 
 @dataclass(frozen=True)
 class Hazard:
-    """Something wrong that a launch did, whether or not its results came out right.
+    """An error found in a launch, whether or not its results are correct.
 
     Attributes:
         kind: the family, as in `safe[kind]`.
-        what: one sentence in compute-sanitizer's words, without the place.
-        where: source line, where known.
-        lane: the first thread seen doing it, where known.
-        count: how many threads did it at this line.
-        other: of a race, the access that it met.
-        harmless: it cannot change a result (two threads write the same value): a warning, not an error.
-        location: of an uninitialised read, the first that was seen, where known.
-        launch: which of several launches it was, and whose arrays it got; empty where nobody has said.
+        what: one sentence in compute-sanitizer's words, without the source line.
+        where: the source line, if known.
+        lane: the first thread found, if known.
+        count: the number of threads at this line.
+        other: the other access of a race.
+        harmless: True if it cannot change a result (two threads write the same value): a warning, not an error.
+        location: the location of the first uninitialised read, if known.
+        launch: the launch among several, and its arrays; empty if the caller gave none.
     """
 
     kind: HazardKind

@@ -1,7 +1,7 @@
-"""The small protocol that every device speaks, and the value types and errors that cross it.
+"""The protocol of devices, with its value types and errors.
 
-A device compiles a source to a `Module`, holds `Memory`, and launches kernels. Grading talks to this protocol
-only; so does anyone who drives a device by hand from a script or a notebook:
+A device compiles a source to a `Module`, holds `Memory`, and launches kernels. Grading uses this protocol only. Scripts
+and notebooks can use it, too:
 
     device = open_device("sim")
     module = device.compile(source)
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 
-from .errors import CannotSimulate as CannotSimulate  # the protocol's words, all to be had from here
+from .errors import CannotSimulate as CannotSimulate  # re-exported: the protocol with its types
 from .errors import CompileError as CompileError
 from .errors import DeviceAbsent as DeviceAbsent
 from .errors import DeviceError as DeviceError
@@ -42,12 +42,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What the compiler says that one thread or block of a kernel needs (None: not known).
+    """Resources of a kernel as the compiler reports them; None if unknown.
 
     Attributes:
-        registers: 32-bit registers a thread.
-        shared_bytes: static shared memory a block.
-        local_bytes: local memory (stack and spills) a thread.
+        registers: 32-bit registers per thread.
+        shared_bytes: static shared memory per block.
+        local_bytes: local memory (stack and spills) per thread.
         constant_bytes: `__constant__` variables of the kernel's file.
     """
 
@@ -59,7 +59,7 @@ class KernelResources:
 
 @dataclass(frozen=True)
 class LineCounters:
-    """What the accesses and instructions of one source line add to a launch's counters, under the same names."""
+    """The share of one source line in a launch's counters, under the same names."""
 
     where: SourceLine
     counters: Mapping[str, float]
@@ -70,33 +70,28 @@ InstructionSource = Literal["machine code", "rules", "rules for large code", ""]
 
 @dataclass(frozen=True)
 class LaunchProfile:
-    """What one launch did.
+    """The profile of one launch.
 
     Attributes:
-        kernel, grid, block: the launch.
+        kernel, grid, block: the launch's kernel and extents.
         counters: exact and modelled counts under Nsight Compute's names; empty on a device that does not count.
-        lines: the same, split by source line.
-        estimated_ms: the cost model's figure for the described GPU; None where nobody asked for it
-            (`LaunchOptions.estimate`), and on a device that measures instead.
-        bottleneck: what the cost model says limits the launch, in words; empty without an estimate.
-        occupancy: theoretical, 0 to 1, where known.
+        lines: the same counts per source line.
+        estimated_ms: the cost model's time for the GPU model; None without `LaunchOptions.estimate` and on a real GPU.
+        bottleneck: the limiting resource by the cost model, in words; empty without an estimate.
+        occupancy: theoretical occupancy, 0 to 1, if known.
         resources: the compiler's figures.
-        hazards: see `Hazard`.
-        output: what the kernel printed (capped).
-        kernel_occupancy: the theoretical occupancy in full, where known.
-        instruction_source: what counts of issued instructions are made from: the compiler's machine code; where it
-            cannot be read, rules; where it is too large to follow, `rules for large code`; empty where nothing was
-            counted.
-        counted_share: of the grid's blocks, that were counted.
-        representative: whether the blocks that were counted issued as many instructions as all did on average.
-        order_free: whether it is known that no order of warps changes what the launch does: hazards were looked for
-            (`LaunchOptions.check`) and there are none, and threads share memory by plain accesses and barriers of whole
-            blocks alone.
-        unset: lines that may read a variable before it has a value, of a checked launch.
-        read_per_thread: bytes that a thread reads of each array among the arguments, by its position; the average, of a
-            checked launch.
-        unchecked: what the race check did not look at, because it would have taken too much memory: clauses to follow
-            these words.
+        hazards: the hazards found.
+        output: the kernel's printf output (capped).
+        kernel_occupancy: the theoretical occupancy in full, if known.
+        instruction_source: the source of the counts of issued instructions: the compiler's machine code, `rules` if it
+            cannot be read, `rules for large code` if it is too large; empty if nothing was counted.
+        counted_share: the share of the grid's blocks that were counted.
+        representative: True if the counted blocks issued as many instructions per block as all blocks on average.
+        order_free: True if no order of warps can change the results: a check (`LaunchOptions.check`) found no hazards,
+            and threads share memory by plain accesses and block barriers only.
+        unset: source lines of a checked launch that may read a variable before it has a value.
+        read_per_thread: bytes that a thread reads on average, per array argument, by its position; of a checked launch.
+        unchecked: accesses that the race check left out for lack of memory, as clauses of a sentence.
     """
 
     kernel: str
@@ -125,15 +120,16 @@ Schedule = Literal["lockstep", "warps", "warps-reversed"]
 
 @dataclass(eq=False)
 class DisturbedRead:
-    """One read of constant memory, by a warp, that gives other values than memory holds.
+    """A fault injected into one read of constant memory by a warp: the read returns changed values.
 
-    If no output changes by that, the values that were read are not used.
+    If no output changes, the kernel does not use the values.
 
     Attributes:
-        nth: which read by a warp, from 0, in the order of the reads; launches with the same object go on counting.
-        flipped: the bits that change of each value, which has 64 bits at most. Values of variables that
-            `Module.set_constant` has not set stay as they are.
-        seen: reads until now.
+        nth: the index of the read, from 0, in the order of warps' reads; launches with the same object continue the
+            count.
+        flipped: the mask of flipped bits per value, at most 64 bits. Variables that `Module.set_constant` has not set
+            keep their values.
+        seen: the number of reads so far.
     """
 
     nth: int
@@ -143,25 +139,26 @@ class DisturbedRead:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How a simulated launch is carried out; a real GPU has no such choice and ignores it.
+    """Options of a simulated launch; a real GPU ignores them.
 
     Attributes:
-        schedule: all warps of a block together, or one warp after the other between barriers, first or last first.
-            A kernel whose result depends on it lacks a barrier.
-        fill: the byte that shared memory, local memory and registers hold before they are written.
-        sample_blocks: run about so many of the grid's blocks and scale the counters up: for cost estimates
-            only, the results are incomplete. None runs all.
-        sample_seed: chooses those blocks at random, one from each stretch of the grid; None: evenly spread ones.
-        complete_within: run the other blocks, too, without counting them, so that the results are complete. Beyond so
-            many instructions of warps the launch raises TooMuchWork instead. None: no limit, and of a sample no other
+        schedule: all warps of a block in lockstep, or one warp after the other between barriers, first or last warp
+            first. If the result depends on it, the kernel lacks a barrier.
+        fill: the byte value of shared memory, local memory and registers before they are written.
+        sample_blocks: the approximate number of blocks to run; counters are scaled up. Only for cost estimates, as the
+            results are incomplete. None runs all blocks.
+        sample_seed: the seed for a random choice of blocks, one per section of the grid; None takes evenly spaced
             blocks.
-        count: count also where all blocks run; sampled launches always count.
-        estimate: count and estimate the time also where all blocks run; sampled launches always do both.
-        check: look for races and for uninitialised reads.
-        time_limit_s: the longest that the launch may take, by the clock; None is no limit. A loop that changes nothing
-            is endless and is stopped at once.
-        cooperative: all blocks are resident at once and may wait for each other, as in `grid.sync()`.
-        disturbed: a read of constant memory that gives other values.
+        complete_within: the limit of warp instructions; beyond it the launch raises TooMuchWork. With a sample, the
+            other blocks run without being counted, so that the results are complete. None: no limit, and the sample
+            only.
+        count: count if all blocks run, too; sampled launches always count.
+        estimate: count and estimate the time if all blocks run, too; sampled launches always do both.
+        check: find races and uninitialised reads.
+        time_limit_s: the wall-clock limit of the launch; None for no limit. A loop that changes no state is endless
+            and is stopped at once.
+        cooperative: keep all blocks resident, so that they may wait for each other, as in `grid.sync()`.
+        disturbed: a fault to inject into a read of constant memory.
     """
 
     schedule: Schedule = "lockstep"
@@ -202,23 +199,23 @@ class Memory(Protocol):
         """Overwrite the contents; `values` must have this shape and be castable to this dtype.
 
         Raises:
-            ValueError: where the shape differs.
+            ValueError: the shape differs.
         """
 
     def mark_unwritten(self) -> None:
-        """Count the contents as undefined, whatever they are, for a launch that looks for uninitialised reads.
+        """Mark the contents as uninitialised for launches with `LaunchOptions.check`.
 
-        A real GPU does not look and so does nothing here.
+        No-op on a real GPU, which has no such check.
         """
 
     def damage(self, name: str = "array") -> str | None:
-        """Say in a sentence what was written outside the array (guard zones), which is called `name`, or None.
+        """Describe a write into the array's guard zones in a sentence with the array's `name`; None without one.
 
-        The simulated device stops at such a write and so always returns None here.
+        The simulated device stops at such a write, so it always returns None.
         """
 
     def free(self) -> None:
-        """Give the memory back; using it afterwards is an error."""
+        """Free the memory; using it afterwards is an error."""
 
 
 class Module(Protocol):
@@ -238,7 +235,7 @@ class Module(Protocol):
 
     @property
     def has_state(self) -> bool:
-        """Whether a launch may leave something behind, not in its arrays, that a later one finds."""
+        """True if a launch may leave state outside its arrays that a later launch can read."""
 
     def read_symbol(self, name: str) -> bytes:
         """Return a variable's present contents.
@@ -255,17 +252,17 @@ class Module(Protocol):
         """
 
     def reset_variables(self) -> None:
-        """Give every variable the contents that it has by the source: undo `set_constant` and what kernels wrote."""
+        """Reset all variables to their initial values: undo `set_constant` and writes by kernels."""
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
-        """Return the size of each of the kernel's parameters, or None where the device cannot tell.
+        """Return the size of each of the kernel's parameters, or None if unknown.
 
         Raises:
             LaunchError: no such kernel.
         """
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
-        """Return the types of the kernel's parameters, such as `const int *`, or None where its symbol has none.
+        """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
 
         Raises:
             LaunchError: no such kernel.
@@ -288,30 +285,30 @@ class Module(Protocol):
         Args:
             kernel: unmangled name.
             grid, block: one to three extents.
-            args: device arrays and NumPy scalars, in the kernel's order.
+            args: device arrays and NumPy scalars, in the order of the kernel's parameters.
             shared_bytes: dynamic shared memory.
-            options: for the simulated GPU.
+            options: options of the simulated GPU.
 
         Raises:
-            LaunchError: the call does not fit the kernel.
+            LaunchError: the arguments or extents do not match the kernel.
             KernelFault: the kernel ended abnormally.
-            CannotSimulate: simulated device only.
+            CannotSimulate: the simulated GPU lacks a feature.
         """
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What to print about a device.
+    """The description of a device, for reports.
 
     Attributes:
         kind: `simulated` or `cuda`.
         name: such as `NVIDIA H200` or `simulated GPU (cost model: NVIDIA H200)`.
         compiler: such as `NVRTC 13.5`.
         architecture: such as `sm_90`.
-        estimates: whether times are estimates.
+        estimates: True if times are estimates.
         details: further rows for the report's provenance, label to text.
-        summary: the most important of them on one line, or empty.
-        peak_bandwidth_gb_s: what its memory transfers at most, in 1e9 bytes a second, where known.
+        summary: the most important details on one line, or empty.
+        peak_bandwidth_gb_s: peak bandwidth of its memory, in 1e9 bytes per second, if known.
     """
 
     kind: Literal["simulated", "cuda"]
@@ -325,11 +322,11 @@ class DeviceInfo:
 
 
 class Device(Protocol):
-    """Something that compiles CUDA C++ and runs it."""
+    """A device that compiles CUDA C++ and runs it."""
 
     @property
     def info(self) -> DeviceInfo:
-        """What to print about it."""
+        """The device's description, for reports."""
 
     def compile(
         self,
@@ -341,14 +338,14 @@ class Device(Protocol):
         """Compile CUDA C++; `gpulab.cuh` and the toolkit's headers can be included.
 
         Args:
-            source: the text.
-            filename: what diagnostics and line tables call it.
+            source: the CUDA C++ text.
+            filename: the name in diagnostics and line tables.
             defines: macros; a key may have parameters, as in `OP(a, b)`.
-            headers: further headers that can be included, name to text.
+            headers: further headers, name to text.
 
         Raises:
             CompileError: with the compiler's own message.
-            CannotSimulate: simulated device, for an instruction that it does not know.
+            CannotSimulate: the simulated GPU lacks an instruction.
         """
 
     def array(self, values: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Memory:
@@ -358,43 +355,43 @@ class Device(Protocol):
         """Allocate an array with undefined contents."""
 
     def reset(self) -> None:
-        """Free every array of this device."""
+        """Free all arrays of this device."""
 
     def close(self) -> None:
-        """Give everything back; the device cannot be used afterwards."""
+        """Release everything; the device is unusable afterwards."""
 
 
 @runtime_checkable
 class BreakableDevice(Protocol):
-    """A device that a kernel can break for the process that launched it, and for no other."""
+    """A device that a kernel can break for its process, but not for other processes."""
 
     @property
     def usable(self) -> bool:
-        """Whether that has not happened yet."""
+        """True until a kernel has broken the device."""
 
 
 @runtime_checkable
 class LaunchLimits(Protocol):
-    """A module that can tell beforehand whether a launch would be refused, whatever its arguments."""
+    """A module that can check the extents of a launch beforehand."""
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Hold a launch to the GPU's limits: extents, registers of a block, shared memory.
+        """Check a launch against the GPU's limits: extents, registers per block, shared memory.
 
         Raises:
-            LaunchError: it is beyond one of them.
+            LaunchError: the launch exceeds a limit.
         """
 
 
 @runtime_checkable
 class PrefetchingDevice(Protocol):
-    """A device whose compiler can work on several variants of a source at once."""
+    """A device that can compile several variants of a source in parallel."""
 
     def compile_ahead(
         self, source: str, filename: str, variants: Sequence[Mapping[str, str]], headers: Mapping[str, str]
     ) -> None:
-        """Compile a source with several sets of macros side by side, so that `Device.compile` need not.
+        """Compile a source with several sets of macros in parallel; `Device.compile` then returns the results.
 
-        What does not compile is said there.
+        `Device.compile` raises the compile errors, too.
 
         Raises:
             DeviceUnavailable: the compiler cannot be run.

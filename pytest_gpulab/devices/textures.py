@@ -1,6 +1,6 @@
-"""Textures and surfaces as plain data: how their texels are laid out, and how a texture is sampled.
+"""Textures and surfaces as plain data: layout of texels, and sampling.
 
-Kernels are given a texture or a surface by its handle, a 64-bit number. The words are those of the CUDA C++ Programming
+A kernel receives a texture or a surface by its handle, a 64-bit number. The terms are those of the CUDA C++ Programming
 Guide, "Texture and Surface Memory".
 """
 
@@ -21,21 +21,21 @@ FilterMode = Literal["point", "linear"]
 Kind = Literal["linear", "1d", "2d", "3d", "a1d", "a2d"]
 """`linear`: a 1-D array in global memory; `a1d`, `a2d`: layers. All but `linear` are PTX's names."""
 
-ROW_BYTES = 32  # rows of a 2-D array in global memory must be a multiple (cudaDeviceProp.texturePitchAlignment)
+ROW_BYTES = 32  # rows of a 2-D array in global memory must be a multiple of it (cudaDeviceProp.texturePitchAlignment)
 _TEXELS = "u1 i1 u2 i2 u4 i4 f2 f4"
 _AXES = {"linear": 1, "1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2}
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a texture is sampled, as in `cudaTextureDesc`; `tex1Dfetch` heeds `normalized_reads` only.
+    """The sampling of a texture, as in `cudaTextureDesc`; `tex1Dfetch` uses `normalized_reads` only.
 
     Attributes:
-        address: what stands for texels outside of the texture, for all axes or for x, y and z. `wrap` and `mirror`
-            need normalised coordinates; without them they are `clamp`.
-        filter: the nearest texel, or a mean of its neighbours weighted by their distances.
-        normalized_coords: whether coordinates go from 0 to 1 instead of from 0 to the number of texels.
-        normalized_reads: whether 8- and 16-bit integers are read as floats from 0, or -1 if they are signed, to 1.
+        address: the address mode outside the texture, for all axes or for x, y and z. `wrap` and `mirror` need
+            normalised coordinates; without them they act as `clamp`.
+        filter: `point` reads the nearest texel, `linear` interpolates between neighbours.
+        normalized_coords: True for coordinates from 0 to 1 instead of 0 to the number of texels.
+        normalized_reads: True if 8- and 16-bit integers are read as floats from 0 to 1, or from -1 to 1 if signed.
     """
 
     address: AddressMode | tuple[AddressMode, ...] = "clamp"
@@ -58,12 +58,13 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True)
 class Texels:
-    """The texels of a texture or surface.
+    """The layout of the texels of a texture or surface.
 
     Attributes:
-        dtype: of a channel.
-        channels: of a texel: 1, 2 or 4.
-        extents: texels in x, y and z; of layers, z is the layer.
+        kind: the kind of the texture.
+        dtype: the type of a channel.
+        channels: channels per texel: 1, 2 or 4.
+        extents: texels in x, y and z; z counts layers in a layered texture.
     """
 
     kind: Kind
@@ -78,20 +79,20 @@ class Texels:
 
     @property
     def axes(self) -> int:
-        """How many coordinates a fetch has, layers aside."""
+        """The number of coordinates of a fetch, without the layer."""
         return _AXES[self.kind]
 
     @property
     def is_layered(self) -> bool:
-        """Whether there are layers."""
+        """True if the texture is layered."""
         return self.kind in ("a1d", "a2d")
 
     def is_float(self, sampling: Sampling) -> bool:
-        """Whether reads give floats."""
+        """Return True if reads return floats."""
         return self.dtype.kind == "f" or (sampling.normalized_reads and self.dtype.itemsize < 4)
 
     def check(self, sampling: Sampling) -> None:
-        """Hold a way of sampling against these texels.
+        """Check that a sampling suits these texels.
 
         Raises:
             ValueError: integers cannot be filtered.
@@ -101,11 +102,11 @@ class Texels:
 
 
 class TexelArray(Protocol):
-    """A CUDA array: texels in an order of the device's own, for textures and surfaces only."""
+    """A CUDA array: texels in a device-specific layout, for textures and surfaces only."""
 
     @property
     def texels(self) -> Texels:
-        """What it holds."""
+        """The layout of its texels."""
 
     def get(self) -> Array:
         """Return a copy in host memory."""
@@ -114,16 +115,16 @@ class TexelArray(Protocol):
         """Overwrite the contents; `values` must have the array's shape.
 
         Raises:
-            ValueError: where the shape differs.
+            ValueError: the shape differs.
         """
 
     def free(self) -> None:
-        """Give the memory back; textures and surfaces of it cannot be used afterwards."""
+        """Free the memory; its textures and surfaces are unusable afterwards."""
 
 
 @runtime_checkable
 class TextureDevice(Protocol):
-    """A device that has textures and surfaces."""
+    """A device with textures and surfaces."""
 
     def texel_array(self, values: npt.ArrayLike, channels: int = 1, layered: bool = False) -> TexelArray:
         """Allocate and fill a CUDA array.
@@ -131,30 +132,30 @@ class TextureDevice(Protocol):
         Args:
             values: texels by their coordinates, x last: `(width,)`, `(height, width)` or `(depth, height, width)`; with
                 several channels a last axis of 2 or 4.
-            channels: of a texel.
-            layered: whether the first axis counts layers.
+            channels: channels per texel.
+            layered: True if the first axis counts layers.
 
         Raises:
-            ValueError: no texture has such texels.
+            ValueError: no texture supports such texels.
         """
 
     def texture(
         self, source: Memory | TexelArray, sampling: Sampling = DEFAULT_SAMPLING, channels: int = 1
     ) -> np.uint64:
-        """Make a texture and return its handle, to be an argument of a launch.
+        """Create a texture and return its handle, an argument of launches.
 
         Args:
             source: a CUDA array for `tex1D`, `tex2D`, `tex3D` and their layered forms; an array in global memory for
                 `tex1Dfetch` or, with two dimensions, `tex2D`.
-            sampling: how it is sampled.
-            channels: of a texel in global memory; with several, the array's last axis has them.
+            sampling: the sampling of the texture.
+            channels: channels per texel in global memory; several are the array's last axis.
 
         Raises:
-            ValueError: no texture has such texels, or they cannot be sampled like this.
+            ValueError: no texture supports such texels, or the sampling does not suit them.
         """
 
     def surface(self, source: TexelArray) -> np.uint64:
-        """Make a surface, which kernels may write, and return its handle."""
+        """Create a surface, which kernels may write, and return its handle."""
 
     def destroy(self, handle: np.uint64) -> None:
         """Destroy a texture or surface: its handle becomes invalid.
@@ -165,10 +166,10 @@ class TextureDevice(Protocol):
 
 
 def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
-    """Return the texels of a CUDA array that holds these values.
+    """Return the layout of a CUDA array with these values.
 
     Raises:
-        ValueError: no texture has such texels.
+        ValueError: no texture supports such texels.
     """
     shape = _without_channels(values.shape, values.dtype, channels)
     if not 1 + layered <= len(shape) <= 3:
@@ -179,10 +180,10 @@ def texels_of_array(values: Array, channels: int, layered: bool) -> Texels:
 
 
 def texels_in_memory(memory: Memory, channels: int) -> Texels:
-    """Return the texels of an array in global memory.
+    """Return the layout of a texture of an array in global memory.
 
     Raises:
-        ValueError: no texture has such texels, or its rows cannot be found.
+        ValueError: no texture supports such texels, or the row pitch is not aligned.
     """
     shape = _without_channels(memory.shape, memory.dtype, channels)
     if len(shape) == 1:

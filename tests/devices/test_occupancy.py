@@ -14,7 +14,7 @@ from pytest_gpulab.devices.hardware.architectures import LIMITS, generation
 from pytest_gpulab.devices.hardware.occupancy import (
     BlockNeeds,
     KernelOccupancy,
-    blocks_by_supply,
+    blocks_by_resource,
     occupancy_by_rules,
     occupancy_of,
     suggested_block,
@@ -47,7 +47,7 @@ def test_the_limits_are_those_that_nsight_compute_prints(row: str) -> None:
     counters, needs = MEASURED[row]["counters"], needs_of(row)
     names = {"warps": "warps", "blocks": "blocks", "registers": "registers", "shared memory": "shared_mem"}
     printed = {supply: counters[f"launch__occupancy_limit_{name}"] for supply, name in names.items()}
-    assert blocks_by_supply(LIMITS["sm_90"], needs, carve_out_of(needs)) == printed
+    assert blocks_by_resource(LIMITS["sm_90"], needs, carve_out_of(needs)) == printed
 
 
 @pytest.mark.parametrize("row", MEASURED)

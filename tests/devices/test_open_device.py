@@ -66,13 +66,13 @@ def driver_with_nothing(monkeypatch):
 def test_sim_is_the_simulated_gpu():
     device, why = open_device("sim")
     assert device.info.kind == "simulated"
-    assert why == "it was asked for"
+    assert why == "it was requested"
 
 
 def test_auto_takes_a_gpu_that_is_there(monkeypatch):
     gpu = object()
     monkeypatch.setattr(devices, "_open_cuda", lambda ordinal, *more: gpu if ordinal == 0 else None)
-    assert open_device("auto") == (gpu, "PyCUDA and an NVIDIA GPU are there")
+    assert open_device("auto") == (gpu, "PyCUDA and an NVIDIA GPU were found")
 
 
 @pytest.mark.usefixtures("no_pycuda")
@@ -183,5 +183,5 @@ def test_without_nvcc_the_message_says_what_to_put_on_the_path(driver_with_nothi
 
 @pytest.mark.parametrize("spec", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "SIM", "cuda:1 "])
 def test_a_word_that_names_no_device(spec):
-    with pytest.raises(DeviceUnavailable, match=r"no device is called .*; use auto, cuda, cuda:N"):
+    with pytest.raises(DeviceUnavailable, match=r"unknown device .*; use auto, cuda, cuda:N"):
         open_device(spec)

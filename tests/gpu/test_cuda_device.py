@@ -312,7 +312,7 @@ def test_a_closed_device_says_so(opened_device):
     second, why = open_device("cuda:0")
     memory = second.array([1, 2, 3])
     second.close()
-    assert why == "it was asked for"
+    assert why == "it was requested"
     with pytest.raises(DeviceUnavailable, match="this device was closed"):
         second.empty(1, np.int32)
     with pytest.raises(ValueError, match="this array was freed"):

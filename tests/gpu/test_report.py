@@ -11,7 +11,7 @@ import pytest
 
 from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.hardware.architectures import LIMITS
-from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_supply, occupancy_by_rules
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource, occupancy_by_rules
 
 pytestmark = pytest.mark.gpu
 SOURCE = """
@@ -84,7 +84,7 @@ def test_the_rules_give_what_the_driver_says(device, kernel, threads, shared_byt
     module = _module(device)
     asked = module.occupancy(kernel, threads, shared_bytes)
     needs = BlockNeeds(threads, asked.registers, asked.shared_bytes)
-    assert asked.active_blocks == min(blocks_by_supply(module._limits, needs).values())
+    assert asked.active_blocks == min(blocks_by_resource(module._limits, needs).values())
     assert asked == occupancy_by_rules(device.info.architecture, kernel, needs, LARGEST[kernel])
 
 

@@ -26,7 +26,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def open_device(*asked: object, **more: object) -> tuple[SimulatedDevice, str]:
         begun.append("device")
-        return SimulatedDevice(), "it was asked for"
+        return SimulatedDevice(), "it was requested"
 
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setattr(devices, "open_device", open_device)

@@ -39,7 +39,7 @@ def grade(course: Course, *args: str, full: str = "False", absent: str = "False"
 
 def test_a_gpu_that_is_there_is_taken(course: Course) -> None:
     result = grade(course, "-k", "nothing")
-    result.stdout.fnmatch_lines(["gpulab: a GPU, because PyCUDA and an NVIDIA GPU are there; seed *"])
+    result.stdout.fnmatch_lines(["gpulab: a GPU, because PyCUDA and an NVIDIA GPU were found; seed *"])
 
 
 SAYS_WHICH = """
@@ -68,7 +68,7 @@ def test_where_there_is_none_the_simulated_one_grades(course: Course) -> None:
 
 @pytest.mark.parametrize(
     ("device", "why"),
-    [("auto", "no CUDA device: grading on a GPU works on Linux only"), ("sim", "it was asked for")],
+    [("auto", "no CUDA device: grading on a GPU works on Linux only"), ("sim", "it was requested")],
 )
 def test_the_simulated_one_grades_on_a_system_without_unixs_locks_and_limits(
     course: Course, device: str, why: str

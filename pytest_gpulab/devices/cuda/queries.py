@@ -12,7 +12,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from pytest_gpulab.devices.hardware.architectures import Limits, generation
+from pytest_gpulab.devices.hardware.architectures import SmLimits, generation
 
 from .faults import DriverRefusal
 
@@ -69,7 +69,7 @@ class InspectedModule:
         return value_of(driver.cuModuleGetFunction(self._module, symbol.encode()))
 
 
-def limits_of_current_gpu() -> Limits:
+def limits_of_current_gpu() -> SmLimits:
     """Return what one multiprocessor of the GPU whose context is current holds.
 
     Raises:
@@ -82,7 +82,7 @@ def limits_of_current_gpu() -> Limits:
         return int(value_of(driver.cuDeviceGetAttribute(key, gpu)))
 
     major, minor = attribute("COMPUTE_CAPABILITY_MAJOR"), attribute("COMPUTE_CAPABILITY_MINOR")
-    return Limits(
+    return SmLimits(
         generation=generation(f"sm_{major}{minor}"),
         blocks=attribute("MAX_BLOCKS_PER_MULTIPROCESSOR"),
         warps=attribute("MAX_THREADS_PER_MULTIPROCESSOR") // attribute("WARP_SIZE"),

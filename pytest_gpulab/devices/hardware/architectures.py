@@ -1,7 +1,7 @@
-"""What is known of NVIDIA's GPU architectures without having one: a table by the names that the compiler uses.
+"""SmLimits of NVIDIA's GPU architectures: a table by the compiler's architecture names.
 
-Sources: the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; the unit in which
-shared memory is given out is that of NVIDIA's `cuda_occupancy.h`.
+Sources: the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; the allocation unit of
+shared memory is that of NVIDIA's `cuda_occupancy.h`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _KIB = 1024
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one SM holds.
+class SmLimits:
+    """SmLimits of one SM.
 
     Attributes:
         generation: the architecture's name.
         blocks, warps, shared_bytes, registers: resident at a time.
-        reserved_bytes: shared memory that the system takes for each block.
-        shared_unit: bytes; shared memory is given out in multiples of it.
+        reserved_bytes: shared memory that the system reserves per block.
+        shared_unit: the allocation unit of shared memory, in bytes.
     """
 
     generation: str
@@ -33,28 +33,28 @@ class Limits:
 
     @property
     def largest_shared_bytes(self) -> int:
-        """The most that one block may have."""
+        """The most shared memory of one block."""
         return self.shared_bytes - self.reserved_bytes
 
 
-LIMITS: Mapping[str, Limits] = {
-    "sm_75": Limits("Turing", 16, 32, 64 * _KIB, reserved_bytes=0, shared_unit=256),
-    "sm_80": Limits("Ampere", 32, 64, 164 * _KIB),
-    "sm_86": Limits("Ampere", 16, 48, 100 * _KIB),
-    "sm_87": Limits("Ampere", 16, 48, 164 * _KIB),
-    "sm_88": Limits("Ampere", 16, 48, 100 * _KIB),
-    "sm_89": Limits("Ada Lovelace", 24, 48, 100 * _KIB),
-    "sm_90": Limits("Hopper", 32, 64, 228 * _KIB),
-    "sm_100": Limits("Blackwell", 32, 64, 228 * _KIB),
-    "sm_103": Limits("Blackwell", 32, 64, 228 * _KIB),
-    "sm_110": Limits("Blackwell", 24, 48, 228 * _KIB),
-    "sm_120": Limits("Blackwell", 24, 48, 100 * _KIB),
-    "sm_121": Limits("Blackwell", 24, 48, 100 * _KIB),
+LIMITS: Mapping[str, SmLimits] = {
+    "sm_75": SmLimits("Turing", 16, 32, 64 * _KIB, reserved_bytes=0, shared_unit=256),
+    "sm_80": SmLimits("Ampere", 32, 64, 164 * _KIB),
+    "sm_86": SmLimits("Ampere", 16, 48, 100 * _KIB),
+    "sm_87": SmLimits("Ampere", 16, 48, 164 * _KIB),
+    "sm_88": SmLimits("Ampere", 16, 48, 100 * _KIB),
+    "sm_89": SmLimits("Ada Lovelace", 24, 48, 100 * _KIB),
+    "sm_90": SmLimits("Hopper", 32, 64, 228 * _KIB),
+    "sm_100": SmLimits("Blackwell", 32, 64, 228 * _KIB),
+    "sm_103": SmLimits("Blackwell", 32, 64, 228 * _KIB),
+    "sm_110": SmLimits("Blackwell", 24, 48, 228 * _KIB),
+    "sm_120": SmLimits("Blackwell", 24, 48, 100 * _KIB),
+    "sm_121": SmLimits("Blackwell", 24, 48, 100 * _KIB),
 }
-"""By architecture, as the compiler calls it."""
+"""SmLimits by the compiler's architecture name."""
 
 
 def generation(architecture: str) -> str:
-    """Return the name of an architecture's generation, such as `Hopper` for `sm_90`; a newer one is unknown."""
+    """Return the name of an architecture's generation, such as `Hopper` for `sm_90`."""
     limits = LIMITS.get(architecture)
     return "unknown generation" if limits is None else limits.generation

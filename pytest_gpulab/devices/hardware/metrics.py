@@ -1,10 +1,10 @@
-"""Every figure that a launch's profile may hold, under Nsight Compute's name or, where it has none, as `gpulab__...`.
+"""Metrics of a launch's profile, under Nsight Compute's names or, if it has none, as `gpulab__...`.
 
-Three levels are kept apart. *Exact*: counted while the kernel ran, one by one, and the same on hardware whatever the
-compiler does with the kernel's arithmetic. *Modelled*: made from exact counts and the machine code, or rules for what
-the compiler does; close to hardware, not equal to it. *Estimated*: made by the cost model for a described GPU.
+There are three levels. *Exact*: counted one by one while the kernel ran, and the same on hardware, however the compiler
+translates the kernel's arithmetic. *Modelled*: derived from exact counts and the machine code, or from rules about the
+compiler; close to hardware, not equal. *Estimated*: computed by the cost model for a GPU model.
 
-The table of docs/counters.md is this one.
+A test checks that the table of docs/counters.md equals this one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Level = Literal["exact", "modelled", "estimated"]
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure: its name in profiles, its unit, its level, and what it means in a sentence."""
+    """A metric: its name in profiles, its unit, its level, and its meaning in a sentence."""
 
     name: str
     unit: str
@@ -29,7 +29,7 @@ class Metric:
 def _global_memory() -> list[Metric]:
     ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on", "red": "atomics without a result on"}
     name = "l1tex__t_{}_pipe_lsu_mem_global_op_{}.sum"
-    sectors = "32-byte sectors that these touch, each once a request"
+    sectors = "32-byte sectors accessed by these requests, counted once per request"
     found = []
     for op, what in ops.items():
         found.append(Metric(name.format("requests", op), "requests", "exact", f"{what} global memory by a warp"))
@@ -41,60 +41,60 @@ def _shared_memory() -> list[Metric]:
     ops = {"ld": "loads from", "st": "stores to", "atom": "atomics on"}
     found = []
     for op, what in ops.items():
-        asked = f"{what} shared memory by a warp with at least one lane"
-        found.append(Metric(f"gpulab__shared_requests_op_{op}.sum", "requests", "exact", asked))
+        meaning = f"{what} shared memory by a warp with at least one lane"
+        found.append(Metric(f"gpulab__shared_requests_op_{op}.sum", "requests", "exact", meaning))
         wavefronts = f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
-        found.append(Metric(wavefronts, "wavefronts", "exact", "passes that these take, bank conflicts included"))
+        found.append(Metric(wavefronts, "wavefronts", "exact", "passes of these requests, bank conflicts included"))
         conflicts = f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"
-        found.append(Metric(conflicts, "wavefronts", "exact", "passes beyond those that the number of bytes needs"))
+        found.append(Metric(conflicts, "wavefronts", "exact", "passes beyond the minimum for the number of bytes"))
     return found
 
 
 _SUM = "smsp__sass_thread_inst_executed_op_f{}_pred_on.sum"
-_MET = "lanes that met at one address in a request, the most of each request added up"
+_MET = "the maximum of lanes per address in a request, summed over requests"
 
 METRICS: tuple[Metric, ...] = (
     *_global_memory(),
     Metric("gpulab__touched_sectors.sum", "sectors", "exact", "distinct sectors of global memory in the whole launch"),
     *_shared_memory(),
     Metric("gpulab__constant_requests.sum", "requests", "exact", "loads of `__constant__` variables by a warp"),
-    Metric("gpulab__constant_words.sum", "words", "exact", "distinct 4-byte words that these ask for"),
+    Metric("gpulab__constant_words.sum", "words", "exact", "distinct 4-byte words in these requests"),
     Metric("gpulab__atomic_passes_global.sum", "passes", "exact", f"atomics on global memory: {_MET}"),
     Metric("gpulab__atomic_passes_shared.sum", "passes", "exact", f"atomics on shared memory: {_MET}"),
     Metric("gpulab__barriers.sum", "warps", "exact",
-           "barriers of a block and arrivals at asynchronous ones, once for each warp there"),
+           "block barriers and arrivals at asynchronous barriers, counted per warp"),
     Metric("gpulab__warps.sum", "warps", "exact", "warps of the launch"),
     Metric("gpulab__sampling_error.pct", "%", "modelled",
            "standard error of counts scaled up from some of the blocks; 0 if all ran"),
     Metric("gpulab__ptx_thread_inst.sum", "instructions", "exact", "PTX instructions by threads, as written"),
     Metric("idc__requests.sum", "requests", "modelled",
-           "loads from constant memory (parameters, too) by a warp, once more for each further address"),
+           "loads from constant memory (parameters, too) by a warp, plus one per further address"),
     Metric("smsp__inst_executed.sum", "instructions", "modelled", "machine instructions issued, by warps"),
     Metric("smsp__thread_inst_executed.sum", "instructions", "modelled", "the same, by threads"),
     Metric("smsp__thread_inst_executed_pred_on.sum", "instructions", "modelled",
-           "the same, without those whose predicate switched them off"),
+           "the same, without threads that are predicated off"),
     Metric("smsp__thread_inst_executed_per_inst_executed.ratio", "threads", "modelled",
-           "threads in an issued instruction, of 32"),
+           "threads per issued instruction, of 32"),
     Metric("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio", "threads", "modelled",
-           "the same, without those whose predicate switched them off"),
+           "the same, without threads that are predicated off"),
     Metric("smsp__inst_executed_op_shared_ld.sum", "instructions", "modelled",
-           "load instructions on shared memory issued by warps, those with all lanes switched off included"),
+           "load instructions on shared memory issued by warps, with all lanes predicated off, too"),
     Metric("smsp__inst_executed_op_shared_st.sum", "instructions", "modelled", "store instructions, likewise"),
     Metric("smsp__inst_executed_op_ldc.sum", "instructions", "modelled", "load instructions on constant memory"),
     Metric("smsp__sass_branch_targets.sum", "instructions", "modelled", "conditional branches by warps"),
     Metric("smsp__sass_branch_targets_threads_uniform.sum", "instructions", "modelled",
-           "those at which all lanes of the warp went one way"),
+           "uniform branches: all lanes of the warp take the same path"),
     Metric("smsp__sass_branch_targets_threads_divergent.sum", "instructions", "modelled",
-           "those at which the warp parted"),
+           "divergent branches: lanes of the warp take different paths"),
     *(Metric(_SUM.format(op), "instructions", "modelled", f"{what} of 32-bit floats, by threads")
       for op, what in (("add", "additions"), ("mul", "multiplications"), ("fma", "fused multiply-adds"))),
-    Metric("gpulab__time_share.pct", "%", "estimated", "of a source line: its share of the launch's estimated time"),
+    Metric("gpulab__time_share.pct", "%", "estimated", "share of a source line in the launch's estimated time"),
     Metric("launch__registers_per_thread", "registers", "exact", "as the compiler reports them"),
     Metric("gpulab__local_bytes_per_thread", "bytes", "exact",
-           "local memory a thread (arrays and spilled registers), as the compiler reports it"),
+           "local memory per thread (arrays and spilled registers), as the compiler reports it"),
     Metric("sm__maximum_warps_per_active_cycle_pct", "%", "exact", "theoretical occupancy"),
 )  # fmt: skip
-"""Each name once, in the order of the documentation."""
+"""All metrics, each name once, in the order of the documentation."""
 
 LEVELS: Mapping[str, Level] = {metric.name: metric.level for metric in METRICS}
 
@@ -106,7 +106,7 @@ _RATIOS = {
 
 
 def with_ratios(counters: Mapping[str, float]) -> dict[str, float]:
-    """Return counters and the ratios that follow from them; ratios must be made anew after sums are added up."""
+    """Return counters with the ratios derived from them; recompute the ratios after adding counters."""
     issued = counters.get(_ISSUED, 0.0)
     ratios = {name: counters.get(of, 0.0) / issued for name, of in _RATIOS.items()} if issued else {}
     return {**counters, **ratios}

@@ -1,9 +1,9 @@
-"""Theoretical occupancy: how many blocks of a kernel a multiprocessor (SM) holds at once, as pure functions.
+"""Theoretical occupancy: the number of resident blocks of a kernel per multiprocessor (SM), as pure functions.
 
-A block stays on its SM from its first to its last instruction, with all its registers and shared memory. Whichever of
-four supplies runs out first sets how many blocks fit: warps, blocks, registers, shared memory.
+A block stays on its SM from its first to its last instruction, with all its registers and shared memory. The scarcest
+of four resources limits the resident blocks: warps, blocks, registers, shared memory.
 
-Source of the rules: NVIDIA's `cuda_occupancy.h`, whose answers these functions were compared with.
+Source of the rules: NVIDIA's `cuda_occupancy.h`; the results were compared with it.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .architectures import LIMITS, Limits
+from .architectures import LIMITS, SmLimits
 
 WARP = 32
 MAX_BLOCK_THREADS = 1024
-REGISTERS_UNIT = 256  # for a warp
-LEAST_REGISTERS = 16  # Nsight Compute's least figure for a thread on an H200; so few never limit
+REGISTERS_UNIT = 256  # allocation unit per warp
+LEAST_REGISTERS = 16  # Nsight Compute's least figure per thread on an H200; so few are never the limit
 PARTITIONS = 4  # of an SM, each with its own share of the registers
 
 
 @dataclass(frozen=True)
 class KernelOccupancy:
-    """How a kernel fills the SMs at one launch.
+    """Theoretical occupancy of a kernel at one launch.
 
     Attributes:
-        kernel: its name.
+        kernel: the kernel's name.
         architecture: such as `sm_90`.
-        block_threads: threads in a block.
-        registers: a thread; None where the compiler's figure is not known.
-        shared_bytes: a block, static and dynamic.
-        active_blocks, active_warps: what one SM holds at a time.
-        occupancy: `active_warps` over the warps that an SM can hold, 0 to 1.
-        limited_by: what runs out first: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at 1; nothing
-            where the rules do not explain what the driver says.
-        suggested_block_threads: the largest block that gives the highest occupancy; None where not known.
-        local_bytes: local memory (arrays, spilled registers) a thread, which limits nothing; None where not known.
-        constant_bytes: `__constant__` variables of the kernel's file; None where not known.
+        block_threads: threads per block.
+        registers: registers per thread; None if unknown.
+        shared_bytes: static and dynamic shared memory per block.
+        active_blocks, active_warps: resident blocks and warps per SM.
+        occupancy: `active_warps` over the SM's limit of warps, 0 to 1.
+        limited_by: the limiting resources: `warps`, `blocks`, `registers`, `shared memory`; only `warps` at occupancy
+            1; empty if the rules do not explain the driver's figure.
+        suggested_block_threads: the largest block with the highest occupancy; None if unknown.
+        local_bytes: local memory (arrays, spilled registers) per thread, which is no limit; None if unknown.
+        constant_bytes: `__constant__` variables of the kernel's file; None if unknown.
     """
 
     kernel: str
@@ -55,12 +55,12 @@ class KernelOccupancy:
 
 @dataclass(frozen=True)
 class BlockNeeds:
-    """What one block of a launch asks for.
+    """Resources of one block of a launch.
 
     Attributes:
-        threads: in a block.
-        registers: a thread; None where the compiler's figure is not known, which counts as none.
-        shared_bytes: static and dynamic.
+        threads: threads per block.
+        registers: registers per thread; None if unknown, which counts as none.
+        shared_bytes: static and dynamic shared memory.
     """
 
     threads: int
@@ -69,37 +69,37 @@ class BlockNeeds:
 
     @property
     def warps(self) -> int:
-        """Warps of a block; the last may be incomplete."""
+        """Warps per block; the last may be incomplete."""
         return -(-self.threads // WARP)
 
 
-def blocks_by_supply(limits: Limits, needs: BlockNeeds, carve_out_bytes: int | None = None) -> dict[str, int]:
-    """Return how many blocks fit on an SM as far as each of its supplies goes.
+def blocks_by_resource(limits: SmLimits, needs: BlockNeeds, carve_out_bytes: int | None = None) -> dict[str, int]:
+    """Return the number of blocks that each resource of an SM allows.
 
     Args:
-        limits: of the SM.
-        needs: of a block.
-        carve_out_bytes: the part of the SM's memory that is shared memory now; the most there can be if None.
+        limits: the SM's limits.
+        needs: the block's resources.
+        carve_out_bytes: the shared part of the SM's L1 and shared memory; the largest if None.
     """
     warp_registers = _rounded_up(max(needs.registers or 0, LEAST_REGISTERS) * WARP, REGISTERS_UNIT)
     resident_warps = limits.registers // PARTITIONS // warp_registers * PARTITIONS
     is_too_much = warp_registers * _rounded_up(needs.warps, PARTITIONS) > limits.registers
     shared = _rounded_up(needs.shared_bytes + limits.reserved_bytes, limits.shared_unit)
-    room = limits.shared_bytes if carve_out_bytes is None else carve_out_bytes
+    available = limits.shared_bytes if carve_out_bytes is None else carve_out_bytes
     return {
         "warps": limits.warps // needs.warps,
         "blocks": limits.blocks,
         "registers": 0 if is_too_much else resident_warps // needs.warps,
-        "shared memory": room // shared if shared else limits.warps,
+        "shared memory": available // shared if shared else limits.warps,
     }
 
 
 def suggested_block(blocks_of: Callable[[int], int], largest: int = MAX_BLOCK_THREADS) -> int | None:
-    """Return the largest block that gives the highest occupancy, found by trying, as NVIDIA's driver finds it.
+    """Return the largest block with the highest occupancy, by trying all sizes, as NVIDIA's driver does.
 
     Args:
-        blocks_of: how many blocks of so many threads fit on an SM.
-        largest: the most threads that a block of the kernel may have.
+        blocks_of: the number of resident blocks per SM, by threads per block.
+        largest: the limit of threads per block of the kernel.
     """
     sizes = (min(size, largest) for size in range(_rounded_up(largest, WARP), 0, -WARP))
     best = max(sizes, key=lambda threads: blocks_of(threads) * threads)  # the first of equals
@@ -109,31 +109,31 @@ def suggested_block(blocks_of: Callable[[int], int], largest: int = MAX_BLOCK_TH
 def occupancy_by_rules(
     architecture: str, kernel: str, needs: BlockNeeds, largest: int = MAX_BLOCK_THREADS
 ) -> KernelOccupancy:
-    """Return the occupancy of a launch on an architecture of `LIMITS`, with no driver to ask.
+    """Return the occupancy of a launch on an architecture of `LIMITS`, without a driver.
 
     Args:
         architecture, kernel: names.
-        needs: of a block; its shared memory is taken to be the same for every size of block.
-        largest: the most threads that a block of the kernel may have.
+        needs: the block's resources; its shared memory is assumed to be the same for every block size.
+        largest: the limit of threads per block of the kernel.
     """
     limits = LIMITS[architecture]
 
     def blocks_of(threads: int) -> int:
-        return min(blocks_by_supply(limits, replace(needs, threads=threads)).values())
+        return min(blocks_by_resource(limits, replace(needs, threads=threads)).values())
 
     suggested = suggested_block(blocks_of, largest)
     return occupancy_of(architecture, limits, kernel, needs, blocks_of(needs.threads), suggested)
 
 
 def occupancy_of(
-    architecture: str, limits: Limits, kernel: str, needs: BlockNeeds, active_blocks: int, suggested: int | None
+    architecture: str, limits: SmLimits, kernel: str, needs: BlockNeeds, active_blocks: int, suggested: int | None
 ) -> KernelOccupancy:
-    """Return the occupancy of a launch of which the driver or the rules say that so many blocks fit on an SM."""
+    """Return the occupancy of a launch with `active_blocks` resident blocks per SM, by the driver or the rules."""
     active_warps = active_blocks * needs.warps
-    by_supply = blocks_by_supply(limits, needs)
-    least = min(by_supply.values())
-    first_out = tuple(name for name, blocks in by_supply.items() if blocks == least)
-    is_full = active_warps == limits.warps  # no supply could raise that
+    by_resource = blocks_by_resource(limits, needs)
+    least = min(by_resource.values())
+    scarcest = tuple(name for name, blocks in by_resource.items() if blocks == least)
+    is_full = active_warps == limits.warps  # then no other resource limits the launch
     return KernelOccupancy(
         kernel=kernel,
         architecture=architecture,
@@ -143,7 +143,7 @@ def occupancy_of(
         active_blocks=active_blocks,
         active_warps=active_warps,
         occupancy=active_warps / limits.warps,
-        limited_by=("warps",) if is_full else first_out if active_blocks == least else (),
+        limited_by=("warps",) if is_full else scarcest if active_blocks == least else (),
         suggested_block_threads=suggested,
     )
 

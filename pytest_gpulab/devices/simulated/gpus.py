@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from pytest_gpulab.devices.hardware.architectures import LIMITS, Limits
+from pytest_gpulab.devices.hardware.architectures import LIMITS, SmLimits
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 if sys.version_info >= (3, 11):
@@ -96,8 +96,8 @@ class Gpu:
     launch_us: float
 
     @property
-    def limits(self) -> Limits:
-        """Limits of one SM."""
+    def limits(self) -> SmLimits:
+        """SmLimits of one SM."""
         return LIMITS[self.architecture]
 
     @property

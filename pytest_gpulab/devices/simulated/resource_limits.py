@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pytest_gpulab.devices.compiler.static_limits import CONSTANT_BYTES, LOCAL_BYTES, SHARED_BYTES, too_much
-from pytest_gpulab.devices.hardware.architectures import Limits
-from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_supply
+from pytest_gpulab.devices.hardware.architectures import SmLimits
+from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.protocol import LaunchError, SourceLine
 from pytest_gpulab.devices.simulated.ptx.syntax import (
     Address,
@@ -38,7 +38,7 @@ def static_shared_bytes(module: PtxModule, kernel: Function) -> int:
     return _total(_used(module, _reachable(module, kernel), "shared"))
 
 
-def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: Limits) -> bool:
+def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limits: SmLimits) -> bool:
     """Return whether a block may need too many registers, so that only the machine code can answer.
 
     ptxas needs fewer than half as many registers as PTX names.
@@ -48,13 +48,13 @@ def may_exceed_registers(module: PtxModule, kernel: Function, threads: int, limi
     return threads * sum(2 if kind.endswith("64") else kind != "pred" for kind in kinds) > 2 * limits.registers
 
 
-def check_registers(kernel: str, threads: int, registers: int, limits: Limits) -> None:
+def check_registers(kernel: str, threads: int, registers: int, limits: SmLimits) -> None:
     """Check that a multiprocessor has enough registers for one block.
 
     Raises:
         LaunchError: it has too few.
     """
-    if not blocks_by_supply(limits, BlockNeeds(threads, registers, 0))["registers"]:
+    if not blocks_by_resource(limits, BlockNeeds(threads, registers, 0))["registers"]:
         needed = f"{registers} registers per thread, {registers * threads:,} for a block of {threads} threads"
         raise LaunchError(f"{kernel} needs {needed}; a block may have {limits.registers:,}")
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from pytest_gpulab.devices.hardware.occupancy import WARP, BlockNeeds, blocks_by_supply
+from pytest_gpulab.devices.hardware.occupancy import WARP, BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.protocol import KernelResources
 from pytest_gpulab.devices.simulated.gpus import Gpu
 
@@ -53,7 +53,7 @@ class Estimate:
 def occupancy(gpu: Gpu, threads: int, shared_bytes: int, resources: KernelResources) -> tuple[float, int]:
     """Return theoretical occupancy and the blocks that one multiprocessor holds (CUDA's occupancy rules)."""
     needs = BlockNeeds(threads, resources.registers, shared_bytes)
-    blocks = min(blocks_by_supply(gpu.limits, needs).values())
+    blocks = min(blocks_by_resource(gpu.limits, needs).values())
     return blocks * needs.warps / gpu.limits.warps, blocks
 
 
