@@ -218,7 +218,7 @@ def test_printf_with_its_format_in_pieces_is_refused(device: SimulatedDevice) ->
 """
     extern = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
     module = SimulatedModule(device, HEAD + extern + KERNEL.format(body=body), "", ())
-    with pytest.raises(CannotSimulate, match="an argument of printf in pieces"):
+    with pytest.raises(CannotSimulate, match="a printf argument in overlapping pieces"):
         module.launch("f", (1,), (8,), [device.array(np.zeros(8, np.uint32))])
 
 

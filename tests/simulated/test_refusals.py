@@ -23,7 +23,7 @@ REFUSED = {
     "max.u32.relu %0, %1, %1;": "the modifier .relu of max.relu.u32",
     "mul.s16x2 %0, %1, %1;": "the instruction mul.s16x2",
     "rem.f32 %0, %1, %1;": "the instruction rem.f32",
-    "addc.u32 %0, %1, %1;": "a carry from behind a jump in addc.u32",
+    "addc.u32 %0, %1, %1;": "a carry flag across a jump in addc.u32",
     "lop3.b32 %0, %1, %1, %1, %1;": "a lookup table in a register in lop3.b32",
     "lop3.or.b32 %0, %1, %1, %1, 7;": "the modifier .or of lop3.or.b32",
     "sad.u32 %0, %1;": "the instruction sad.u32",

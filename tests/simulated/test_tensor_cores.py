@@ -478,10 +478,10 @@ LEFT_OUT = {
         "mma of shape m8n8k4 and type f16.f16.f16.f16",
     "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%0, %0, %0, %0}, {%0}, {%0}, {%0, %0, %0, %0};": "4-bit integers",
     "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc {%0, %0}, {%0}, {%0}, {%0, %0};": "single bits",
-    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0}, {%0}, {%0}, {%0};": "floats of 8 bits and less",
+    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0}, {%0}, {%0}, {%0};": "floats of at most 8 bits",
     "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0}, {%0}, {%0}, {%0}, %0, 0;": "sparse matrices",
     "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e3m2.e4m3.f32 {%0}, {%0}, {%0}, {%0};":
-        "floats of 8 bits and less",
+        "floats of at most 8 bits",
     "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%0}, {%0}, {%0}, {%0};":
         "mma of shape m16n8k16 and type f32.f16.f16.f32",
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {%0}, {%0}, {%0}, {%0};":

@@ -11,7 +11,7 @@ from .integers import F8, U4, Value, select
 
 
 def compare(how: str, a: Value, b: Value) -> Value:
-    """Comparisons of `setp`. Those whose names end in u are also true if an operand is NaN."""
+    """Comparisons of `setp`. Names that end in u are also true if an operand is NaN."""
     if how in _PLAIN:
         return _PLAIN[how](a, b)
     if how == "ne":

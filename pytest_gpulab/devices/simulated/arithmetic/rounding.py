@@ -1,8 +1,8 @@
 """IEEE 754 rounding that NumPy lacks: fused multiply-add, directed modes, subnormals flushed before rounding.
 
-A float32 operation is computed in float64 and *rounded to odd*: an inexact result whose last bit is even is moved by
-one unit towards the exact value. Rounding that to float32, in any mode, equals rounding the exact value once (Boldo and
-Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
+A float32 operation is computed in float64 and *rounded to odd*: an inexact result with an even last bit is moved by
+one unit towards the exact value. Rounding that to float32, in any mode, equals rounding the exact value once (Boldo
+and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
 operations in a directed mode are rare, so they are computed lane by lane in rational arithmetic.
 
 Modes are PTX's: rn (nearest even), rz (towards zero), rm (down), rp (up).
@@ -82,7 +82,7 @@ def _repaired(a: Value, b: Value, c: Value, rounded: Value, dropped: Value) -> V
 
 
 def _sum_f32(a: Value, b: Value, total: Value) -> Value:
-    """Round the exact a + b, whose float64 rounding is `total`, to float32."""
+    """Round the exact a + b to float32; `total` is its rounding to float64."""
     return odd(total, sum_error(a, b, total)).astype(F4)
 
 

@@ -178,9 +178,10 @@ def _one_by_one(fragment: Fragment) -> Accesses:
 @lru_cache(maxsize=256)
 def loaded(fragment: Fragment, layout: str, in_shared: bool) -> IndexArray:
     """Return the position of each element of a lane among the elements read, as (lanes, elements)."""
-    asked = accesses(fragment, layout, in_shared)
+    read = accesses(fragment, layout, in_shared)
     where = np.zeros(fragment.lines * fragment.length, np.intp)
-    where[asked.index[: asked.active].ravel()] = np.arange(asked.index[: asked.active].size)
+    index = read.index[: read.active]
+    where[index.ravel()] = np.arange(index.size)
     return where[places(fragment)]
 
 

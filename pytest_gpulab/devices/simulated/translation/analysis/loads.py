@@ -1,4 +1,4 @@
-"""How a program uses what it loads, told from its text: it waits for it, lets `atomicCAS` check it, only copies it."""
+"""Uses of loaded values: in spin loops, as the expected value of `atomicCAS`, in plain copies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MOVED = {
 
 
 def guesses(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the loads, by number, of values that an `atom.cas` at the same address compares with what is there.
+    """Return the loads, by number, with values that an `atom.cas` at the same address expects.
 
-    The loop that the CUDA C++ Programming Guide makes any atomic operation of begins with such a load: if another
-    thread has changed the value meanwhile, the comparison fails, and nothing is lost.
+    The CUDA C++ Programming Guide builds any atomic operation from a loop that begins with such a load. Its
+    race is harmless: if another thread has changed the value meanwhile, the comparison fails and the loop repeats.
     """
     if not any("cas" in instruction.op for instruction in _instructions(blocks)):
         return frozenset()
@@ -36,7 +36,7 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
     sources: dict[str, list[Instruction]] = defaultdict(list)
     swaps, loads = [], []
     for instruction in _instructions(blocks):
-        if len(instruction.operands) < 2:  # of a malformed one, too, which is refused later
+        if len(instruction.operands) < 2:  # also for malformed instructions, which are refused later
             continue
         if isinstance(target := instruction.operands[0], Reg):
             sources[target.name].append(instruction)
@@ -57,7 +57,7 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def awaited(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the loads that see what others write, by number, of values that decide whether their loop goes on."""
+    """Return the strong loads, by number, with values that decide whether their loop continues."""
     found: set[int] = set()
     for i, block in enumerate(blocks):
         if block.spins:
@@ -67,13 +67,13 @@ def awaited(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
-    """Return the loads, by number, whose values are only moved: to registers, to other lanes, to memory.
+    """Return the loads, by number, with values that are only moved: to registers, to other lanes, to memory.
 
-    A struct is copied with the padding between its members and behind them, which nobody writes: by vector loads, or by
-    several loads of one line, of which some may be of padding alone.
+    Copies of a struct include its padding, which is never written. They use vector loads, or several loads of one line;
+    some of these may read only padding.
 
     Returns:
-        The bytes of each load that is part of such a copy: one of them must have been written. 0 where none need be.
+        Bytes per load of such a copy: at least one of them must have been written. 0 if none need be.
     """
     flows: list[tuple[list[str], list[str]]] = []
     computed: set[str] = set()
@@ -94,7 +94,7 @@ def copied(statements: Sequence[Instruction | Call]) -> dict[int, int]:
 
 
 class Carried(NamedTuple):
-    """Bytes that a store writes as a load has read them, from so many bytes behind the start of each access."""
+    """Bytes that a store writes exactly as a load has read them, at byte offsets into both accesses."""
 
     load: int
     at_load: int
@@ -103,7 +103,7 @@ class Carried(NamedTuple):
 
 
 def carried(statements: Sequence[Instruction | Call]) -> dict[int, tuple[Carried, ...]]:
-    """Return what each store, by number, writes just as one of the loads that `copied` returns has read it."""
+    """Return the bytes of each store, by number, that a load in `copied` has read unchanged."""
     of_copies = copied(statements)
     makers: dict[str, list[Instruction | Call]] = defaultdict(list)
     for statement in statements:
@@ -123,7 +123,7 @@ def carried(statements: Sequence[Instruction | Call]) -> dict[int, tuple[Carried
 
 
 def _loaded(item: object, makers: dict[str, list[Instruction | Call]]) -> tuple[Instruction | None, int]:
-    """Return the load that alone gives a register its value, and the place of the register in it."""
+    """Return the only load that sets a register, and the register's position in it; None if there is no such load."""
     while isinstance(item, Reg) and len(made := makers[item.name]) == 1 and isinstance(maker := made[0], Instruction):
         if maker.op[0] == "ld":
             return maker, [part.name for part in _items(maker.operands[0]) if isinstance(part, Reg)].index(item.name)
@@ -148,7 +148,7 @@ def _async_copies(statements: Sequence[Instruction | Call]) -> dict[int, int]:
 
 
 def _moved_by(statement: Statement) -> list[str]:
-    """Return the registers whose values a statement moves, and does nothing else with."""
+    """Return the registers that a statement only moves."""
     if not isinstance(statement, Instruction):
         return []
     operands = [statement.operands[k] for k in _MOVED.get(statement.op[0], ()) if k < len(statement.operands)]
@@ -159,7 +159,7 @@ def _moved_by(statement: Statement) -> list[str]:
 def _unit(load: Instruction, at_line: int) -> int | None:
     target, element = load.operands[0], _element(load)
     items = len(target.items) if isinstance(target, Vector) else 1
-    if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # as many make up a word
+    if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # this many elements form a word
         return 0
     return element * items if items > 1 or at_line > 1 else None
 
@@ -191,7 +191,7 @@ def _instructions(blocks: Iterable[Block]) -> Iterator[Instruction]:
 
 
 def _place(operand: object, sources: dict[str, list[Instruction]]) -> object:
-    """Return what tells one address from another: two operands with the same one are the same address."""
+    """Return a key of an address: operands with equal keys are the same address."""
     if not isinstance(operand, Address):
         return operand
     base, offset = operand.base, operand.offset
@@ -207,7 +207,7 @@ def _place(operand: object, sources: dict[str, list[Instruction]]) -> object:
 
 
 def _reached(name: str, copies: dict[str, set[str]]) -> set[str]:
-    """Return the registers that a register's value is copied to, itself included."""
+    """Return the registers that receive copies of a register's value, including the register."""
     reached, new = {name}, [name]
     while new:
         more = copies[new.pop()] - reached

@@ -1,4 +1,4 @@
-"""Arrays that an access may be meant for: the parameters and variables that its address was computed from."""
+"""Origins of addresses: the parameters and variables that an address is computed from."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 _MEMORY = ("ld", "ldu", "st", "atom", "red", "cp", "mbarrier", "wmma", "ldmatrix", "stmatrix")
 POINTER_BYTES = 8
 FROM_MEMORY = "a pointer in memory"
-"""Stands for the origins of a loaded value that is large enough to be a pointer; smaller ones are indices."""
+"""The origin of a loaded value that is large enough to be a pointer; smaller values are indices."""
 
 
 class Origins:
-    """Where the addresses of an inlined kernel's memory instructions come from."""
+    """The origins of the addresses in an inlined kernel's memory instructions."""
 
     def __init__(self, kernel: Function) -> None:
         self._instructions = [statement for statement in kernel.body if isinstance(statement, Instruction)]
@@ -37,7 +37,7 @@ class Origins:
 
     def of(self, *sites: Site) -> frozenset[str]:
         """Return the names of all parameters and symbols that the accesses' addresses may be computed from."""
-        if sites not in self._known:  # launches of a kernel ask for the same ones
+        if sites not in self._known:  # each launch of a kernel needs the same ones
             self._known[sites] = self._trace(sites)
         return self._known[sites]
 
@@ -70,7 +70,7 @@ def _loads_pointer(instruction: Instruction) -> bool:
 
 
 def lines_reading(kernel: Function, registers: frozenset[str]) -> tuple[SourceLine, ...]:
-    """Return the source lines whose instructions read any of the registers, in the order of the code."""
+    """Return the source lines of instructions that read any of the registers, in the order of the code."""
     reading = (
         statement.where
         for statement in kernel.body
@@ -85,7 +85,7 @@ def _read(instruction: Instruction) -> tuple[Operand, ...]:
 
 
 def _sources(instruction: Instruction) -> list[Operand]:
-    """Return what an instruction computes its result from; what is read from memory counts for no address."""
+    """Return the operands that an instruction computes its result from; the address of a load is none of them."""
     if instruction.op[0] not in _MEMORY:
         return list(instruction.operands[1:])
     return list(instruction.operands[1:2]) if instruction.op[:2] == ("ld", "param") else []

@@ -1,4 +1,4 @@
-"""Loops that do nothing but wait for a phase of an mbarrier: only an arrival at that barrier ends them."""
+"""Loops that only wait for a phase of an mbarrier: nothing but an arrival at that barrier ends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HARMLESS = {*_PASSED_ON, "add", "sub", "mul", "shl", "shr", "nanosleep", "bra",
 
 
 def phase_waits(blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the basic blocks, by number, at whose end such a loop goes back."""
+    """Return the numbers of the basic blocks that end with the backward jump of such a loop."""
     found = []
     for i, block in enumerate(blocks):
         if block.spins and (start := min(block.targets)) <= i and _only_waits(blocks[start : i + 1], start):
@@ -39,7 +39,7 @@ def _only_waits(loop: Sequence[Block], start: int) -> bool:
 
 
 def _is_decided_by_tests(wanted: set[str], instructions: Sequence[Instruction]) -> bool:
-    """Whether registers get all their values from tests of mbarriers and from what does not change in the loop."""
+    """Return whether registers depend only on tests of mbarriers and on values that are constant in the loop."""
     while True:
         more = set(wanted)
         for instruction in instructions:
@@ -70,5 +70,5 @@ def _is_constant(instruction: Instruction) -> bool:
 
 
 def _is_special(operand: object) -> bool:
-    """Whether it is a special register, such as the clock."""
+    """Return whether an operand is a special register, such as the clock."""
     return isinstance(operand, Sym) and operand.name.startswith("%")

@@ -1,7 +1,7 @@
-"""Stretches of a program that the assembler can reorder as a whole.
+"""Regions: parts of a program within which the assembler may reorder instructions.
 
-A region is straight code together with the short bodies of `if` in it, which the assembler predicates instead of
-jumping over them. It ends where control really moves: at a loop's end, at a barrier, at any other branch.
+A region is straight-line code with short bodies of `if`, which the assembler predicates instead of jumping over them.
+It ends at a loop's end, at a barrier, and at each other branch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Call, Instruction
 from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
 from pytest_gpulab.devices.simulated.translation.control.instructions import defined_and_used
 
-MAX_PREDICATED = 12  # statements of a body that is predicated
+MAX_PREDICATED = 12  # statements in the body of an `if`; longer ones keep their branch
 
 
 def regions(steps: Sequence[TranslatedBlock]) -> list[list[int]]:
@@ -38,7 +38,7 @@ def regions(steps: Sequence[TranslatedBlock]) -> list[list[int]]:
 def _following(
     steps: Sequence[TranslatedBlock], last: int, entries: dict[int, set[int]], region: set[int]
 ) -> list[int] | None:
-    """Return the steps that continue a region: what simply follows, or a predicated body."""
+    """Return the blocks that continue a region: the next block, or a predicated body."""
     step = steps[last]
     after = last + 1
     if step.end == "goto" and step.targets == (after,) and entries[after] <= region:
@@ -53,7 +53,7 @@ def _following(
 
 
 def load_depths(steps: Sequence[TranslatedBlock]) -> dict[int, int]:
-    """Return for each load, by its statement's number, how many loads of its region it has to wait for in a row."""
+    """Return the number of dependent loads before each load in its region, by the number of its statement."""
     depths: dict[int, int] = {}
     for region in regions(steps):
         behind: dict[str, int] = defaultdict(int)

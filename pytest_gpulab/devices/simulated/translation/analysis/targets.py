@@ -1,7 +1,7 @@
-"""The global memory that a kernel may change, by the pointers that its stores and atomics are given.
+"""The global memory that a kernel may change, from the pointers of its stores and atomics.
 
-An array that no store can reach is never raced for, so the race check need not remember who reads it. Most kernels read
-their inputs far more often than they do anything else.
+An array that no store can reach has no races, so the race check need not record its reads. Most accesses of most
+kernels are reads of their inputs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .origins import FROM_MEMORY, Origins
 
 @dataclass(frozen=True)
 class Targets:
-    """Where the stores and atomics of a kernel may go.
+    """The possible targets of a kernel's stores and atomics.
 
     Attributes:
-        anywhere: an address is made of a pointer that was loaded from memory, or a surface is written.
-        parameters: kernel parameters, by position, that an address is made of.
-        variables: addresses of the module's variables that an address is made of.
+        anywhere: True if an address depends on a pointer loaded from memory, or a surface is written.
+        parameters: positions of the kernel parameters that addresses are computed from.
+        variables: addresses of the module's variables that addresses are computed from.
     """
 
     anywhere: bool
@@ -31,13 +31,13 @@ class Targets:
 
 
 def targets(kernel: Function, origins: Origins, sites: Sequence[Site], addresses: Mapping[str, int]) -> Targets:
-    """Return where stores and atomics may go.
+    """Return the possible targets of a kernel's stores and atomics.
 
     Args:
-        kernel: without calls.
-        origins: of its addresses.
+        kernel: a kernel with inlined calls.
+        origins: origins of its addresses.
         sites: its memory instructions.
-        addresses: of the module's variables.
+        addresses: addresses of the module's variables.
     """
     changing = [site for site in sites if site.modifies and site.space in ("global", "generic")]
     names = origins.of(*changing)

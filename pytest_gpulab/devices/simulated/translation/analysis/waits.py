@@ -1,4 +1,4 @@
-"""Loops in which threads stay: those that may wait for what others write, and those that nothing ends."""
+"""Spin loops, which may wait for writes of other threads, and endless loops."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _STRONG = {"volatile", "relaxed", "acquire"}
 
 
 def is_strong_load(statement: Statement) -> bool:
-    """Whether a statement is a load that sees what other threads have written."""
+    """Return whether a statement is a load that observes writes of other threads."""
     return isinstance(statement, Instruction) and statement.op[0] == "ld" and bool(_STRONG & set(statement.op))
 
 
 def is_fence(statement: Statement) -> bool:
-    """Whether a statement puts a thread's accesses in order for others."""
+    """Return whether a statement is a memory fence."""
     return isinstance(statement, Instruction) and statement.op[0] in FENCES
 
 
 def polling_sites(program: Program) -> frozenset[int]:
-    """Return the loads, by their sites' numbers, of the innermost loops that may wait for other threads."""
+    """Return the loads, by the index of their sites, in the innermost loops that may wait for other threads."""
     loops = _loops(program.steps)
     innermost = [loop for loop in loops if not any(other != loop and set(other) <= set(loop) for other in loops)]
     strong = {
@@ -41,11 +41,11 @@ def polling_sites(program: Program) -> frozenset[int]:
 
 
 def places_that_wait_for_l2(program: Program, inside_loops: bool) -> int:
-    """Count the places in the source with a load that sees others' writes, or a fence.
+    """Count the source lines with a load that observes other threads' writes, or with a fence.
 
     Args:
-        program: of the kernel.
-        inside_loops: count only those in loops that may wait.
+        program: the kernel.
+        inside_loops: True to count only those in loops that may wait.
     """
     loops = _loops(program.steps)
     chosen = [i for i in range(len(program.steps)) if not inside_loops or any(i in loop for loop in loops)]
@@ -65,7 +65,7 @@ def _loops(steps: Sequence[TranslatedBlock]) -> list[range]:
 
 
 def without_end(steps: Sequence[TranslatedBlock]) -> frozenset[int]:
-    """Return the basic blocks from which no way leads to an end of the kernel."""
+    """Return the basic blocks without a path to an end of the kernel."""
     entries: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(steps):
         for target in step.targets:

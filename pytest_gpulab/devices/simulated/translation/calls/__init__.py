@@ -1,5 +1,5 @@
 """Calls of device functions.
 
-- `inline`, `passing`: inlines functions and their parameters.
+- `inline`, `passing`: inlining of functions and of their parameters.
 - `recursion`: recursive functions, with a stack per thread.
 """

@@ -1,7 +1,7 @@
-"""Turn a kernel and every device function it calls into one list of statements without calls.
+"""Inlining: a kernel and the device functions that it calls become one list of statements without calls.
 
-What is left of calls are the few functions that the driver provides (`vprintf`, `__assertfail`, `malloc`, `free`); how
-parameters get from one function to another is settled in `passing`, how functions call themselves in `recursion`.
+Only calls of driver functions remain (`vprintf`, `__assertfail`, `malloc`, `free`). `passing` rewrites parameters,
+`recursion` handles recursive functions.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from .passing import settle
 from .recursion import Frame, StackCall, candidates, link, recursive
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
-REFUSED = "refused"  # an instruction of our own, which ends the launch with the words in its opcode
+REFUSED = "refused"  # added by the translation: ends the launch with the message in its opcode
 MAX_DEPTH = 32
-MAX_STATEMENTS = 100_000  # of a kernel with its functions: what they take in memory and to translate is bounded
-FUNCTION_STRIDE = 16  # bytes between the made-up addresses of functions, see `function_address`
+MAX_STATEMENTS = 100_000  # of a kernel with inlined functions; bounds memory and translation time
+FUNCTION_STRIDE = 16  # bytes between the simulated addresses of functions
 FUNCTION_BASE = 0x10
 
 
 def function_address(module: PtxModule, name: str) -> int:
-    """Return the address that stands for a device function in a function pointer.
+    """Return the simulated address of a device function, for function pointers.
 
     Raises:
-        CannotSimulate: the module does not have it.
+        CannotSimulate: the module has no such function.
     """
     if name not in module.functions:
         raise CannotSimulate(f"the address of {name}")
@@ -55,7 +55,7 @@ def function_address(module: PtxModule, name: str) -> int:
 
 
 def undefined(module: PtxModule) -> str | None:
-    """Say, in the compiler's form, which function is called and never defined: nvcc refuses such a file."""
+    """Return the compiler's message for a function that is called but not defined; nvcc refuses such a file."""
     for function in module.functions.values():
         for call in (statement for statement in function.body if isinstance(statement, Call)):
             name = call.callee.name if isinstance(call.callee, Sym) else ""
@@ -71,20 +71,21 @@ def inline(
 ) -> tuple[Function, list[StackCall]]:
     """Return the kernel with every call replaced by the callee's statements, and its calls of recursive functions.
 
-    A call that would unfold to too many statements is refused where a thread executes it.
+    A call with too many statements is refused only if a thread executes it.
 
     Args:
-        module, kernel: as read.
-        frame_bytes: gives the stack frame of each function in machine code; asked for recursive ones alone.
+        module, kernel: parsed PTX.
+        frame_bytes: function that returns the stack frame of each function in machine code, in bytes. It is called only
+            for kernels with recursion.
 
     Raises:
-        CannotSimulate: an unknown external function; a statement of another form than the assembler wants.
+        CannotSimulate: an unknown external function, or a malformed statement.
     """
     return _Inliner(module, kernel).run(frame_bytes)
 
 
 class _Sizes:
-    """How many statements each function unfolds to; a call of a recursive one counts once."""
+    """Numbers of statements per function after inlining; a call of a recursive function counts as one."""
 
     def __init__(self, module: PtxModule, recursive_ones: frozenset[str]) -> None:
         self.module, self.recursive = module, recursive_ones
@@ -106,13 +107,13 @@ class _Inliner:
         self.module = module
         self.kernel = kernel
         self.result = Function(kernel.name, True, kernel.parameters, ())
-        self.body = self.result.body  # where statements go: the kernel's own, or a recursive function's
-        self.made = 0  # statements of the bodies before
+        self.body = self.result.body  # receives statements: of the kernel or of a recursive function
+        self.made = 0  # statements in the earlier bodies
         self.serial = count(1)
         self.recursive = recursive(module)
         self.frames: dict[str, Frame] = {}
         self.sizes = _Sizes(module, self.recursive)
-        self.open: list[str] = []  # the functions that are being unfolded, each inside the one before
+        self.open: list[str] = []  # the functions that are being inlined, the outermost first
 
     def run(self, frame_bytes: Callable[[], Mapping[str, int]]) -> tuple[Function, list[StackCall]]:
         self._expand(self.kernel, "", {}, "")
@@ -125,7 +126,7 @@ class _Inliner:
         return self.result, calls
 
     def _copy(self, frame: Frame) -> None:
-        """Make the one copy of a recursive function."""
+        """Expand the only copy of a recursive function."""
         self.made += len(self.body)
         self.body = frame.body
         own = {variable.name: variable.name + frame.suffix for variable in _formals(frame.function)}
@@ -136,7 +137,7 @@ class _Inliner:
         """Append a function's statements; `bound` maps its parameters to the caller's scratch names."""
         self.result.registers.update({name + suffix: kind for name, kind in function.registers.items()})
         for variable in function.variables.values():
-            # a function's local memory is a new instance per inlined copy; its shared memory is one for all
+            # each inlined copy has its own local variables; shared variables are common to all copies
             tail = suffix if variable.space != "shared" else ""
             name = variable.name + tail
             self.result.variables[name] = replace(variable, name=name)
@@ -159,7 +160,7 @@ class _Inliner:
             self._call(statement, names)
         elif names.suffix:
             self._instruction(statement, names, end)
-        else:  # the kernel's own, whose names stay
+        else:  # the kernel's own statements keep their names
             self.body.append(statement)
 
     def _instruction(self, instruction: Instruction, names: _Names, end: str) -> None:
@@ -169,7 +170,7 @@ class _Inliner:
         if op[0] in ("ret", "exit") and end and op[0] == "ret":
             op, operands = ("bra",), (Sym(end),)
         elif op[:2] == ("ld", "param") and not names.function.entry and _through_register(operands):
-            # the address of a function's own parameter: `passing` puts such a parameter into local memory
+            # an address of the function's own parameter: `passing` puts such a parameter into local memory
             op = ("ld", "local", *op[2:])
         self.body.append(replace(instruction, op=op, operands=operands, guard=guard))
 
@@ -203,19 +204,19 @@ class _Inliner:
             if name not in self.frames:
                 self.frames[name] = Frame(callee, f"~{next(self.serial)}")
             self.body.append(Call(Sym(name), results, arguments, None, call.where, call.number))
-        elif (reason := self._why_not(name)) is not None:
-            self.body.append(Instruction((REFUSED, f"{reason} of {unmangle(name)}()"), (), None, call.where))
+        elif (reason := self._reason_to_refuse(name)) is not None:
+            self.body.append(Instruction((REFUSED, f"a call of {unmangle(name)}(): {reason}"), (), None, call.where))
         else:
             formals = [parameter.name for parameter in _formals(callee)]
             bound = dict(zip(formals, (*results, *arguments), strict=True))
             self._expand(callee, f"~{next(self.serial)}", bound, after)
 
-    def _why_not(self, name: str) -> str | None:
-        """Say why a call is not unfolded."""
+    def _reason_to_refuse(self, name: str) -> str | None:
+        """Return the reason why a call is not inlined, if there is one."""
         if len(self.open) > MAX_DEPTH:
-            return f"a call more than {MAX_DEPTH} deep"
+            return f"more than {MAX_DEPTH} nested calls"
         if self.made + len(self.body) + self.sizes.of(name) > MAX_STATEMENTS:
-            return f"more than {MAX_STATEMENTS:,} instructions, functions unfolded: a call"
+            return f"more than {MAX_STATEMENTS:,} instructions after inlining"
         return None
 
     def _indirect(
@@ -226,7 +227,7 @@ class _Inliner:
         arguments: tuple[str, ...],
         after: str,
     ) -> None:
-        """Compare the pointer with every function of parameters of these sizes, and jump to the one it names."""
+        """Compare the pointer with each function with parameters of these sizes, and expand a call for each."""
         assert isinstance(call.callee, Reg)
         pointer = names.operand(call.callee)
         for name in candidates(self.module, names.function, call):
@@ -250,7 +251,7 @@ def _through_register(operands: tuple[Operand, ...]) -> bool:
 
 
 class _Names:
-    """The names of one inlined copy of a function."""
+    """The unique names in one inlined copy of a function."""
 
     def __init__(self, function: Function, suffix: str, bound: dict[str, str]) -> None:
         self.function, self.suffix, self.bound = function, suffix, bound

@@ -1,7 +1,7 @@
-"""Parameters that an inlined kernel's functions pass to each other, whose `.param` space is gone with the calls.
+"""Parameters between inlined functions. Without calls, their `.param` space does not exist.
 
-Where every access to such a parameter is to the same pieces, each piece becomes a register. Where pieces of different
-size overlap, or the parameter's address is taken, it becomes a variable in local memory.
+If the pieces of a parameter that are accessed do not overlap, each piece becomes a register. If they overlap, or the
+parameter's address is taken, the parameter becomes a variable in local memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def settle(kernel: Function) -> None:
     """Rewrite the accesses to passed parameters in an inlined kernel's body.
 
     Raises:
-        CannotSimulate: the driver's printf gets an argument in pieces; an access is malformed.
+        CannotSimulate: a printf argument has overlapping pieces, or an access is malformed.
     """
     if not any(variable.space == "param" for variable in kernel.variables.values()):
         return
@@ -86,7 +86,7 @@ def _overlap(pieces: set[Piece]) -> bool:
 
 
 def _addressed(kernel: Function) -> set[str]:
-    """The parameters that an instruction names without reading or writing them."""
+    """Return the parameters with addresses that an instruction takes."""
     return {
         operand.name
         for statement in kernel.body
@@ -98,7 +98,7 @@ def _addressed(kernel: Function) -> set[str]:
 
 def _rewritten(kernel: Function, statement: Statement, in_memory: set[str]) -> Iterator[Statement]:
     if isinstance(statement, Call) and in_memory.intersection(statement.arguments):
-        raise CannotSimulate("an argument of printf in pieces", statement.where)
+        raise CannotSimulate("a printf argument in overlapping pieces", statement.where)
     access = _access(statement)
     if access is None or not isinstance(statement, Instruction):
         yield statement

@@ -1,8 +1,8 @@
-"""Recursive functions of a kernel: one copy of each, entered and left through a stack of frames per thread.
+"""Recursive functions of a kernel: one copy of each, with a stack of frames per thread.
 
-All other calls are unfolded (`inline`). A frame lies in local memory: results, parameters and the function's own
-arrays, at offsets from the register `%stack`. A call saves the registers that its caller still needs and jumps to the
-copy; a return jumps to the place that the frame names. Saved registers lie apart, beyond any pointer.
+All other calls are inlined (`inline`). A frame lies in local memory: results, parameters and the function's arrays, at
+offsets from the register `%stack`. A call saves the caller's live registers and jumps to the copy; a return jumps to
+the return address in the frame. Saved registers are stored separately, out of reach of pointers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from pytest_gpulab.devices.simulated.translation.control.instructions import ENT
 from pytest_gpulab.devices.simulated.translation.refusals import refusal
 from pytest_gpulab.devices.source.names import unmangle
 
-STACK = "%stack"  # the register with the address of the present frame
-STACK_AREA = "the stack"  # the local variable that holds all frames of a thread
-STACK_BYTES = 1024  # of a thread: cudaLimitStackSize, unless the host code changes it
+STACK = "%stack"  # the register with the address of the current frame
+STACK_AREA = "the stack"  # the local variable for all frames of a thread
+STACK_BYTES = 1024  # per thread: the default of cudaLimitStackSize
 SLOT_BYTES = 8  # of a saved register
 _ALIGNMENT = 16
 
@@ -44,15 +44,15 @@ class Frame:
     """The frames of one function.
 
     Attributes:
-        function: as read.
-        suffix: of the names in its copy.
-        body: its copy's statements; calls of recursive functions are still `Call`.
-        cost: bytes that a frame takes on hardware.
-        nbytes: bytes that it takes here.
-        last: the last offset in the stack at which one fits.
-        offsets: of its results, parameters and arrays.
+        function: parsed PTX.
+        suffix: suffix of the names in its copy.
+        body: statements of its copy; calls of recursive functions are still `Call`.
+        cost: bytes per frame on hardware.
+        nbytes: bytes per frame in the simulation.
+        last: the largest offset in the stack at which a frame fits.
+        offsets: offsets of its results, parameters and arrays.
         arrays: first byte and end of its arrays.
-        calls: all calls of the function; a frame holds the number of its own.
+        calls: all calls of the function; a frame stores the number of its call.
     """
 
     function: Function
@@ -67,7 +67,7 @@ class Frame:
 
     @property
     def name(self) -> str:
-        """Its name in the source."""
+        """The name in the source."""
         return unmangle(self.function.name)
 
     @property
@@ -94,10 +94,11 @@ class StackCall:
     """A call of a recursive function.
 
     Attributes:
-        number: among the callee's calls.
-        caller: None for the kernel, whose registers no function changes.
-        saved: registers.
-        where: its line.
+        number: position among the callee's calls.
+        caller: frame of the calling function; None for the kernel.
+        callee: frame of the called function.
+        saved: registers to save.
+        where: source line.
     """
 
     number: int
@@ -113,10 +114,12 @@ class StackCall:
 
 
 def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
-    """Return the functions that a call may reach; a pointer may be that of any whose parameters have such sizes.
+    """Return the functions that a call may reach.
+
+    A pointer may refer to each function with parameters of the same sizes.
 
     Raises:
-        CannotSimulate: the call passes what is no parameter.
+        CannotSimulate: the call passes something other than a parameter.
     """
     if isinstance(call.callee, Sym):
         return [call.callee.name]
@@ -133,9 +136,9 @@ def candidates(module: PtxModule, caller: Function, call: Call) -> list[str]:
 
 
 def recursive(module: PtxModule) -> frozenset[str]:
-    """Return the functions to call through the stack.
+    """Return the functions that are called through the stack.
 
-    These are those that may call themselves, and whatever a pointer may name beside them.
+    These are the recursive ones, and the other candidates of function pointers that may refer to one.
     """
     numbers = {name: number for number, name in enumerate(module.functions)}
     calls = {
@@ -160,15 +163,15 @@ def recursive(module: PtxModule) -> frozenset[str]:
 
 
 def link(kernel: Function, frames: list[Frame], costs: Mapping[str, int]) -> list[StackCall]:
-    """Put the copies behind the kernel's own statements, and replace calls by jumps.
+    """Append the copies to the kernel's own statements, and replace calls by jumps.
 
     Args:
-        kernel: with its registers and variables, and its own statements.
-        frames: of all recursive functions that it may call.
-        costs: bytes of each function's frame in machine code, by symbol, where known.
+        kernel: the kernel with its registers, variables and own statements.
+        frames: frames of all recursive functions that it may call.
+        costs: bytes per frame of each function in machine code, by symbol, where known.
 
     Returns:
-        The calls, in the order in which the instructions number them.
+        The calls, in the order of their numbers in the instructions.
     """
     saved: dict[int, tuple[str, ...]] = {}
     for frame in frames:
@@ -192,7 +195,7 @@ def link(kernel: Function, frames: list[Frame], costs: Mapping[str, int]) -> lis
 
 
 def _live_behind(function: Function) -> dict[int, tuple[str, ...]]:
-    """Return the registers that are needed behind each call that is left in a function, by the call's `id`."""
+    """Return the live registers after each remaining call in a function, by the call's `id`."""
     graph = build(function)
     names = list(graph.registers)
     found = {}
@@ -215,7 +218,7 @@ def _calls(body: Iterable[Statement], frames: Mapping[str, Frame]) -> Iterator[C
 
 
 def _lay_out(kernel: Function, frame: Frame, slots: int, costs: Mapping[str, int]) -> None:
-    """Place results, parameters and arrays; until they are scaled, `nbytes` are those needed."""
+    """Place results, parameters and arrays. Until `_scale`, `nbytes` is the required size."""
     formals = frame.formals()
     start = end = formals.pop("")
     frame.offsets = {name + frame.suffix: offset for name, offset in formals.items()}
@@ -232,10 +235,10 @@ def _lay_out(kernel: Function, frame: Frame, slots: int, costs: Mapping[str, int
 
 
 def _scale(frames: list[Frame]) -> int:
-    """Make frames multiples of what they cost, so that one number says when the stack is full.
+    """Make frame sizes multiples of their costs, so that one offset limits the depth of the stack.
 
     Returns:
-        The bytes of the stack, and of the parameters for a call that it has no room for.
+        The bytes of the stack, including the parameters of a call that overflows it.
     """
     factor = max(-(-frame.nbytes // frame.cost) for frame in frames)
     factor += factor % 2  # costs are multiples of 8 bytes, frames of 16
@@ -257,7 +260,7 @@ def _returns(kernel: Function, frame: Frame) -> list[Statement]:
 
 
 class _Linker:
-    """Rewrites the statements of the kernel and of each copy."""
+    """Rewriter of the statements of the kernel and of each copy."""
 
     def __init__(self, kernel: Function, frames: Mapping[str, Frame], saved: Mapping[int, tuple[str, ...]]) -> None:
         self.kernel, self.frames, self.saved = kernel, frames, saved
@@ -299,7 +302,7 @@ class _Linker:
         ]
 
     def _placed(self, instruction: Instruction, offsets: Mapping[str, int]) -> Iterator[Statement]:
-        """Address what lies in a frame by the register that says where the frame is."""
+        """Address variables in the frame relative to the register `%stack`."""
         operands: list[Operand] = []
         op = instruction.op
         for operand in instruction.operands:

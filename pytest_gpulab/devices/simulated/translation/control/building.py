@@ -24,7 +24,7 @@ def build(function: Function) -> Graph:
     try:
         order = schedule(blocks)
     except RecursionError:
-        raise CannotSimulate("loops as deep in each other as these") from None
+        raise CannotSimulate("loops nested this deeply") from None
     position = {old: new for new, old in enumerate(order)}
     ordered = [blocks[old] for old in order]
     for block in ordered:

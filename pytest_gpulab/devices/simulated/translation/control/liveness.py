@@ -81,16 +81,16 @@ def discard_unused(block: Block, registers: dict[str, int]) -> None:
     """Drop results of atomics that are never read, so that all lanes of an address can be combined."""
     if not any(isinstance(statement, Instruction) and statement.op[0] == "atom" for statement in block.body):
         return
-    gone: set[str] = set()  # registers that are overwritten before the next read
+    overwritten: set[str] = set()  # by later statements of the block
     needed: set[str] = set(defined_and_used(block.last, registers)[1]) if block.last is not None else set()
     for index in reversed(range(len(block.body))):
         statement = block.body[index]
         writes, reads = defined_and_used(statement, registers)
         is_needed = any(
-            name in needed or (name not in gone and block.live_out >> registers[name] & 1) for name in writes
+            name in needed or (name not in overwritten and block.live_out >> registers[name] & 1) for name in writes
         )
         if isinstance(statement, Instruction) and statement.op[0] == "atom" and writes and not is_needed:
             block.body[index] = replace(statement, operands=(Sym("_"), *statement.operands[1:]))
         needed.difference_update(writes)
-        gone.update(writes)
+        overwritten.update(writes)
         needed.update(reads)

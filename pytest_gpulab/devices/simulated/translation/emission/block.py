@@ -1,9 +1,8 @@
-"""Write one basic block as Python: names, types and constants, and the table of what to do for each opcode.
+"""One basic block as Python text: names, types, constants, and the table of opcodes.
 
-The opcodes themselves are in `emit_integer`, `emit_float`, `emit_compare`, `emit_move`, `emit_memory` and `emit_warp`,
-which register in `EMITTERS` with the modifiers that they honour; any other modifier is refused.
-Registers live in their declared width, integers unsigned; a use in another type of that width is a NumPy view, cached
-within the block.
+The other modules of this package register their opcodes in `EMITTERS` with the supported modifiers; all other modifiers
+are refused. Registers have their declared width, integers are unsigned. A use in another type of that width is a NumPy
+view, cached within the block.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CODES = {
     "pred": "?", "b8": "u1", "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "f16": "f2", "b32": "u4",
     "u32": "u4", "s32": "i4", "f32": "f4", "b64": "u8", "u64": "u8", "s64": "i8", "f64": "f8", "f16x2": "u4",
 }  # fmt: skip
-"""PTX type to NumPy dtype code."""
+"""NumPy dtype code by PTX type."""
 
 SPECIAL = {
     f"%{name}.{axis}": f"{owner}.{name}_{axis}"
@@ -54,8 +53,8 @@ def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitte
 
     Args:
         names: the opcodes.
-        modifiers: the further words that the function honours or that change no result, type names aside; None where
-            the instruction has no effect here, whatever its modifiers say.
+        modifiers: the supported modifiers, including those that change no result, without type names; None if the
+            instruction has no effect here with any modifiers.
     """
     known = None if modifiers is None else frozenset(modifiers.split())
 
@@ -68,10 +67,10 @@ def emits(*names: str, modifiers: str | None = "") -> Callable[[Emitter], Emitte
 
 
 def refuse_others(instruction: Instruction, known: Set[str]) -> None:
-    """Hold that an instruction has no modifiers but these and type names: one that is passed over would change results.
+    """Refuse modifiers other than these and type names, because ignored modifiers would change results.
 
     Raises:
-        CannotSimulate: naming the first other modifier.
+        CannotSimulate: for the first other modifier.
     """
     if (word := _first_other(instruction.op, frozenset(known))) is not None:
         raise CannotSimulate(f"the modifier .{word} of {instruction.name}", instruction.where)
@@ -84,7 +83,7 @@ def _first_other(op: tuple[str, ...], known: frozenset[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _emitter(op: tuple[str, ...]) -> tuple[Emitter | None, str | None]:
-    """Return the function that writes an opcode, None where it is not known, and the first modifier that it refuses."""
+    """Return the function that writes an opcode (None if unknown), and the first unsupported modifier."""
     emitter, known = EMITTERS.get(op[0], (None, None))
     return emitter, None if known is None else _first_other(op, known)
 
@@ -95,7 +94,7 @@ def type_code(instruction: Instruction) -> str:
 
 
 class Names:
-    """What generated code can refer to: registers, addresses of variables, constants, memory sites."""
+    """The names in generated code: registers, addresses of variables, constants, memory sites."""
 
     def __init__(self, registers: dict[str, str], index: dict[str, int], addresses: dict[str, int]) -> None:
         codes = {kind: self._code(kind) for kind in {*registers.values()}}
@@ -105,7 +104,7 @@ class Names:
         self.namespace: dict[str, Any] = {code: np.dtype(code) for code in {*CODES.values()} - {"?"}}
         self.sites: list[Site] = []
         self.fences = self.shuffles = self.grid_syncs = self.allocates = False
-        self.guesses: frozenset[int] = frozenset()  # see `loads`
+        self.guesses: frozenset[int] = frozenset()  # see `analysis.loads`
         self.awaited: frozenset[int] = frozenset()
         self.sees_order = False
         self._refusals = 0
@@ -117,7 +116,7 @@ class Names:
         return code.replace("i", "u") if code else "?"
 
     def constant(self, value: int, code: str) -> str:
-        """Return a name for an integer or the bits of a float in a type."""
+        """Return the name of a constant: an integer, or the bits of a float, in a type."""
         size = 1 if code == "?" else int(code[1])
         value &= (1 << (8 * size)) - 1
         name = self._constants.get((code, value))
@@ -128,7 +127,7 @@ class Names:
         return name
 
     def refusal(self, what: str, where: SourceLine | None) -> str:
-        """Return a name for what makes the error of a statement that must not be executed."""
+        """Return the name of a function that creates the error of a statement, raised if it is executed."""
         self._refusals += 1
         name = f"e{self._refusals}"
         self.namespace[name] = partial(CannotSimulate, what, where)
@@ -137,7 +136,7 @@ class Names:
     def site(
         self, space: str, access: str, nbytes: int, instruction: Any, returns: bool = False, kind: str = ""
     ) -> str:
-        """Return a name for a memory instruction."""
+        """Return the name of a memory instruction's `Site`."""
         order, releases = ordering(access, getattr(instruction, "op", ()))
         self.fences |= releases
         self.sees_order |= order != "weak"
@@ -153,21 +152,21 @@ class Names:
 
 
 class BlockWriter:
-    """Collects the lines of one block's function."""
+    """The lines of one block's function."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.lines: list[str] = []
-        self.locals: dict[str, str] = {}  # that hold a register's current value: `r5` as the group has it, or `t5`
-        self.aliases: dict[str, dict[str, str]] = {}  # of a register: its value in other types
-        self.dying: Sequence[str] = ()  # registers that nothing needs after the present statement
+        self.locals: dict[str, str] = {}  # local with a register's current value: `r5` from the group, or `t5`
+        self.aliases: dict[str, dict[str, str]] = {}  # locals with a register's value in other types
+        self.dying: Sequence[str] = ()  # registers that are dead after the current statement
         self.serial = 0
-        self._free: list[str] = []  # locals whose values are not needed any more
-        self._passing: list[str] = []  # those that only the present statement needs
-        self.carries = False  # whether the local `carry` holds the carry flag
+        self._free: list[str] = []  # locals with dead values, for reuse
+        self._passing: list[str] = []  # locals that die with the current statement
+        self.carries = False  # True once the local `carry` holds the carry flag
 
     def temporary(self) -> str:
-        """Return a local name for a value that only the present statement needs."""
+        """Return a local for a value that only the current statement uses."""
         name = self._new_local()
         self._passing.append(name)
         return name
@@ -179,7 +178,7 @@ class BlockWriter:
         return f"t{self.serial}"
 
     def release(self) -> None:
-        """End a statement: the locals that nothing needs any more serve other values, and so does their memory."""
+        """End a statement: free the dead locals for reuse, which frees the memory of their values."""
         for register in self.dying:
             if register in self.aliases:
                 self._forget_aliases(register)
@@ -193,7 +192,7 @@ class BlockWriter:
         self._passing += self.aliases.pop(register).values()
 
     def assign(self, expression: str) -> str:
-        """Bind an expression to a local for the present statement and return its name."""
+        """Bind an expression to a local of the current statement and return its name."""
         name = self.temporary()
         self.lines.append(f"{name} = {expression}")
         return name
@@ -204,7 +203,7 @@ class BlockWriter:
         return name
 
     def local(self, register: str) -> str:
-        """Return the local of a register, fetching its value from the group on first use."""
+        """Return the local of a register; its first use fetches the value from the group."""
         name = self.locals.get(register)
         if name is None:
             index = self.names.index[register]
@@ -231,10 +230,10 @@ class BlockWriter:
         views = self.aliases.setdefault(register, {})
         if code not in views:
             if "?" in (code, held) or held[1] < code[1]:
-                raise CannotSimulate(f"an operand in the register {register}, which is of another size,")
+                raise CannotSimulate(f"an operand in the register {register} of another size")
             if held[1] == code[1]:
                 expression = f"{name}.view({code})"
-            else:  # a wider register, of which an 8- or 16-bit instruction uses the low part
+            else:  # an 8- or 16-bit instruction uses the low part of a wider register
                 expression = f"{name}.astype(u{code[1]}).view({code})"
             return self._keep(views, code, expression)
         return views[code]
@@ -257,7 +256,8 @@ class BlockWriter:
     def _converted(self, operand: Operand) -> str:
         value = self.read(operand, "f4")
         if isinstance(operand, Reg) and self.locals[operand.name][0] == "r":
-            return f"w.as_f64({self.names.index[operand.name]}, {value})"  # often the same at every round of a loop
+            # the wave caches it, because a value is often the same in each iteration of a loop
+            return f"w.as_f64({self.names.index[operand.name]}, {value})"
         return f"{value}.astype(f8)"
 
     def _immediate(self, operand: Imm, code: str) -> str:
@@ -284,7 +284,7 @@ class BlockWriter:
         return self.names.constant(self.names.addresses[operand.name] + operand.offset, code)
 
     def address(self, operand: Address) -> str:
-        """Return an expression for an address, as an unsigned integer of its register's width."""
+        """Return an expression for an address: an unsigned integer of its register's width."""
         if isinstance(operand.base, Reg):
             code = self.names.codes[operand.base.name]
             if code not in ("u4", "u8"):
@@ -298,7 +298,7 @@ class BlockWriter:
         return self._symbol(Sym(operand.base.name, operand.base.offset + operand.offset), "u8")
 
     def write(self, operand: Operand, expression: str, code: str) -> None:
-        """Assign an expression of a type to a register, extending it by its sign to a wider one."""
+        """Assign an expression of a type to a register, with sign extension for a wider register."""
         if not isinstance(operand, Reg):
             if operand != Sym("_"):
                 raise CannotSimulate(f"a result in the form {type(operand).__name__}")
@@ -307,10 +307,10 @@ class BlockWriter:
         held = self.names.codes[operand.name]
         if code != held:
             if "?" in (code, held) or held[1] < code[1]:
-                raise CannotSimulate(f"a result in the register {operand.name}, which is of another size,")
+                raise CannotSimulate(f"a result in the register {operand.name} of another size")
             expression = self._convert(expression, code, held)
         name = self.locals.get(operand.name, "r")
-        if name[0] == "r":  # the group's own value stays what it is
+        if name[0] == "r":  # locals named `r` keep the group's value
             name = self.locals[operand.name] = self._new_local()
         self.lines.append(f"{name} = {expression}")
         if operand.name in self.aliases:
@@ -328,7 +328,7 @@ class BlockWriter:
         """Write one instruction.
 
         Raises:
-            CannotSimulate: an opcode, type or modifier that is not known, with its line.
+            CannotSimulate: an opcode, type or modifier is not supported; with its line.
         """
         emitter, other = _emitter(instruction.op)
         if emitter is None:
@@ -341,5 +341,5 @@ class BlockWriter:
             if error.where is None:
                 raise CannotSimulate(f"{error.what} in {instruction.name}", instruction.where) from None
             raise
-        except MALFORMED:  # a type, an operand or a modifier is missing or too many
+        except MALFORMED:  # a missing or superfluous type, operand or modifier
             raise refusal(instruction) from None

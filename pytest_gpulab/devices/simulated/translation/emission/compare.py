@@ -1,4 +1,4 @@
-"""Comparisons, what is made of their results, and selections: `setp`, `set`, `selp`, `slct`."""
+"""Comparisons and selections: `setp`, `set`, `selp`, `slct`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRUE = {"f4": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}  # 1.0; integers have 
 
 
 def _compared(b: BlockWriter, i: Instruction) -> str:
-    """An expression for the comparison of the first two sources."""
+    """Return an expression for the comparison of the first two sources."""
     how, kind = i.op[1], i.op[-1]
     if how not in _HOW:
         raise CannotSimulate("a comparison of this kind")
@@ -37,7 +37,7 @@ def _compared(b: BlockWriter, i: Instruction) -> str:
 
 
 def _combined(b: BlockWriter, i: Instruction, value: str) -> str:
-    """A predicate combined with the instruction's last source, where it names an operator."""
+    """Return a predicate, combined with the last source if the instruction has an operator."""
     operator = next((part for part in i.op[2:] if part in _LOGIC), None)
     return f"({value}) {_LOGIC[operator]} {b.read(i.operands[3], '?')}" if operator else value
 

@@ -1,6 +1,6 @@
 """Float opcodes as Python expressions: float32, float64, and the 16-bit floats alone and in pairs.
 
-The expressions call `floats`, `rounding` and `halves`, whose functions are in scope of the generated code.
+The expressions call functions of `floats`, `rounding` and `halves`; they are in the namespace of the generated code.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _DIRECTED = {"rz", "rm", "rp"}
 _MODIFIERS = frozenset({"rn", "ftz", "sat", "approx", "full", "NaN", "xorsign", "abs"} | _DIRECTED)
 _ONE = {"f4": (0x3F800000, "f4"), "f8": (0x3FF0000000000000, "f8")}
 _ROUNDED = {name: name for name in ("add", "mul", "fma", "div", "sqrt")} | {"sub": "add", "mad": "fma", "rcp": "div"}
-"""Opcodes with rounding modes, and the operation of `rounding` that each comes down to."""
+"""Opcodes with rounding modes, and the corresponding operation of `rounding`."""
 
 
 def rounding_mode(instruction: Instruction) -> str:
-    """Return the rounding mode of an instruction: rn unless it says otherwise."""
+    """Return the rounding mode of an instruction; rn by default."""
     return next((part for part in instruction.op if part in _DIRECTED), "rn")
 
 
@@ -60,7 +60,7 @@ _FLOAT = PLAIN_FLOAT | {
 
 
 def _flushed(b: BlockWriter, i: Instruction, expression: str, operands: list[str]) -> str:
-    """Flush the result, by its exact value where rounding could lift it into the normal range."""
+    """Flush the result. Its exact value decides where rounding could lift it into the normal range."""
     kind = _ROUNDED.get(i.op[0], "")
     if kind not in ("mul", "fma", "div") or type_code(i) == "f8":
         return f"ftz({expression})"
@@ -72,7 +72,7 @@ def _flushed(b: BlockWriter, i: Instruction, expression: str, operands: list[str
 
 
 def _directed(b: BlockWriter, i: Instruction, code: str, mode: str) -> str:
-    """An operation in a directed rounding mode."""
+    """Write an operation in a directed rounding mode."""
     name, flush = i.op[0], "ftz" in i.op
     if flush:
         values = [f"{value}.astype(f8)" for value in _operands(b, i, code)]
@@ -88,7 +88,7 @@ def _directed(b: BlockWriter, i: Instruction, code: str, mode: str) -> str:
 
 
 def _extreme(i: Instruction, first: str, second: str) -> str:
-    """`min` and `max` with `.NaN` and `.xorsign.abs`."""
+    """Return an expression for `min` or `max` with `.NaN` and `.xorsign.abs`."""
     function = "minimum" if i.op[0] == "min" else "maximum"
     expression = f"{function}({first}, {second})"
     if "xorsign" in i.op:

@@ -1,6 +1,6 @@
 """Integer and bit opcodes as Python expressions, and the opcodes that floats share with them.
 
-The expressions call `integers`, whose functions are in scope of the generated code by their names.
+The expressions call the functions of `integers` by name; they are in the namespace of the generated code.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def _typed(b: BlockWriter, i: Instruction) -> None:
 
 
 def _relu(i: Instruction, kind: str) -> Sequence[str]:
-    """Return the modifier that makes 0 of negative results, where an instruction on this type may have it."""
+    """Return the modifier that clamps negative results to 0, if the instruction has it on this type."""
     return ("relu",) if i.op[0] in ("min", "max") and i.op[-1] == kind else ()
 
 
 @lru_cache(maxsize=256)
 def _plain(op: tuple[str, ...]) -> tuple[str, str, str] | None:
-    """Return expression, dtype codes of operands and of the result where NumPy's operation is the instruction."""
+    """Return expression and dtype codes of operands and result, where a NumPy operation equals the instruction."""
     name, *modifiers, kind = op
     code = CODES.get(kind, "?")
     if kind in ("f32", "f64") and modifiers in ([], ["rn"]):
@@ -116,12 +116,12 @@ def _multiply(b: BlockWriter, i: Instruction, code: str) -> None:
 @emits("addc", "subc", "madc", modifiers="cc lo hi")
 def _with_carry(b: BlockWriter, i: Instruction) -> None:
     if not b.carries:
-        raise CannotSimulate("a carry from behind a jump")
+        raise CannotSimulate("a carry flag across a jump")
     _carry(b, i, type_code(i), "carry")
 
 
 def _carry(b: BlockWriter, i: Instruction, code: str, borrow: str | None) -> None:
-    """The carry flag is a local of the block: the compiler never lets it live across a jump."""
+    """Write an operation with carry. The flag is a local of the block: compiled code never uses it across a jump."""
     unsigned = f"u{code[1]}"
     if i.op[0] in ("mad", "madc"):
         first, second = b.read(i.operands[1], code), b.read(i.operands[2], code)

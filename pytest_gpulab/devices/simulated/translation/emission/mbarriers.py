@@ -51,8 +51,8 @@ def _barrier(b: BlockWriter, i: Instruction, operand: Operand, access: str) -> s
 
 def _test(b: BlockWriter, i: Instruction) -> None:
     barrier = _barrier(b, i, i.operands[1], "read")
-    wanted = b.read(i.operands[2], "u4" if "parity" in i.op else "u8")
-    b.write(i.operands[0], f"w.mbarriers.test({barrier}, {wanted}, {'parity' in i.op}, {'relaxed' not in i.op})", "?")
+    phase = b.read(i.operands[2], "u4" if "parity" in i.op else "u8")
+    b.write(i.operands[0], f"w.mbarriers.test({barrier}, {phase}, {'parity' in i.op}, {'relaxed' not in i.op})", "?")
 
 
 def _arrive(b: BlockWriter, i: Instruction) -> None:
@@ -84,7 +84,7 @@ def bulk_copy(b: BlockWriter, i: Instruction) -> None:
             raise CannotSimulate(feature)
     refuse_others(i, _BULK)
     if {"commit_group", "wait_group"} & {*i.op}:
-        return  # copies to global memory are done at once
+        return  # copies to global memory complete immediately
     target, source, size, *rest = i.operands
     if "global" not in i.op:
         raise CannotSimulate("copies between blocks of a cluster (cp.async.bulk)")

@@ -19,7 +19,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 _CACHING = (
     "ca cg cs lu cv nc wb wt L1__evict_normal L1__evict_unchanged L1__evict_first L1__evict_last L1__no_allocate "
     "L2__evict_normal L2__evict_first L2__evict_last L2__cache_hint L2__64B L2__128B L2__256B"
-)  # where data is kept changes no result
+)  # hints for caches change no result
 _ORDER = "weak volatile relaxed acquire release acq_rel mmio cta cluster gpu sys"
 _PLACES = "const global local param shared param__entry param__func shared__cta shared__cluster"
 
@@ -72,7 +72,7 @@ def _load_parameter(b: BlockWriter, i: Instruction, items: tuple[Operand, ...], 
 def _store(b: BlockWriter, i: Instruction) -> None:
     address, value = i.operands[:2]
     code, space = CODES[i.op[-1]], _space(i)
-    if not isinstance(address, Address) or space == "param":  # what is passed to functions is a register by now
+    if not isinstance(address, Address) or space == "param":  # parameters of functions are registers at this point
         raise CannotSimulate("an address of this form")
     items = _items(value)
     site = b.names.site(space, "write", int(code[1]) * len(items), i)
@@ -80,30 +80,30 @@ def _store(b: BlockWriter, i: Instruction) -> None:
     b.lines.append(f"w.store_{space}(L, {site}, {b.address(address)}, [{values}])")
 
 
-_PACKED = {"f16x2": "u4", "bf16": "u2", "bf16x2": "u4"}  # floats that atomics add but NumPy does not know
+_PACKED = {"f16x2": "u4", "bf16": "u2", "bf16x2": "u4"}  # floats of atomics that NumPy lacks
 _ATOMIC = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
 
 
 @emits("atom", "red", modifiers=f"{_ORDER} {_PLACES} {' '.join(_ATOMIC)} noftz")
 def _atomic(b: BlockWriter, i: Instruction) -> None:
-    wanted = i.op[0] == "atom"
+    returns = i.op[0] == "atom"
     operation = next((part for part in i.op if part in _ATOMIC), None)
     kind = i.op[-1]
     code = _PACKED.get(kind) or CODES[kind]
-    address = i.operands[int(wanted)]
-    if len(i.operands) - wanted != (3 if operation == "cas" else 2):
+    address = i.operands[int(returns)]
+    if len(i.operands) - returns != (3 if operation == "cas" else 2):
         raise CannotSimulate(f"{len(i.operands)} operands")
     if operation is None or not isinstance(address, Address) or (kind in _PACKED and operation != "add"):
         raise CannotSimulate("an atomic operation of this kind")
     if kind in _PACKED:
         operation = f"add.{kind}"
-    values = ", ".join(b.read(operand, code) for operand in i.operands[int(wanted) + 1 :])
-    if wanted and isinstance(i.operands[0], Sym):
-        wanted = False  # the result goes to `_`
+    values = ", ".join(b.read(operand, code) for operand in i.operands[int(returns) + 1 :])
+    if returns and isinstance(i.operands[0], Sym):
+        returns = False  # the result goes to `_`
     treated = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
-    site = b.names.site(_space(i), "atomic", int(code[1]), i, wanted, treated)
-    call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {wanted})"
-    if wanted:
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, returns, treated)
+    call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {returns})"
+    if returns:
         b.write(i.operands[0], call, code)
     else:
         b.lines.append(call)
@@ -114,7 +114,7 @@ _COPYING = f"async ca cg commit_group wait_group wait_all {_PLACES} L2__64B L2__
 
 @emits("cp", modifiers=None)
 def _copy(b: BlockWriter, i: Instruction) -> None:
-    """`cp.async` and the instructions that wait for it."""
+    """Write `cp.async` and the instructions that wait for it."""
     if "bulk" in i.op:
         bulk_copy(b, i)
         return
@@ -133,10 +133,10 @@ def _copy(b: BlockWriter, i: Instruction) -> None:
 
 def _start_copy(b: BlockWriter, i: Instruction) -> None:
     target, source, size, *rest = i.operands
-    wanted = (16,) if "cg" in i.op else (4, 8, 16)
+    sizes = (16,) if "cg" in i.op else (4, 8, 16)
     if not isinstance(target, Address) or not isinstance(source, Address) or not isinstance(size, Imm):
         raise CannotSimulate("an asynchronous copy of this form")
-    if size.value not in wanted or not {"ca", "cg"} & {*i.op} or (rest and _is_predicate(b, rest[0])):
+    if size.value not in sizes or not {"ca", "cg"} & {*i.op} or (rest and _is_predicate(b, rest[0])):
         raise CannotSimulate("an asynchronous copy of this form")
     sites = f"({b.names.site('global', 'read', size.value, i)}, {b.names.site('shared', 'write', size.value, i)})"
     nbytes = b.read(rest[0], "u4") if rest else "None"
@@ -149,9 +149,9 @@ def _is_predicate(b: BlockWriter, operand: Operand) -> bool:
 
 @emits("membar", "fence", modifiers=None)
 def _fence(b: BlockWriter, i: Instruction) -> None:
-    """Memory is sequentially consistent here: only who looks for races needs to know."""
+    """Write a fence. Simulated memory is sequentially consistent, so only the race check needs it."""
     if {"proxy", "mbarrier_init"} & {*i.op}:
-        return  # they order how one thread's accesses reach other units, not threads
+        return  # these order a thread's accesses for other units, not for other threads
     b.names.fences = b.names.sees_order = True
     b.lines.append(f"if w.watch is not None: w.watch.fence(L, {'cta' not in i.op})")
 
@@ -161,7 +161,7 @@ _IDLE = ("griddepcontrol", "nanosleep", "prefetch", "prefetchu", "brkpt", "pmeve
 
 @emits(*_IDLE, modifiers=None)
 def _nothing(b: BlockWriter, i: Instruction) -> None:
-    """Time does not pass here, there are no caches, and grids do not overlap: nothing to do."""
+    """Write nothing: there are no caches to prefetch into, no time to wait, no overlapping grids."""
 
 
 @emits("createpolicy", modifiers=None)
@@ -177,12 +177,12 @@ def _trap(b: BlockWriter, i: Instruction) -> None:
 
 @emits(REFUSED, modifiers=None)
 def _refused(b: BlockWriter, i: Instruction) -> None:
-    """A call that is not unfolded ends the launch, if it is ever executed."""
+    """Write the error of a call that is not inlined; it ends the launch only if it is executed."""
     b.lines.append(f"raise {b.names.refusal(i.op[1], i.where)}()")
 
 
 def emit_built_in(b: BlockWriter, call: Call) -> None:
-    """Write a call of one of the driver's functions, whose parameters are registers by now."""
+    """Write a call of a driver function; its parameters are registers at this point."""
     assert isinstance(call.callee, Sym)
     values = [b.local(f"{name}+0") for name in call.arguments]
     site = b.names.site("call", call.callee.name, 0, call)
@@ -199,7 +199,7 @@ def emit_built_in(b: BlockWriter, call: Call) -> None:
 
 
 def _heap(b: BlockWriter, call: Call, site: str, values: list[str]) -> None:
-    """Write a call of `malloc` or `free`; which thread gets which address shows the threads' order."""
+    """Write a call of `malloc` or `free`. The returned addresses reveal the order of threads."""
     assert isinstance(call.callee, Sym)
     b.names.allocates = b.names.sees_order = True
     if call.callee.name == "free":

@@ -8,7 +8,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Sym
 from .block import CODES, BlockWriter, emits, type_code
 from .floats import rounding_mode
 
-_WINDOW_BITS = 40  # the windows of shared and local memory are apart from the rest in the bits above
+_WINDOW_BITS = 40  # the bits above identify the windows of shared and local memory
 
 
 @emits("mov")
@@ -47,7 +47,7 @@ def _unpack(b: BlockWriter, target: Vector, source: Operand, code: str) -> None:
     whole = b.read(source, unsigned)
     size = _part_size(target, code)
     for k, item in enumerate(target.items):
-        if isinstance(item, Sym):  # `_`: not wanted
+        if isinstance(item, Sym):  # `_`: the part is discarded
             continue
         shifted = f"({whole} >> {b.names.constant(8 * size * k, unsigned)})" if k else whole
         b.write(item, f"{shifted}.astype(u{size})", f"u{size}")
@@ -116,7 +116,7 @@ _FLOAT8 = ("e4m3x2", "e5m2x2")
 
 
 def _cvt_float8(b: BlockWriter, i: Instruction, target: str, source: str) -> None:
-    """Convert pairs of 8-bit floats; `satfinite` is all that there is."""
+    """Convert pairs of 8-bit floats; `satfinite` is the only mode."""
     if i.op == ("cvt", "rn", "f16x2", source):
         b.write(i.operands[0], f"float8_to_half({b.read(i.operands[1], 'u2')}, {source[:4]!r})", "u4")
         return
@@ -136,7 +136,7 @@ def _integral(i: Instruction) -> str | None:
 
 
 def _to_half(i: Instruction, value: str, target: str) -> str:
-    """Round a float to 16 bits."""
+    """Write a conversion of a float to 16 bits."""
     mode = rounding_mode(i)
     if target == "bf16" and mode not in ("rn", "rz"):
         raise CannotSimulate(f"rounding mode {mode} to bfloat16")
@@ -150,10 +150,10 @@ def _to_half(i: Instruction, value: str, target: str) -> str:
 
 
 def _exact_float(value: str, target: str, code: str) -> str:
-    """An integer as float64, from which it will be rounded to 16 bits."""
+    """Return an expression for an integer as float64, before it is rounded to 16 bits."""
     if code[1] == "8" and target == "bf16":
         raise CannotSimulate("a 64-bit integer to bfloat16")
-    return f"{value}.astype(f8)"  # 64-bit integers that this rounds are infinite in half precision
+    return f"{value}.astype(f8)"  # exact: 64-bit integers that float64 rounds are infinite in half precision
 
 
 def _conversion(i: Instruction, value: str, target: str, source: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls of recursive functions and returns from them, as calls of the wave's stack."""
+"""Calls of recursive functions and their returns, as calls of the wave's stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .block import BlockWriter, emits
 
 
 def _call(operand: Operand) -> str:
-    """The name under which generated code finds a `StackCall`."""
+    """Return the name of a `StackCall` in generated code."""
     assert isinstance(operand, Imm)
     return f"c{operand.value}"
 

@@ -1,4 +1,4 @@
-"""Matrix instructions as calls of the functions in `tensor_cores`: which shapes and types are known."""
+"""Matrix instructions as calls of `warps.tensor_cores`, with the supported shapes and types."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FACTORS = {
         "m16n8k32": _BYTES, "m8n8k16": _BYTES, "m8n8k4": ("f64",),
     },
 }  # fmt: skip
-"""Shapes, and the types of A and B that each of them takes."""
+"""Types of A and B by shape."""
 _SUMS = {
     "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",),
 }  # fmt: skip
-"""Types of A, and the types of C and D that go with each of them."""
+"""Types of C and D by type of A."""
 _FEATURES = {
     "s4": "4-bit integers", "u4": "4-bit integers", "b1": "single bits",
-    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), "floats of 8 bits and less"),
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), "floats of at most 8 bits"),
     "sp": "sparse matrices", "sp__ordered_metadata": "sparse matrices", "block_scale": "scaled blocks",
 }  # fmt: skip
 
@@ -52,9 +52,9 @@ def _wmma(b: BlockWriter, i: Instruction) -> None:
 
 @emits("mma", modifiers=None)
 def _multiply(b: BlockWriter, i: Instruction) -> None:
-    """`wmma.mma` and `mma`."""
+    """Write `wmma.mma` and `mma`."""
     shape, kinds = _words(i, "mma sync aligned row col satfinite rn")
-    if len(kinds) == 2:  # of halves: those of D and C
+    if len(kinds) == 2:  # for halves, the types of D and C
         kinds = [kinds[0], "f16", "f16", kinds[1]]
     target, *factors = i.operands
     result, first, second, addend = kinds
@@ -72,12 +72,12 @@ def _multiply(b: BlockWriter, i: Instruction) -> None:
 
 
 def _go_together(first: str, second: str) -> bool:
-    """Whether A and B may have these types: the same, or 8-bit integers of either sign."""
+    """Return whether A and B may have these types: equal ones, or 8-bit integers of either signedness."""
     return first == second or {first, second} == {*_BYTES}
 
 
 def _move_matrix(b: BlockWriter, i: Instruction) -> None:
-    """`wmma.load` and `wmma.store`."""
+    """Write `wmma.load` and `wmma.store`."""
     shape, kinds = _words(i, f"load store a b c d sync aligned row col {_PLACES}")
     matrix, kind = i.op[2], kinds[0]
     is_load = i.op[1] == "load"
@@ -137,10 +137,10 @@ def _transpose(b: BlockWriter, i: Instruction) -> None:
 
 
 def _words(i: Instruction, known: str, types: Sequence[str] = tuple(ELEMENTS)) -> tuple[str, list[str]]:
-    """Return the shape and the types that an opcode names.
+    """Return the shape and the types in an opcode.
 
     Raises:
-        CannotSimulate: for any word that is neither known nor a type.
+        CannotSimulate: a word is neither a supported modifier nor a type.
     """
     shape, kinds = "", []
     feature = next((_FEATURES[word] for word in i.op if word in _FEATURES), None)
@@ -160,7 +160,7 @@ def _refuse(i: Instruction, shape: str, kinds: str) -> NoReturn:
 
 
 def _check_count(i: Instruction, part: Fragment, operand: Operand) -> None:
-    """Hold that each lane has as many registers as a matrix needs; `wmma` has 8 for any factor of halves."""
+    """Check the number of registers per lane; `wmma` has 8 for factors of halves in each shape."""
     is_repeated = i.op[0] == "wmma" and part.kind == "f16" and part.matrix in "ab"
     given, needed = len(_items(operand)), 8 if is_repeated else part.registers
     if given != needed:

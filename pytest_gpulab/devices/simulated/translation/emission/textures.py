@@ -1,6 +1,6 @@
 """Texture fetches, and reads and writes of surfaces, as calls of the device's textures.
 
-What is left out is refused by the name of the feature: the opcode stands in NVIDIA's header, not in the student's file.
+Messages name a missing feature, not the opcode, which is in NVIDIA's header and not in the student's file.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Operand, Pai
 from .block import CODES, BlockWriter, emits
 
 _FORMS = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3}
-"""Coordinates of each kind of texture, the layer included; PTX pads three to four."""
+"""Coordinates per kind of texture, including the layer; PTX pads three to four."""
 _RESULTS, _COORDINATES = ("f32", "s32", "u32"), ("f32", "s32")
 _WITHOUT_MIPMAPS = {"level": 1, "grad": 2}
-"""What chooses a level, and operands that it adds: a texture without mipmaps has one level."""
+"""Words that select a level, with the number of their operands; ignored, as only textures with one level exist here."""
 _VECTORS = {"v2": 2, "v4": 4}
 _LEFT_OUT = {
     "cube": "textures: cube maps", "acube": "textures: cube maps", "2dms": "textures: multisampling",
@@ -77,7 +77,7 @@ def _write_surface(b: BlockWriter, i: Instruction) -> None:
 
 
 def _access(i: Instruction) -> tuple[str, int, str, str]:
-    """Return the kind of surface, how many elements are accessed, their type, and the mode outside of the surface."""
+    """Return the kind of surface, the number and type of elements, and the mode outside of the surface."""
     how, form, *words, kind, mode = (word for word in i.op[1:] if word not in ("ca", "cg", "cs", "cv", "wb", "wt"))
     if how == "p":
         _refuse("surfaces: formatted stores", i)
@@ -90,9 +90,9 @@ def _source(b: BlockWriter, i: Instruction, operand: Operand, form: str, code: s
     """Return expressions for the handle and the coordinates of `[handle, {coordinates}]`."""
     items = _items(operand)
     if len(items) != 2:
-        _refuse(f"{what}: samplers of their own", i)
+        _refuse(f"{what}: separate samplers", i)
     if isinstance(items[0], Sym):
-        _refuse(f"{what}: references instead of objects", i)
+        _refuse(f"{what}: {what[:-1]} references", i)
     places = _items(items[1])[: _FORMS[form]]
     layered = form.startswith("a")
     codes = ["u4" if layered else code, *[code] * 2]
@@ -100,7 +100,7 @@ def _source(b: BlockWriter, i: Instruction, operand: Operand, form: str, code: s
 
 
 def _results(b: BlockWriter, target: Operand, call: str, code: str) -> None:
-    """Write the values of a call to a vector; what follows a `|` tells whether the texels are resident: they are."""
+    """Write the values of a call to a vector. The predicate after a `|` means resident texels: always true."""
     if isinstance(target, Pair):
         assert isinstance(target.second, Reg)
         b.write(target.second, b.names.constant(1, "?"), "?")

@@ -1,4 +1,4 @@
-"""Shuffles, votes, matches and warp reductions as calls of the functions in `warp`."""
+"""Shuffles, votes, matches and warp reductions as calls of `warps.collectives`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _redux(b: BlockWriter, i: Instruction) -> None:
 
 @emits("activemask")
 def _activemask(b: BlockWriter, i: Instruction) -> None:
-    b.names.sees_order = True  # which lanes are together depends on who else goes on
+    b.names.sees_order = True  # the active lanes depend on the progress of other lanes
     b.write(i.operands[0], "activemask(L)", "u4")
 
 
@@ -73,5 +73,5 @@ def _elect(b: BlockWriter, i: Instruction) -> None:
 
 @emits("bar", "barrier", modifiers="warp sync")
 def _warp_barrier(b: BlockWriter, i: Instruction) -> None:
-    """`bar.warp.sync`: the scheduler has brought the lanes together before this block began."""
+    """Write `bar.warp.sync`: the scheduler has reconverged the lanes before this block."""
     b.lines.append(f"if w.watch is not None: w.watch.warp_sync(L, {b.read(i.operands[-1], 'u4')})")
