@@ -1,4 +1,4 @@
-"""The words of a finding: what a device's error means to a student, and a hint for every code."""
+"""Findings: a hint per code, and the finding for a device's error."""
 
 from __future__ import annotations
 
@@ -22,114 +22,113 @@ from .grade import CheckResult, Finding, Verdict
 MAX_EVIDENCE_LINES = 60
 
 HINTS: Mapping[str, str] = {
-    "compile-error": "Start with the first message: those after it often follow from it.",
-    "missing-kernel": "A kernel is found by its name: `__global__ void name(...)`, spelled as in the skeleton.",
+    "compile-error": "Start with the first message: later ones often follow from it.",
+    "missing-kernel": "The grader finds a kernel by its name: `__global__ void name(...)`, spelled as in the skeleton.",
     "wrong-signature": "Compare names, order and types with the skeleton's.",
     "tunable-missing": "Write GPULAB_TUNABLE(NAME, value) at file scope, after #include <gpulab.cuh>.",
     "tunable-range": "The grader launches your kernel with this number, so only the listed values work.",
     "wrong-result": "Compare cases that pass with cases that fail: do sizes, input patterns or types differ?",
     "not-written": "Is there a thread for every element? Check the block count, the bounds check and the last block.",
-    "input-changed": "Write to the output only; keep values that change in registers or in shared memory.",
+    "input-changed": "Write to the output only; keep intermediate values in registers or in shared memory.",
     "not-repeatable": "Is there a __syncthreads() between the thread that writes and the one that reads? Is every "
     "element of shared memory written before it is read?",
-    "out-of-bounds": "Compare the index with the length, above all in the last block and for lengths that no block "
-    "size divides.",
-    "misaligned": "An access of k bytes needs an address that k divides: a float4 starts at every fourth float only.",
-    "barrier": "Every thread of a block must come to the same __syncthreads(): no return before it, no branch or loop "
+    "out-of-bounds": "Compare the index with the length, above all in the last block and for lengths that are not a "
+    "multiple of the block size.",
+    "misaligned": "The address of a k-byte access must be a multiple of k: a float4 starts at every fourth float only.",
+    "barrier": "Every thread of a block must reach the same __syncthreads(): no return before it, no branch or loop "
     "around it that depends on the thread.",
-    "deadlock": "Some threads wait for others that never come: look for a barrier that a branch or a return skips, "
-    "and for a loop that waits for a value nobody writes.",
-    "endless-loop": "Does the loop's variable change in every pass, and towards the end? An unsigned number never "
+    "deadlock": "Some threads wait for others that never arrive: look for a barrier that a branch or a return skips, "
+    "and for a loop that waits for a value that no thread writes.",
+    "endless-loop": "Does the loop's variable change in every iteration, and towards the end? An unsigned number never "
     "drops below 0.",
-    "time-limit": "The loop may be finite but very long. How many rounds does a thread "
-    "need, and how many does it make?",
-    "stack-overflow": "Does every call come closer to the case that makes no further call? If so, the recursion is too "
+    "time-limit": "The loop may be finite but very long. How many iterations does a thread "
+    "need, and how many does it execute?",
+    "stack-overflow": "Does every call get closer to the case that makes no further call? If so, the recursion is too "
     "deep for a GPU: halve the range in each call, or use a loop.",
     "assert": "An assert() in the kernel was false.",
-    "trap": "The compiler, too, may put a __trap() where a line can only do what C++ does not allow, such as using a "
-    "null pointer or writing to `__constant__` memory: look at that line.",
-    "texture": "Fetches need the handle of a texture of the same kind; a pointer to an array is none.",
-    "device-fault": "The GPU stopped the kernel without saying where: check indices and pointers first.",
-    "launch-error": "Look at the block size, the shared memory and the registers that a block asks for.",
-    "crash": "Look for what asks for too much: of memory, of templates, of output.",
+    "trap": "The compiler also inserts a __trap() for code that C++ does not allow, such as the use of a null pointer "
+    "or a write to `__constant__` memory: look at that line.",
+    "texture": "A fetch needs the handle of a texture of the same kind, not a pointer to an array.",
+    "device-fault": "The GPU stopped the kernel without a location: check indices and pointers first.",
+    "launch-error": "Check the block size, the shared memory and the registers that a block requires.",
+    "crash": "Look for code that needs too much memory, too many templates or too much output.",
     "race": "Two threads use the same element with no __syncthreads() between: one of them must wait.",
     "uninitialised": "An element of shared memory is read before any thread wrote it.",
     "not-started": "Write the kernel, then delete its GPULAB_TODO line.",
     "empty-source": "Start from the exercise's skeleton.",
     "not-utf8": "Save the file as plain text in UTF-8.",
-    "cannot-simulate": "As far as can be told nothing is wrong with your kernel: it needs a real GPU to be graded.",
-    "no-memory": "As far as can be told nothing is wrong with your kernel: this machine has too little memory for it.",
-    "not-timed": "Nothing is wrong with your kernel; its speed is left out of the grade.",
-    "concept": "The exercise's README says what it is about.",
-    "not-graded": "As far as can be told nothing is wrong with your kernel: it has to be graded again.",
-    "not-checked": "No race was found in the rest. Put fewer accesses between two barriers, or ask your instructor.",
-    "not-counted": "Nothing is wrong with your kernel; this check is left out of the grade.",
-    "inconclusive": "Noise decides here as much as your kernel: make it a little faster to be on the safe side.",
+    "cannot-simulate": "No error was found in your kernel: it needs a real GPU to be graded.",
+    "no-memory": "No error was found in your kernel: this machine has too little memory for it.",
+    "not-timed": "Your kernel is not at fault; its speed does not count in the grade.",
+    "concept": "The exercise's README explains the concept.",
+    "not-graded": "No error was found in your kernel: it must be graded again.",
+    "not-checked": "The rest has no race. Put fewer accesses between two barriers, or ask your instructor.",
+    "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
+    "inconclusive": "Noise is as large as the margin: a slightly faster kernel would be certain.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
-    "reference-mismatch": "Nothing is wrong with your kernel: please tell your instructor.",
+    "reference-mismatch": "Your kernel is not at fault: please tell your instructor.",
 }
 
 _TOO_SLOW = (
-    f"{HINTS['endless-loop']} If every loop comes to its end, this may only be too slow: a very long loop, or a slow "
-    "machine."
+    f"{HINTS['endless-loop']} If every loop ends, this may only be too slow: a very long loop, or a slow machine."
 )
 
 IN_ONE_LINE = "in the same line"
 
-NO_VALUE = "A variable holds garbage until it is set: give it a value where it is declared."
+NO_VALUE = "A variable holds garbage until it is set: initialise it where it is declared."
 UNSET = (
-    "No race and no read of unwritten memory was seen. Does every variable get a value before it is read? Does the "
-    "order of atomics decide anything?"
+    "No race and no read of unwritten memory was found. Does every variable get a value before it is read? Does a "
+    "result depend on the order of atomics?"
 )
 
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", re.escape(NO_DYNAMIC_SHARED), "The exercise chooses the launch. Declare a fixed size, such as "
      "`__shared__ float tile[BLOCK_SIZE];`, without `extern`."),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
-     "unsigned number never is: 0 - 1 wraps around."),
-    ("out-of-bounds", "__local__", "An array without `__shared__` is each thread's own. Compare the index with its "
-     "length."),
+     "unsigned number is never negative: 0 - 1 wraps around."),
+    ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "
+     "its length."),
     ("out-of-bounds", "__shared__", "Compare the index with the array's length, for the last thread of a block and for "
      "the largest step of a loop."),
-    ("barrier", "mask", "The mask of a _sync operation names the lanes that take part: exactly those that reach it."),
-    ("barrier", "tensor-core", "All 32 threads of a warp call it together: no branch around it that divides the warp, "
-     "no earlier return, and a block of whole warps."),
+    ("barrier", "mask", "The mask of a _sync operation must name exactly the lanes that reach it."),
+    ("barrier", "tensor-core", "All 32 threads of a warp must call it together: no divergent branch around it, no "
+     "earlier return, and a block size that is a multiple of 32."),
     ("barrier", "(?i)^grid synch", "Blocks of an ordinary launch cannot wait for each other. The exercise's next launch"
      " begins when all of them have ended."),
     ("barrier", "a shuffle from a lane", "Which lanes take part? A tree of k lanes begins with lanes k / 2 apart; a "
-     "check after the shuffle drops what absent lanes give."),
-    ("barrier", r"barrier \d+ is for|barrier numbers|thread counts", "Every warp that must meet gives the same barrier "
-     "number and the same thread count, 32 for each warp."),
-    ("race", "no fence between", "Call __threadfence() after the value is written and before the flag is."),
-    ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch what another one "
-     "writes, except by atomics."),
+     "check after the shuffle drops the values of inactive lanes."),
+    ("barrier", r"barrier \d+ is for|barrier numbers|thread counts", "All warps of a barrier must use the same "
+     "barrier number and the same thread count, 32 per warp."),
+    ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
+    ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "
+     "another block writes, except by atomics."),
     ("race", rf"\(WAW\).*in one (?:warp|block).*{IN_ONE_LINE}", "Several threads write the same element in one line: "
      "does each need one of its own, should only one of them write, or is an atomic meant?"),
     ("race", rf"\(WAR\).*in one warp.*{IN_ONE_LINE}", "One line reads an element that another lane writes in the same "
      "line: read into a register, call __syncwarp(), then write."),
     ("race", rf"\(WAR\).*in one block.*{IN_ONE_LINE}", "One line reads an element that another thread writes in the "
      "same line: read into a register, call __syncthreads(), then write."),
-    ("race", "in one warp", "The threads of a warp need not run in step: where one reads what another one writes, "
-     "__syncwarp() must stand between."),
+    ("race", "in one warp", "The threads of a warp need not run in lockstep: put a __syncwarp() between a write and "
+     "another thread's read."),
     ("uninitialised", r"__global__.*` is `\w+` of launch", "The earlier launch leaves this element out. Which of its "
      "threads should write it?"),
     ("uninitialised", "__global__", "The array holds garbage before the launch: write an element before you read it or "
      "add to it."),
-    ("uninitialised", "__local__", "An array without `__shared__` is each thread's own: no thread sees what another "
-     "one wrote to it."),
+    ("uninitialised", "__local__", "An array without `__shared__` is private to each thread: no thread sees the writes "
+     "of another one."),
     ("endless-loop", "had not ended after", _TOO_SLOW),
     ("endless-loop", "ran too long", _TOO_SLOW),
 )  # fmt: skip
 """Code, a pattern in the sentence, and the hint that then fits better than the code's usual one."""
 
-# all but tab and line feed; and signs that turn text round, or that nobody sees
+# all but tab and line feed; and invisible characters, also those that reverse the direction of text
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )
 
 
 def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (), hint: str | None = None) -> Finding:
-    """Return a finding, without control characters, with its evidence capped and the hint that fits it best."""
+    """Return a finding without control characters, with capped evidence and the hint that fits best."""
     lines = tuple(plain(line) for line in evidence)
     if len(lines) > MAX_EVIDENCE_LINES:
         lines = (*lines[:MAX_EVIDENCE_LINES], f"... and {len(lines) - MAX_EVIDENCE_LINES} more lines")
@@ -139,24 +138,24 @@ def finding(code: str, what: str, where: str = "", evidence: Iterable[str] = (),
 
 
 def hint_for(hazard: Hazard) -> str:
-    """Return the hint that fits a hazard: its kind, its memory space and, of a race, both accesses."""
+    """Return the hint for a hazard, by its kind, its memory space and both accesses of a race."""
     is_one_line = hazard.other is not None and hazard.where == hazard.other.where
     return hint_of(hazard.kind, f"{hazard} {IN_ONE_LINE if is_one_line else ''}")
 
 
-def hint_of(code: str, told: str) -> str:
-    """Return the hint that fits a code and the words that are told of it."""
-    closer = (hint for of, pattern, hint in _CLOSER_HINTS if of == code and re.search(pattern, told))
+def hint_of(code: str, words: str) -> str:
+    """Return the hint for a code and the words of its finding."""
+    closer = (hint for of, pattern, hint in _CLOSER_HINTS if of == code and re.search(pattern, words))
     return next(closer, HINTS.get(code, ""))
 
 
 def plain(text: str) -> str:
-    """Return the text without control characters, which could clear, colour or reorder a terminal's text."""
+    """Return the text without control characters: they could clear, colour or reorder text in a terminal."""
     return _CONTROL.sub("?", text)
 
 
 def because_of(check: str, cause: Finding, hidden: bool = False) -> Finding:
-    """Return the one reason that a check gives when another one, hidden or not, which it builds on, did not pass."""
+    """Return the finding of a check that was not graded because a check that it needs, maybe hidden, did not pass."""
     what = f"Not graded, because `{check}` did not pass: {cause.what}"
     return Finding(cause.code, what, cause.where, because=check, hidden=hidden)
 
@@ -166,7 +165,7 @@ NO_MEMORY = "no-memory"
 
 
 def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
-    """Return what a device's error means: the student's fault (`failed`) or the machine's (`not gradable`)."""
+    """Return the verdict and finding for a device's error: `failed` if the student caused it, else `not gradable`."""
     if isinstance(error, CompileError):
         return "failed", _of_diagnostics(error.diagnostics)
     if isinstance(error, KernelFault):
@@ -182,13 +181,13 @@ def of_error(error: DeviceError) -> tuple[Verdict, Finding]:
 
 
 def evidence_of(seen: KernelFault | Hazard) -> tuple[str, ...]:
-    """Return which thread was seen first, and in which of several launches."""
+    """Return the first thread of a fault or hazard, and its launch if there are several."""
     first = (f"first by {seen.lane}",) if seen.lane else ()
     return (*first, f"in {seen.launch}") if seen.launch else first
 
 
 def lacks_device(result: CheckResult) -> bool:
-    """Say whether a submission has nowhere to run: then what follows would be graded by chance, if at all."""
+    """Return whether the device failed before compilation: later checks would then have random results."""
     return result.kind == "compile" and result.verdict == "not gradable" and result.findings[0].code == _NO_DEVICE
 
 
@@ -197,20 +196,20 @@ _ERROR_LINE = re.compile(
 )
 
 
-# NVRTC's advice is an option that a student cannot give.
+# NVRTC suggests a compiler option that a student cannot set.
 _HOST_CODE = re.compile(r"is considered a host (function|variable)")
 _HOST_CODE_HINT = (
-    "A submission holds device code only: leave out main() and what belongs to it, and mark functions that kernels "
-    "call with __device__, variables at file scope with __device__ or __constant__."
+    "A submission holds device code only: leave out main() and its helpers. Mark functions that kernels call with "
+    "__device__, and variables at file scope with __device__ or __constant__."
 )
 
 
 _NOT_ENDED = re.compile(f"^{NOT_ENDED}\\b", re.M)
-COMPILER_HINT = "The compiler did not come to an end: look for templates and macros that multiply."
+COMPILER_HINT = "The compiler did not finish: look for templates and macros that expand without end."
 
 
 def _of_diagnostics(diagnostics: str) -> Finding:
-    """Name the first error of messages in the form `file.cu(12): error: text` that nvcc and NVRTC share."""
+    """Return the finding for the first error, in the form `file.cu(12): error: text` of nvcc and NVRTC."""
     hint = COMPILER_HINT if _NOT_ENDED.search(diagnostics) else None
     first = _ERROR_LINE.search(diagnostics)
     if first is None:

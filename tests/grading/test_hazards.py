@@ -74,7 +74,7 @@ def test_a_race_that_no_schedule_loses_is_one_all_the_same(gpu: Device, tmp_path
     results = graded(tmp_path, gpu, NO_LAST_SYNC, WATCHED)
     assert codes(results) == {"safe[race]": "race"}
     (found, *_) = results["safe[race]"].findings
-    assert "in one warp, no __syncwarp() between" in found.what and "need not run in step" in found.hint
+    assert "in one warp, no __syncwarp() between" in found.what and "need not run in lockstep" in found.hint
 
 
 def test_an_uninitialised_read_fails_its_check_and_explains_wrong_results(gpu: Device, tmp_path: Path) -> None:
@@ -108,18 +108,18 @@ def test_writes_of_the_same_value_are_a_note_on_a_passed_check(gpu: Device, tmp_
     ("code", "what", "hint"),
     [
         ("barrier", "divergent threads in block", "same __syncthreads()"),
-        ("barrier", "divergent threads in warp: the mask names", "lanes that take part"),
+        ("barrier", "divergent threads in warp: the mask names", "exactly the lanes that reach it"),
         ("race", "potential hazard by different blocks", "Blocks run in no order"),
         ("race", "potential hazard in one warp", "__syncwarp()"),
         ("race", "potential hazard in one block", "one of them must wait"),
         ("uninitialised", "uninitialized __shared__ memory read", "shared memory"),
-        ("uninitialised", "uninitialized __local__ memory read", "without `__shared__` is each thread's own"),
+        ("uninitialised", "uninitialized __local__ memory read", "without `__shared__` is private to each thread"),
         ("uninitialised", "uninitialized __global__ memory read", "holds garbage before the launch"),
         ("uninitialised", "uninitialized __global__ memory read, its `a` is `b` of launch 1", "The earlier launch"),
         ("out-of-bounds", "Invalid __global__ read: `a[-1]` read", "0 - 1 wraps around"),
         ("out-of-bounds", "Invalid __shared__ read: `a[9]` read", "last thread of a block"),
         ("out-of-bounds", "Invalid __local__ read of size 4", "Compare the index"),
-        ("out-of-bounds", "Invalid __global__ read: `a[9]` read", "no block size divides"),
+        ("out-of-bounds", "Invalid __global__ read: `a[9]` read", "a multiple of the block size"),
         ("endless-loop", "the kernel does not end: still looping after 9 steps", "never drops below 0."),
         ("endless-loop", "the kernel had not ended after 9 s", "or a slow machine"),
         ("endless-loop", "the driver stopped the kernel because it ran too long", "or a slow machine"),

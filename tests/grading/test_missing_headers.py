@@ -30,7 +30,7 @@ def test_without_one_of_cudas_headers_a_file_that_needs_it_is_not_gradable(
     assert {result.verdict for result in results.values()} == {"not gradable"}
     (finding,) = results["compile"].findings
     assert finding.what == LACKING
-    assert finding.hint == "Nothing is wrong with your file: please tell your instructor."
+    assert finding.hint == "Your file is not at fault: please tell your instructor."
 
 
 @pytest.mark.parametrize(

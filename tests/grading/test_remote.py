@@ -132,7 +132,7 @@ def test_a_hanging_compilation_is_not_tried_again(hostile: Class) -> None:
     assert hostile.deeds() == ["work_without_end"]
     (found,) = results["correct[n=1]"].findings
     assert found.what.startswith("Not graded, because `compile` did not pass: This check had not ended after 6 s")
-    assert results["compile"].findings[0].hint.startswith("The compiler did not come to an end")
+    assert results["compile"].findings[0].hint.startswith("The compiler did not finish")
 
 
 def test_a_broken_gpu_is_whole_again_for_the_next_check(hostile: Class) -> None:

@@ -397,7 +397,7 @@ def test_a_device_without_a_clock_is_not_timed(tmp_path: Any) -> None:
     result = bench.result("speedup[1.5x]", right())
     assert (result.verdict, result.findings[0].code) == ("not gradable", "not-timed")
     assert result.findings[0].what == "The speed cannot be graded here: fake GPU can neither time nor estimate."
-    assert "left out of the grade" in result.findings[0].hint
+    assert "does not count in the grade" in result.findings[0].hint
 
 
 def test_the_simulated_threshold_is_for_devices_that_estimate(bench: Bench) -> None:

@@ -75,7 +75,7 @@ TOLD = [
         "safe[uninitialised]",
         "Uninitialized __local__ memory read",
         "first by block 0 thread 0",
-        "without `__shared__` is each thread's own",
+        "without `__shared__` is private to each thread",
     ),
     (
         "reduction/atomics_on_garbage",
@@ -293,7 +293,7 @@ HAZARDS = {
     "potential (RAW) hazard by different blocks, no fence between the value and the flag": ("race", "__threadfence()"),
     "Grid synchronisation in an ordinary launch: its blocks cannot wait": ("barrier", "next launch begins"),
     "Invalid arguments: a shuffle from a lane that is inactive or has exited": ("barrier", "lanes k / 2 apart"),
-    "Divergent threads in warp: a tensor-core operation needs all 32 threads of the warp": ("barrier", "whole warps"),
+    "Divergent threads in warp: a tensor-core operation needs all 32 threads of the warp": ("barrier", "multiple of 32"),
     "Divergent threads in block: barrier 1 is for 64 threads, but more come": ("barrier", "same thread count"),
 }
 

@@ -30,7 +30,7 @@ _UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")
 def lacks_header(header: str, error: CompileError) -> Finding:
     """Return the finding of a file that needs a header that the CUDA installation lacks."""
     what = f"The CUDA installation of this machine lacks the header `{header}`."
-    hint = "Nothing is wrong with your file: please tell your instructor."
+    hint = "Your file is not at fault: please tell your instructor."
     return finding("not-graded", what, "", error.diagnostics.splitlines(), hint)
 
 
