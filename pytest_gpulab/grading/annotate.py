@@ -1,4 +1,4 @@
-"""Run a submission on the simulated GPU for an annotated listing: what each line did, its share of the estimate."""
+"""Runs of a submission on the simulated GPU for an annotated listing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .listing import TIME_SHARE, ListedFile, ListedHazard, ListedLine, Listing
 from .time_limits import TimeBudget
 
 MAX_LINES, MAX_COLUMNS, MAX_HAZARDS = 2000, 400, 100
-MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that is run for hazards
+MAX_CHECKED_ELEMENTS = 1 << 14  # of the case that runs with hazard checks
 COUNTED_SAMPLE = replace(SAMPLED, options=replace(SAMPLED.options, check=False))
 COUNTED = replace(FIRST, options=replace(FIRST.options, check=False, estimate=True))
 CHECKED = replace(FIRST, options=replace(FIRST.options, check=True))
@@ -39,7 +39,7 @@ Figures = Mapping[str, float]
 
 
 class Annotator:
-    """Lists one submission at each size and variant that its speed is asked for, each once, beside its checks."""
+    """The maker of a submission's listings: one per size and variant of the speed checks."""
 
     def __init__(self, loaded: LoadedExercise, path: Path, device: Device, seed: int, budget: TimeBudget) -> None:
         self._loaded, self._path, self._device, self._seed, self._budget = loaded, path, device, seed, budget
@@ -49,8 +49,9 @@ class Annotator:
     def added_to(self, result: CheckResult, check: Check) -> CheckResult:
         """Return a check's result, with a listing if it is the first speed check of a size and variant.
 
-        A check that fails before that takes the listing, because the run may stop there and never get to the speed.
-        Variants that cannot be launched are listed once, without figures; what nobody has written, or can read, is not.
+        An earlier check that fails takes the listing, because the run may stop there and not reach the speed checks.
+        Variants that cannot be launched are listed once, without figures. Files that are not started or not readable
+        are not listed.
         """
         subject = self._todo.pop(check.name, None)
         if any("compile" in (found.because, check.kind) for found in result.findings):
@@ -66,12 +67,12 @@ class Annotator:
             device = self._device if simulated else counting_device()
             self._budget.begin()
             listing = listing_of(self._loaded, self._path, device, self._seed, *subject, self._budget)
-        except (BuildFailed, InstructorsMistake):  # a check says so, too
+        except (BuildFailed, InstructorsMistake):  # a check reports it
             return result
         return replace(result, listing=listing)
 
     def _early(self, result: CheckResult, check: Check) -> tuple[Size, Variant] | None:
-        """Return what to list beside a check that failed: of its own variant, if that is still to be listed."""
+        """Return the size and variant to list with a failed check: of its own variant, if that is not listed yet."""
         if result.verdict != "failed" or check.hidden or not self._todo:
             return None
         own = getattr(check.subject, "variant", None)
@@ -84,7 +85,7 @@ class Annotator:
 
 
 def subjects(exercise: Exercise) -> dict[str, tuple[Size, Variant]]:
-    """Return what to list beside which check: each size and variant whose speed is asked for, once."""
+    """Return the sizes and variants to list, by the check that shows them: each pair of the speed checks once."""
     found: dict[tuple[Size, VariantKey], tuple[str, Size, Variant]] = {}
     for check in checks_of(exercise):
         if isinstance(tier := check.subject, SpeedTier):
@@ -102,10 +103,10 @@ def listing_of(
     variant: Variant,
     budget: TimeBudget | None = None,
 ) -> Listing:
-    """Return what each line of a submission does at a size; without figures where it does not compile or run.
+    """Return the listing of a submission at a size; without figures if it does not compile or run.
 
-    What is unsafe is looked for at the largest small size that is checked, where all blocks run: a sample of blocks
-    leaves memory unwritten that others read, and a timed size rarely ends within a block.
+    Hazards are searched at the largest small size of the `correct` checks, where all blocks run. A sample of blocks
+    would leave memory unwritten that others read, and a timed size rarely ends within a block.
 
     Raises:
         InstructorsMistake: the exercise's own code is wrong.
@@ -117,7 +118,7 @@ def listing_of(
     except BuildFailed as blocked:
         return replace(listing, files=_files(path, loaded, {}), note=blocked.finding.what)
     run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED_SAMPLE)
-    if run.error is not None:  # a sampled block may have waited for one that was left out: run them all
+    if run.error is not None:  # a sampled block may have waited for one outside the sample: run all blocks
         run = _run(loaded, simulated, build, seed, Problem(size, build.tunables, variant), COUNTED)
     note = of_error(run.error)[1].what if run.error is not None else _too_long(path) or _by_rules(run.profiles)
     small = _largest_small(cases_of(loaded.exercise, variant), build)
@@ -143,7 +144,7 @@ def _run(loaded: LoadedExercise, simulated: Device, build: Build, seed: int, pro
 def _largest_small(cases: Iterable[Case], build: Build) -> Problem | None:
     small: list[tuple[float, Problem]] = []
     for case in cases:
-        with suppress(InstructorsMistake), instructors_code("size"):  # the case's own check says so, too
+        with suppress(InstructorsMistake), instructors_code("size"):  # the case's own check reports it
             problem = case.problem(build.tunables)
             small.append((float(np.prod(problem.size)), problem))
     fitting = [found for found in small if found[0] <= MAX_CHECKED_ELEMENTS]
@@ -151,7 +152,7 @@ def _largest_small(cases: Iterable[Case], build: Build) -> Problem | None:
 
 
 def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:
-    """Return the figures of each line over all launches; a share of the time weighs as much as its launch takes."""
+    """Return the figures per line over all launches; shares of the time are weighted by the launches' times."""
     profiles = tuple(profiles)
     whole_ms = sum(profile.estimated_ms or 0 for profile in profiles)
     lines: dict[SourceLine, dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -165,9 +166,9 @@ def summed(profiles: Iterable[LaunchProfile]) -> dict[SourceLine, Figures]:
 
 
 def _files(path: Path, loaded: LoadedExercise, figures: Mapping[SourceLine, Figures]) -> tuple[ListedFile, ...]:
-    """Return all lines of the submission, and of other files those with figures: with text, if they are public.
+    """Return all lines of the submission, and the lines of other files that have figures.
 
-    A `#line` in the submission can name any file.
+    Only public headers are quoted, because a `#line` in the submission can name any file.
     """
     by_file: dict[str, dict[int, Figures]] = defaultdict(dict)
     for where, found in figures.items():
@@ -191,7 +192,7 @@ def _too_long(path: Path) -> str:
 
 
 def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
-    """Say of which kernels instructions are counted by rules, and why."""
+    """Return a sentence on the kernels with instructions counted by rules, with the reason."""
     sources = {profile.kernel: profile.instruction_source for profile in profiles}
     unread = ", ".join(kernel for kernel, source in sources.items() if source == "rules")
     large = ", ".join(kernel for kernel, source in sources.items() if source == "rules for large code")
@@ -201,7 +202,7 @@ def _by_rules(profiles: Iterable[LaunchProfile]) -> str:
 
 
 def _hazards(run: Run) -> Iterable[ListedHazard]:
-    """Yield each hazard with a place once, whichever launch it was seen in."""
+    """Yield each hazard that has a source line once, over all launches."""
     seen: dict[tuple[SourceLine, str], Hazard] = {}
     for hazard in run.hazards:
         if hazard.where is not None:

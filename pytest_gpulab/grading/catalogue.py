@@ -1,4 +1,4 @@
-"""The instructor's folder of exercises: which there are, which file belongs to which, and loading one."""
+"""The exercises folder: lists and loads exercises, and maps `.cu` files to them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .thresholds import UNCALIBRATED, Thresholds
 
 
 class BrokenExercise(Exception):
-    """An exercise.py cannot be loaded: `traceback_text` shows the instructor where, without this package's frames."""
+    """An exercise.py that cannot be loaded; `traceback_text` omits this package's frames."""
 
     def __init__(self, name: str, traceback_text: str) -> None:
         super().__init__(f"exercise {name!r} cannot be loaded:\n{traceback_text}")
@@ -31,7 +31,7 @@ class BrokenExercise(Exception):
 
 @dataclass(frozen=True)
 class LoadedExercise:
-    """An exercise with the folder that its baselines and headers are read from, and what its speed tiers ask for."""
+    """An exercise with its folder (for baselines and headers) and its speed thresholds."""
 
     name: str
     folder: Path
@@ -40,10 +40,10 @@ class LoadedExercise:
 
 
 class Catalogue:
-    """The exercises below a folder: every sub-folder that holds an `exercise.py`.
+    """The exercises of a folder: every sub-folder with an `exercise.py`.
 
     Attributes:
-        folder: where they are; it need not exist.
+        folder: the folder, which need not exist.
         names: the exercises, sorted.
     """
 
@@ -71,13 +71,13 @@ class Catalogue:
     def exercise_of(self, path: Path) -> str | None:
         """Return the exercise that a `.cu` file belongs to: by its stem, else by its folder's name.
 
-        Where the file is a link, its own name and folder count; where the folder is one, so does what it leads to.
+        If the file is a link, its own name and folder count. If the folder is a link, its target counts, too.
         """
         names = (path.stem, path.absolute().parent.name, path.parent.resolve().name)
         return next((name for name in names if name in self.names), None)
 
     def is_submission(self, path: Path) -> bool:
-        """Say whether a `.cu` file is to be graded: in an exercise's own folder only the student's copy is."""
+        """Return whether a `.cu` file is graded: in an exercise's own folder only the student's copy is."""
         resolved = path.parent.resolve() / path.name  # the name counts, also where it is a link
         if not resolved.is_relative_to(self.folder):
             return True
@@ -85,7 +85,7 @@ class Catalogue:
         return name not in self.names or resolved == self._own_copy(name)
 
     def own_copies(self) -> tuple[Path, ...]:
-        """Return the student's own copies that exist, `<name>/<name>.cu`."""
+        """Return the existing copies of the student, `<name>/<name>.cu`."""
         return tuple(path for path in map(self._own_copy, self.names) if path.is_file())
 
     def _own_copy(self, name: str) -> Path:
@@ -93,7 +93,7 @@ class Catalogue:
 
 
 importing = threading.RLock()
-"""Held while an exercise is imported: `sys.path` is not the usual one then."""
+"""The lock of imports of exercises, which change `sys.path` temporarily."""
 
 
 def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
@@ -121,10 +121,10 @@ def _import(module_name: str, path: Path) -> ModuleType:
 
 
 class _Neighbours:
-    """The modules beside one exercise: only its own code can import them, at any time.
+    """An importer for the modules beside one exercise, visible to its own code only.
 
-    Two exercises may each have a helpers.py, so neither may stay in `sys.modules`. But a function that imports it must
-    find it, when it is called long after the exercise was loaded. So code in the folder has an `import` of its own.
+    Two exercises may each have a helpers.py, so neither may stay in `sys.modules`. But a function may import it long
+    after the exercise was loaded. So code in the folder has its own `__import__`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -137,12 +137,12 @@ class _Neighbours:
         return _Loader(name, path, {**vars(builtins), "__import__": self._imported})
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Find a module beside the exercise: what `sys.meta_path` asks for."""
+        """Find a module beside the exercise, as an entry of `sys.meta_path`."""
         return self._finder.find_spec(name) if path is None else None
 
     @contextmanager
     def importable(self) -> Iterator[None]:
-        """Let the folder's modules be imported, and hide them afterwards."""
+        """Make the folder's modules importable, and hide them afterwards."""
         with importing:
             path_before, modules_before = sys.path[:], dict(sys.modules)
             sys.path.insert(0, str(self._folder))
@@ -168,13 +168,13 @@ class _Neighbours:
         if top and (top in self._modules or self._finder.find_spec(top) is not None):
             with self.importable():
                 if top not in self._modules:
-                    sys.modules.pop(top, None)  # of the same name, but from elsewhere
+                    sys.modules.pop(top, None)  # a module of the same name from another folder
                 return builtins.__import__(name, *rest)
         return builtins.__import__(name, *rest)
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module's code with other built-in names than the usual ones."""
+    """A loader that executes a module with other built-in names."""
 
     def __init__(self, name: str, path: str, names: dict[str, object]) -> None:
         super().__init__(name, path)
@@ -187,7 +187,7 @@ class _Loader(SourceFileLoader):
 
 
 def _instructors_view(error: BaseException, folder: Path) -> str:
-    """Return the traceback from the first frame in the exercise's folder on; a syntax error has only its place."""
+    """Return the traceback from the first frame in the exercise's folder on; a syntax error has no such frame."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(folder):
         frames = frames.tb_next

@@ -1,4 +1,4 @@
-"""The checks of an exercise, known without compiling anything."""
+"""The checks of an exercise, listed without compiling anything."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .grade import CheckKind, CheckResult, Finding, Measurement, Provenance, Ver
 
 @dataclass(frozen=True)
 class Check:
-    """One gradable statement before it is graded.
+    """A check before it is graded.
 
     Attributes:
         name: as in the pytest id, such as `correct[n=1023]`; unique in the exercise.
-        max_points: what passing it earns.
+        max_points: points for passing.
         required: False for a bonus, which is missed instead of failed.
         subject: the instructor's description; None for `compile`.
     """
@@ -30,7 +30,7 @@ class Check:
 
     @property
     def hidden(self) -> bool:
-        """Whether it runs a hidden case."""
+        """True if it runs a hidden case."""
         return isinstance(self.subject, Case) and self.subject.hidden
 
     def result(
@@ -40,9 +40,9 @@ class Check:
         measurement: Measurement | None = None,
         printed: str = "",
     ) -> CheckResult:
-        """Return what became of it, with the points that the verdict earns.
+        """Return the result, with the points that the verdict earns.
 
-        Noise never costs a point: who may have reached a threshold (inconclusive) gets what reaching it earns.
+        Noise never costs a point: an inconclusive check earns full points.
         """
         points = self.max_points if verdict in ("passed", "inconclusive") else 0.0
         return CheckResult(
@@ -79,7 +79,7 @@ class CheckGrader(Protocol):
 def checks_of(exercise: Exercise) -> tuple[Check, ...]:
     """Return `compile`, then the `correct`, `safe`, `uses` and `speedup` checks, each in the instructor's order.
 
-    Hidden cases come after the others, so that no kernel can keep something of them to show in the others' results.
+    Hidden cases come last, so that no kernel can store their data and reveal it in results of visible cases.
     """
     return (
         Check("compile", "compile", float(exercise.compile_points), True, None),
@@ -94,10 +94,10 @@ def checks_of(exercise: Exercise) -> tuple[Check, ...]:
 
 
 def visible_first(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Return the cases with the hidden ones last: what others show as well need not be told of a hidden one."""
+    """Return the cases with the hidden ones last, so that a finding names a visible case if one shows it."""
     return tuple(sorted(cases, key=lambda case: case.hidden))
 
 
 def correct_name(case: Case) -> str:
-    """Return the id of a case's check; findings of other checks point at it."""
+    """Return the name of a case's check; findings of other checks refer to it."""
     return f"correct[{case.name}]"

@@ -1,4 +1,4 @@
-"""Hardware counters of kernels, as plain data: names and units are Nsight Compute's."""
+"""Hardware counters of kernels, as plain data, with Nsight Compute's names and units."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ METRICS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 )
-"""What is asked of Nsight Compute; the simulated GPU counts some of it."""
+"""The metrics requested from Nsight Compute; the simulated GPU counts some of them."""
 _UNITS = {metric.name: metric.unit for metric in metrics.METRICS}
 
 
 @dataclass(frozen=True)
 class Counter:
-    """One figure: its name, such as `sm__warps_active.avg.pct_of_peak_sustained_active`, value and unit."""
+    """A counter: name, such as `sm__warps_active.avg.pct_of_peak_sustained_active`, value and unit."""
 
     name: str
     value: float
@@ -36,12 +36,12 @@ class Counter:
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """What the hardware counted in one launch.
+    """The hardware counters of one launch.
 
     Attributes:
-        kernel: its name.
-        grid, block: of the launch.
-        counters: those that this GPU has.
+        kernel: the kernel's name.
+        grid, block: the launch's extents.
+        counters: the counters that this GPU has.
     """
 
     kernel: str
@@ -50,24 +50,24 @@ class KernelCounters:
     counters: tuple[Counter, ...]
 
     def value(self, name: str) -> float | None:
-        """Return a counter's value, or None where the GPU has no such counter."""
+        """Return a counter's value, or None if the GPU lacks the counter."""
         return next((counter.value for counter in self.counters if counter.name == name), None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> KernelCounters:
-        """Build it from its attributes made of builtins."""
+        """Return the counters from builtins, as in a grade's JSON form."""
         counters = tuple(Counter(**{key: item[key] for key in ("name", "value", "unit")}) for item in data["counters"])
         return cls(data["kernel"], tuple(data["grid"]), tuple(data["block"]), counters)
 
 
 def counted(profiles: Iterable[LaunchProfile]) -> tuple[KernelCounters, ...]:
-    """Return what a device that counts found of `METRICS` in each different launch; nothing of one that does not."""
+    """Return the `METRICS` of each different launch, as far as the device counts them."""
     launches = (KernelCounters(profile.kernel, profile.grid, profile.block, _counters(profile)) for profile in profiles)
     return first_of_each(launch for launch in launches if launch.counters)
 
 
 def first_of_each(launches: Iterable[KernelCounters]) -> tuple[KernelCounters, ...]:
-    """Return the launches that differ in kernel, grid or block, of equal ones the first."""
+    """Return the launches without repetitions of kernel, grid and block."""
     found: dict[tuple[object, ...], KernelCounters] = {}
     for launch in launches:
         found.setdefault((launch.kernel, launch.grid, launch.block), launch)

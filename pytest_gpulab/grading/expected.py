@@ -1,13 +1,13 @@
-"""The verdicts that an instructor expects of known files, read from TOML.
+"""Expected verdicts of known files, read from TOML.
 
     ["reduction/01_neighbored.cu"]              # a .cu file, relative to the TOML file
     points = 60
     fails = { "speedup[1.5x]" = "too-slow" }    # check -> code of its finding
 
-Bonus tiers that are only missed do not fail and are not listed. In a check's name `*` stands for any text, so that
-`"*" = "compile-error"` covers a file that does not compile; the most specific entry counts, and the checks that
-`passes = ["correct[n=1]"]` names are exempt. `later = "race"` marks a file whose mistake only a future check of
-that kind can see: until then its other keys say what the checks of today make of it.
+Missed bonus tiers do not fail and are not listed. In a check's name `*` matches any text, so that
+`"*" = "compile-error"` covers a file that does not compile. The most specific entry counts, and checks in
+`passes = ["correct[n=1]"]` are exempt. `later = "race"` marks a file with a mistake that only a future check of that
+kind can find: until then its other keys hold the verdicts of the present checks.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KEYS = ("fails", "passes", "points", "later")
 
 
 class ExpectationError(Exception):
-    """A file of expected verdicts is wrong: the instructor's mistake, in one line that names the file."""
+    """An invalid file of expected verdicts, explained in one line that names the file."""
 
 
 class ExpectedFailures(Mapping[str, str]):
-    """Check name to finding code; looking a name up honours `*` and `passes`, iterating gives what was written."""
+    """A mapping of check names to finding codes. Look-ups apply `*` and `passes`; iteration yields the raw entries."""
 
     def __init__(self, entries: Mapping[str, str], passes: Iterable[str] = ()) -> None:
         self._entries = dict(entries)
@@ -57,10 +57,10 @@ def _matches(pattern: str, check: str) -> bool:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What one file must get: the checks that must fail, each with its finding, and the points, where stated.
+    """The expected verdict of one file: the checks that must fail, with their findings, and the points, if stated.
 
     Attributes:
-        later: the kind of check that will see the file's mistake one day; empty for all others.
+        later: the kind of a future check that will find the file's mistake; usually empty.
     """
 
     fails: Mapping[str, str]
@@ -69,13 +69,13 @@ class Expectation:
 
 
 def is_met(expected: str, codes: Iterable[str]) -> bool:
-    """Return whether a finding is the expected one; a device that cannot prove a loop endless runs out of time."""
+    """Return whether the expected finding occurred. `time-limit` counts as `endless-loop`: not all devices prove it."""
     accepted = {expected, "time-limit"} if expected == "endless-loop" else {expected}
     return not accepted.isdisjoint(codes)
 
 
 class Expectations:
-    """The expected verdicts of all files that are listed anywhere."""
+    """The expected verdicts of all listed files."""
 
     def __init__(self, by_path: Mapping[Path, Expectation]) -> None:
         self._by_path = dict(by_path)
@@ -85,8 +85,8 @@ class Expectations:
         """Read TOML files.
 
         Raises:
-            ExpectationError: a file is missing or no TOML, has an unknown key or a value of the wrong type, names a
-                `.cu` file that does not exist, or one that is listed already.
+            ExpectationError: a file is missing or not TOML, has an unknown key or a value of the wrong type, names a
+                `.cu` file that does not exist, or lists one twice.
         """
         by_path: dict[Path, Expectation] = {}
         for path in paths:
@@ -100,7 +100,7 @@ class Expectations:
         return cls(by_path)
 
     def for_path(self, path: Path) -> Expectation | None:
-        """Return what is expected of a `.cu` file, or None where nothing is."""
+        """Return the expected verdict of a `.cu` file, or None."""
         return self._by_path.get(path.resolve())
 
 

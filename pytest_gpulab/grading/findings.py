@@ -64,7 +64,7 @@ HINTS: Mapping[str, str] = {
     "not-graded": "No error was found in your kernel: it must be graded again.",
     "not-checked": "The rest has no race. Put fewer accesses between two barriers, or ask your instructor.",
     "not-counted": "Your kernel is not at fault; this check does not count in the grade.",
-    "inconclusive": "Noise is as large as the margin: a slightly faster kernel would be certain.",
+    "inconclusive": "The noise is as large as the margin. A slightly faster kernel passes for certain.",
     "impossible-time": "Is every element read and written at this size, in every launch?",
     "reference-mismatch": "Your kernel is not at fault: please tell your instructor.",
 }

@@ -1,10 +1,9 @@
-"""The result of grading, as plain data: everything printed or exported is made from Grades alone.
+"""The result of grading, as plain data. Everything printed or exported is made from Grades alone.
 
 The JSON form, version 1: `Grade.to_dict` gives one object whose keys are the attributes below, `submission`,
 `exercise`, `checks`, `provenance` and `student`, and besides them `schema_version`, `points` and `max_points`. Checks,
-findings and measurements are objects with their attributes as keys; tuples are lists; what is unknown is null; texts
-are never null but may be empty. A key may be added without a new version; a key that goes or changes its meaning raises
-it.
+findings and measurements are objects with their attributes as keys. Tuples are lists, unknown values are null, and
+texts are never null but may be empty. A new key keeps the version; removing a key or changing its meaning raises it.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from .thresholds import OWN
 
 SCHEMA_VERSION = 1
 COMPILER_WARNING = "compiler-warning"
-"""The code of a finding that holds what the compiler said, beside the reason why a check failed."""
-LEAST_TOLD_PCT = 0.05  # of an error: less would read 0.0 %
+"""The code of a finding with the compiler's warnings, beside the reason why a check failed."""
+MIN_SHOWN_PCT = 0.05  # of an error: less would read 0.0 %
 
 Verdict = Literal["passed", "failed", "missed", "inconclusive", "not gradable", "not started"]
 CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
@@ -30,20 +29,19 @@ CheckKind = Literal["compile", "correct", "safe", "uses", "speedup"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a check did not pass.
+    """The reason why a check did not pass.
 
     Attributes:
         code: a stable word that instructors name in expected verdicts, such as `wrong-result` or `out-of-bounds`.
-        what: what happened, one sentence.
+        what: the problem, one sentence.
         where: `file:line` where known.
-        evidence: lines of proof, such as the first bad indices, the compiler's message, an interval.
-        hint: what to think about next; never the solution.
-        because: the check that did not pass and that this one needs, if this one could not be graded for it; all else
-            is then about that one.
-        by_luck: of a wrong result, whether another order of warps or other leftovers in memory change it.
-        hidden: whether only an instructor's hidden case shows it: the texts may tell of that case.
-        line: the source line at `where`, trimmed; empty where it is not the submission's own.
-        bits: of a wrong result, how much its pattern says of the cause, at most 64: it holds by chance once in 2**bits.
+        evidence: lines such as the first wrong indices, the compiler's message, an interval.
+        hint: a next step or a question; never the solution.
+        because: the name of a failed check that this one needs; all other fields then describe that check.
+        by_luck: whether a wrong result changes with the order of warps or with leftovers in memory.
+        hidden: whether only an instructor's hidden case shows it, so that the texts may reveal that case.
+        line: the source line at `where`, trimmed; empty if it is not in the submission.
+        bits: for a wrong result, the strength of its pattern, at most 64: by chance it holds once in 2**bits.
     """
 
     code: str
@@ -65,35 +63,34 @@ class Finding:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A time, or the estimate of one, with what it was compared to.
+    """A measured or estimated speedup.
 
     Attributes:
-        size: at which both were timed, in words.
-        elapsed_ms, baseline_ms: the submission's and the baseline's time at `size`.
+        size: the size of both runs, in words.
+        elapsed_ms, baseline_ms: times of the submission and the baseline at `size`.
         speedup: baseline over submission.
-        threshold: the speedup asked for.
-        calibrated: whether the threshold comes from the device's calibration instead of the exercise, whose own stands
-            in the check's name.
-        estimated: whether the times come from a cost model instead of a clock.
-        bandwidth_gb_s: minimal bytes over time, in 1e9 bytes a second.
-        occupancy: theoretical, 0 to 1, of the launch that is estimated to take longest; where a clock timed, of the one
-            with the most threads, because it times all launches together.
-        registers: a thread of that launch.
-        bottleneck: what limits it, in words, where known.
-        baseline: the file that it was compared to.
-        low, high: the speedup's confidence interval, of at least 95 %; None where there is no clock.
-        sampling_error_pct: standard error of an estimated speedup, because some of the blocks stand for all; None where
-            that is not known, or a clock timed.
-        rounds: how often both were timed; 0 where there is no clock.
-        dropped: rounds left out because something disturbed them.
-        caches: `cold` (nothing left in them from before) or `warm`; empty where there is no clock.
-        shared_with: other processes seen on the GPU meanwhile.
-        held_down_by: what slowed the GPU down in rounds that count, because there were too few others.
-        kernels: how each of the submission's kernels fills the GPU's multiprocessors, in the order of their launches.
-        peak_bandwidth_gb_s: what the GPU's memory transfers at most.
-        reference_ms: how long the CPU's reference takes at this size; None where that is not known.
-        counters: what the hardware counted in each different launch, where that was asked for.
-        counters_note: why there are none although they were asked for, in a line.
+        threshold: the required speedup.
+        calibrated: whether the threshold comes from the device's calibration; the check's name has the exercise's own.
+        estimated: whether the times come from a cost model, not from a clock.
+        bandwidth_gb_s: minimal bytes over time, in 1e9 bytes per second.
+        occupancy: theoretical, 0 to 1, of the launch with the longest estimate. A clock times all launches together;
+            then it is that of the launch with the most threads.
+        registers: per thread of that launch.
+        bottleneck: the limiting resource, in words, where known.
+        baseline: the file name of the baseline.
+        low, high: the speedup's confidence interval, of at least 95 %; None for estimates.
+        sampling_error_pct: standard error of an estimated speedup, because only a sample of the blocks ran; None if
+            unknown, and for measured times.
+        rounds: number of samples of each side; 0 for estimates.
+        dropped: rounds left out because of interference.
+        caches: `cold` (flushed before each run) or `warm`; empty for estimates.
+        shared_with: other processes seen on the GPU during the measurement.
+        held_down_by: reasons for throttling in rounds that count because there were too few others.
+        kernels: occupancy of each of the submission's kernels, in the order of their launches.
+        peak_bandwidth_gb_s: peak bandwidth of the GPU's memory, in 1e9 bytes per second.
+        reference_ms: time of the CPU reference at this size; None if unknown.
+        counters: hardware counters of each different launch, if requested.
+        counters_note: one line on why requested counters are missing.
     """
 
     size: str
@@ -124,11 +121,11 @@ class Measurement:
 
     @property
     def certainty(self) -> str:
-        """How sure the speedup is and how it was timed, in words; empty for an estimate that no sample can spoil."""
+        """The interval and the conditions of the timing, in words; empty for an estimate without a sampling error."""
         if self.low is None or self.high is None:
             error_pct = self.sampling_error_pct or 0.0
-            told = f"estimated from a sample of the blocks, which may err by {error_pct:.1f} %"
-            return told if error_pct >= LEAST_TOLD_PCT else ""
+            sampled = f"estimated from a sample of the blocks, with a standard error of {error_pct:.1f} %"
+            return sampled if error_pct >= MIN_SHOWN_PCT else ""
         dropped = f", {self.dropped} of them disturbed and left out" if self.dropped else ""
         between = f"between {self.low:.3f}x and {self.high:.3f}x"
         held_down = f", while the GPU was slowed down ({', '.join(self.held_down_by)})" if self.held_down_by else ""
@@ -137,16 +134,16 @@ class Measurement:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One gradable statement and what became of it.
+    """The result of one check.
 
     Attributes:
         name: as in the pytest id: `compile`, `correct[n=1023]`, `speedup[1.5x]`.
         points, max_points: earned and possible.
         required: False for a bonus tier.
-        duration_s: wall time that grading it took.
-        printed: what the kernel printed with printf (capped).
-        listing: what each source line did and cost, where that was asked for and this check is the one to tell.
-        hidden: whether it runs an instructor's hidden case, of which students learn no more than that it is there.
+        duration_s: wall time of grading it.
+        printed: output of printf in the kernel (capped).
+        listing: the annotated source, if requested and shown with this check.
+        hidden: whether it runs an instructor's hidden case; students learn only that the case exists.
     """
 
     name: str
@@ -164,7 +161,7 @@ class CheckResult:
 
     @property
     def other_threshold(self) -> float | None:
-        """The speedup that is asked for, where it is not what the name says: calibrated, or for the simulated GPU."""
+        """The required speedup if it differs from the name: calibrated, or for the simulated GPU."""
         measured = self.measurement
         return measured.threshold if measured and f"[{measured.threshold:g}x" not in self.name else None
 
@@ -174,7 +171,7 @@ class CheckResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> CheckResult:
-        """Build the result that `to_dict` was made from; unknown keys are ignored."""
+        """Return the result that `to_dict` was called on; unknown keys are ignored."""
         measured, listing = data["measurement"], data.get("listing")
         rebuilt = {
             "listing": None if listing is None else Listing.from_dict(listing),
@@ -186,7 +183,7 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a grade comes from, enough to repeat it; `thresholds` says in words who set those of the speed tiers."""
+    """The inputs of a grade, enough to repeat it; `thresholds` is the origin of the speed thresholds, in words."""
 
     device: str
     device_kind: str
@@ -202,7 +199,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Student:
-    """Who handed something in, or should have; the name is empty where only the id is known."""
+    """A student with a submission or on the roster; the name is empty if only the id is known."""
 
     id: str
     name: str = ""
@@ -212,7 +209,7 @@ class Student:
 class Grade:
     """The result of one submission; `to_dict` and `from_dict` are each other's inverse.
 
-    `student` is the id of whose submission it is; empty where nobody said.
+    `student` is the id of the student; empty if unknown.
     """
 
     submission: str
@@ -228,7 +225,7 @@ class Grade:
 
     @property
     def max_points(self) -> float:
-        """Points of the checks that could be graded: the machine's fault never costs a point."""
+        """Points of the checks that could be graded: a failure of the machine never costs a point."""
         return sum(check.max_points for check in self.checks if check.verdict != "not gradable")
 
     def to_dict(self) -> dict[str, Any]:
@@ -238,7 +235,7 @@ class Grade:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Grade:
-        """Build the grade that `to_dict` was made from; unknown keys are ignored.
+        """Return the grade that `to_dict` was called on; unknown keys are ignored.
 
         Raises:
             ValueError: the data has another schema version.
@@ -271,10 +268,10 @@ def _plain_fields(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value made of builtins: pytest-xdist and JSON refuse NumPy scalars, mapping proxies and tuples."""
+    """Return the value as builtins: pytest-xdist and JSON reject NumPy scalars, mapping proxies and tuples."""
     if is_dataclass(value):
         return _plain_fields(value)
-    if hasattr(value, "item"):  # a NumPy scalar; NumPy itself is not loaded just to read a grade
+    if hasattr(value, "item"):  # a NumPy scalar; reading a grade must not import NumPy
         return value.item()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}

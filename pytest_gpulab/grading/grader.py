@@ -1,4 +1,4 @@
-"""Grade one submission: each check asks the builds and the case runs, which are made once and shared."""
+"""The grader of one submission. Its checks share builds and case runs, which are made once."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Grader(CheckGrader):
             exercise: what to grade it for.
             path: the submission.
             device: where to compile and run it.
-            seed: of all input data; the same seed gives the same grade.
-            label: what the grade calls the submission; its path if None.
-            limits: which cases to run, and for how long.
-            annotate: whether to list what each source line does and costs.
+            seed: the seed of all input data; the same seed gives the same grade.
+            label: the submission's name in the grade; its path if None.
+            limits: the repetitions of cases, and time limits.
+            annotate: whether to make annotated listings.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
@@ -72,7 +72,7 @@ class Grader(CheckGrader):
         self._cases = CaseRuns(exercise, device, self._builds, seed, self._budget, limits)
         self._counted: Usages | None = None
         self._has_failed = False
-        self._stopped: dict[Finding, Check] = {}  # counts and costs that used up their time, with the first check
+        self._stopped: dict[Finding, Check] = {}  # counts and costs that reached the time limit, with the first check
         self._annotator = self._new_annotator() if annotate else None
         self._provenance = provenance_of(exercise, device.info, seed, self._builds.sha256)
 
@@ -87,7 +87,7 @@ class Grader(CheckGrader):
         return Grade(self._label, self._loaded.name, results, self._provenance)
 
     def run(self, check: Check) -> CheckResult:
-        """Grade one check; whatever is wrong with the submission or the exercise is in the result."""
+        """Return the result of one check; errors of the submission and of the exercise are findings in it."""
         begin_s = time.perf_counter()
         with _Attempt(check) as attempt:
             self._budget.begin()
@@ -98,21 +98,21 @@ class Grader(CheckGrader):
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def countable(self, check: Check) -> CheckResult:
-        """Return why a `uses` check fails before anything is counted; passed: the simulated GPU is to count."""
+        """Return the failure of a `uses` check for other reasons than counts; `passed` if it can be counted."""
         assert isinstance(check.subject, UsesCheck)
         variant = check.subject.variant
         return self._guarded(check, lambda: self._unless_right(check, variant) or check.result("passed"))
 
     def count(self, check: Check) -> CheckResult:
-        """Grade a `uses` check by what is counted alone: its cases were found right elsewhere."""
+        """Grade a `uses` check by its counts only: another process found its cases correct."""
         assert isinstance(check.subject, UsesCheck)
         return self._guarded(check, partial(self._counted_use, check, check.subject))
 
     def close(self) -> None:
-        """Let go of nothing: the device belongs to whoever opened it. Graders elsewhere have a process to end."""
+        """No-op: the caller owns the device."""
 
     def record_failure(self, check: Check, found: Finding) -> None:
-        """Take a case, a race or the compilation for failed, because it brought down another process that tried."""
+        """Record that a case, a benchmark or the compilation ended another process abnormally: it counts as failed."""
         if isinstance(check.subject, Case):
             self._cases.record_failure(check.subject, found)
         elif isinstance(check.subject, SpeedTier):
@@ -167,13 +167,13 @@ class Grader(CheckGrader):
             from pytest_gpulab.grading.diagnosis.explain import with_unread_tunable
 
             findings = with_unread_tunable(findings, self._builds.notes(), outcome.runs)
-            if not self._has_failed and findings == outcome.findings:  # the only one that is shown under -x
+            if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
                 findings = self._cases.with_most_telling(case, findings)
             self._has_failed = True
         return check.result(outcome.verdict, findings, printed=outcome.printed)
 
     def _safe(self, check: Check, safe: SafeCheck) -> CheckResult:
-        """Fail on any hazard of the kind, and if no case came out right: doing nothing is no merit."""
+        """Fail on any hazard of the kind, and if no case is correct: an empty kernel earns nothing."""
         from pytest_gpulab.grading.correctness.safety import harmless, not_checked, unsafe
 
         outcomes = self._outcomes()
@@ -201,12 +201,12 @@ class Grader(CheckGrader):
         return found
 
     def _that_broke_the_device(self, outcomes: Outcomes) -> Iterator[tuple[Case, CaseOutcome]]:
-        """Yield the cases whose kernels ended abnormally, where nothing can run after that in the same process."""
+        """Yield the cases with abnormally ended kernels, if the process cannot use the device after that."""
         if self._device.info.kind != "simulated":
             yield from ((case, outcome) for case, outcome in outcomes if outcome.faults)
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
-        """Count only what is right, too: a wrong kernel may use the idea for nothing."""
+        """Count only correct kernels: a wrong one may use the concept without need."""
         wrong = self._unless_right(check, uses.variant)
         return self._with_rereads(self._counted_use(check, uses) if wrong is None else wrong)
 
@@ -246,7 +246,7 @@ class Grader(CheckGrader):
 
     def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
         """Return why a check cannot be graded that needs right results of a variant, or None."""
-        self._builds.of(variant)  # what blocks the build is said as everywhere else
+        self._builds.of(variant)  # raises BuildFailed, as for any other check
         for case in visible_first(cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases):
             outcome = self._cases.outcome(case)
             if outcome.verdict != "passed":
@@ -254,7 +254,7 @@ class Grader(CheckGrader):
         return None
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
-        """Measure only what is right: a fast wrong answer is no answer."""
+        """Measure only correct kernels: a fast wrong answer earns nothing."""
         dependent = self._unless_right(check, tier.variant)
         return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
 
@@ -327,7 +327,7 @@ def _beyond_python(error: MemoryError | RecursionError) -> DeviceError:
 
 
 def provenance_of(exercise: LoadedExercise, info: DeviceInfo, seed: int, source_sha256: str) -> Provenance:
-    """Return what a grade on that device depends on."""
+    """Return the inputs of a grade on that device."""
     return Provenance(
         device=info.name,
         device_kind=info.kind,

@@ -1,4 +1,4 @@
-"""What each line of a submission did and cost, as plain data: an annotated source listing before it is laid out."""
+"""Annotated source listings, as plain data: counters and costs per line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ListedLine:
 
     Attributes:
         number: from 1.
-        text: as it stands there, cut if it is very long.
-        counters: what it did, under the names of `devices.metrics`; empty where no instruction comes from it.
+        text: the line, cut if it is very long.
+        counters: counters by the names of `devices.hardware.metrics`; empty if no instruction comes from the line.
     """
 
     number: int
@@ -25,14 +25,14 @@ class ListedLine:
 
     @property
     def time_share(self) -> float | None:
-        """Its share of the estimated time, 0 to 1; None where nothing is estimated of it."""
+        """Share of the estimated time, 0 to 1; None without an estimate."""
         percent = self.counters.get(TIME_SHARE)
         return None if percent is None else percent / 100
 
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A source file: all lines of the submission, of its headers those that did something."""
+    """A source file: all lines of a submission, or the executed lines of a header."""
 
     name: str
     lines: tuple[ListedLine, ...]
@@ -40,7 +40,7 @@ class ListedFile:
 
 @dataclass(frozen=True)
 class ListedHazard:
-    """Something unsafe that a line did; harmless where it cannot change a result."""
+    """A hazard of a line; harmless if it cannot change a result."""
 
     file: str
     line: int
@@ -50,16 +50,16 @@ class ListedHazard:
 
 @dataclass(frozen=True)
 class Listing:
-    """One run of a submission, line by line; or its source, if it cannot be run.
+    """A run of a submission, line by line; or only its source, if it cannot run.
 
     Attributes:
-        size: at which it ran, in words; empty if it did not.
-        variant: how it was compiled; empty for the exercise's only one.
-        device: the simulated GPU, whatever graded the rest; empty if it was not run.
-        estimated_ms: all launches together; None where the run did not come to its end.
+        size: the size of the run, in words; empty without a run.
+        variant: the name of the variant; empty for an exercise's only one.
+        device: the name of the simulated GPU, also if another device grades; empty without a run.
+        estimated_ms: estimate for all launches; None if the run did not finish.
         files: the submission first.
-        hazards: in the order in which they were found.
-        note: why there are no figures, or what is left out.
+        hazards: in the order of discovery.
+        note: the reason for missing figures or lines.
     """
 
     size: str
@@ -72,7 +72,7 @@ class Listing:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Listing:
-        """Build it from its attributes made of builtins."""
+        """Return the listing from builtins, as in a grade's JSON form."""
         files = tuple(
             ListedFile(each["name"], tuple(ListedLine(x["number"], x["text"], x["counters"]) for x in each["lines"]))
             for each in data["files"]

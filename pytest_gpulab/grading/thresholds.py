@@ -1,4 +1,4 @@
-"""What an exercise's speed tiers ask for on the device that grades: the exercise's own, or a calibration's."""
+"""The speed thresholds of an exercise on a device: the exercise's own, or a calibration's."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ OWN = "the exercise's own"
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds of one exercise; builtins only, because they travel to other processes.
+    """The thresholds of one exercise; builtins only, because they are sent to other processes.
 
     Attributes:
-        source: where they come from and why, in words.
-        by_tier: a tier's name to what it asks for instead of its own threshold; the names stay what they are.
-        measuring: the run makes a calibration: times are taken as exactly as they can be, and no speed is a failure.
+        source: the origin of the thresholds, in words.
+        by_tier: thresholds by tier name that replace the tiers' own; the names stay.
+        measuring: whether the run makes a calibration: times are measured as precisely as possible, and no speed fails.
     """
 
     source: str = OWN
@@ -25,11 +25,11 @@ class Thresholds:
     measuring: bool = False
 
     def of(self, tier: SpeedTier) -> float:
-        """Return how many times faster than its baseline a submission must be."""
+        """Return the required speedup over the baseline."""
         return float(self.by_tier.get(tier.name, tier.threshold))
 
     def is_calibrated(self, tier: SpeedTier) -> bool:
-        """Say whether that is a calibration's word."""
+        """Return whether the tier's threshold comes from a calibration."""
         return tier.name in self.by_tier
 
 

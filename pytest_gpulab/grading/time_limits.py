@@ -1,7 +1,7 @@
-"""How long the kernels of one submission may run on the simulated GPU, by the clock: in each case, and in all.
+"""Wall-clock limits of a submission's kernels on the simulated GPU: per case, and per file.
 
-A simulated launch asks for the time between basic blocks, so this holds in pytest's own process, too. A real GPU cannot
-be asked: there, each submission has a process that is killed (`remote`).
+A simulated launch checks the clock between basic blocks, so the limits also work in pytest's own process. A launch on a
+real GPU cannot be interrupted: there, the submission's worker process is killed (`isolation.remote`).
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from pytest_gpulab.devices.protocol import (
     OutOfMemory,
 )
 
-CHECK_S = 120.0  # the usual --gpulab-timeout
+CHECK_S = 120.0  # the default of --gpulab-timeout
 CASE_S, FILE_S = 20.0, 120.0
-LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes some hundredths
-SHARE_OF_CHECK = 0.8  # so that a worker process says where the kernel was, before it is killed
+LATER_CASE_S = 2.0  # once a case was stopped; a case of a few blocks takes a few hundredths of a second
+SHARE_OF_CHECK = 0.8  # so that the worker process can report the kernel's location before it is killed
 TIME_LIMIT = "time-limit"
 
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """The longest that kernels may run: those of a case, a count or a cost estimate, and those of a file."""
+    """Time limits of kernels: per case, count or cost estimate, and per file."""
 
     case_s: float = CASE_S
     file_s: float = FILE_S
 
     @classmethod
     def within(cls, check_s: float) -> TimeLimits:
-        """Return the limits for a time limit of checks: shorter ones fit into it, longer ones give more time."""
+        """Return the limits that fit a time limit of checks; a longer one scales them up."""
         scale = check_s / CHECK_S
         return cls(min(CASE_S, SHARE_OF_CHECK * check_s) if scale <= 1 else CASE_S * scale, FILE_S * max(1.0, scale))
 
@@ -53,7 +53,7 @@ DEFAULT_LIMITS = TimeLimits()
 
 
 class TimeBudget:
-    """What is left of a submission's time."""
+    """The time left to a submission's kernels."""
 
     def __init__(self, limits: TimeLimits) -> None:
         self._limits, self._file_left_s = limits, limits.file_s
@@ -62,15 +62,15 @@ class TimeBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing is left of the file's time."""
+        """True if the file's time is used up."""
         return self._file_left_s <= 0
 
     def begin(self) -> None:
-        """Begin another case, count or cost estimate."""
+        """Begin the next case, count or cost estimate."""
         self._case_left_s, self._stopped = self._case_s, None
 
     def be_short(self) -> None:
-        """Give less time to each of the other cases: one has used up its own."""
+        """Reduce the limit of later cases, because one case used up its time."""
         self._case_s = min(self._case_s, LATER_CASE_S)
 
     def grant(self, options: LaunchOptions) -> LaunchOptions:
@@ -111,11 +111,11 @@ class TimeBudget:
     def _reason(self) -> str:
         if self._case_left_s < self._file_left_s:
             return f"time limit: the kernel had not ended after {self._case_s:g} s"
-        return f"time limit: the kernels of this file have run for {self._limits.file_s:g} s in all"
+        return f"time limit: the kernels of this file have run for {self._limits.file_s:g} s in total"
 
 
 class LimitedModule:
-    """A module whose launches share a budget; all else is the module's own."""
+    """A proxy of a module that limits its launches by a shared budget."""
 
     def __init__(self, module: Module, budget: TimeBudget) -> None:
         self._module, self._budget = module, budget
@@ -159,5 +159,5 @@ def _own_limit_s(options: LaunchOptions) -> float:
 
 
 def limited(module: Module, budget: TimeBudget) -> Module:
-    """Return the module with its launches limited."""
+    """Return the module with limited launches."""
     return cast(Module, LimitedModule(module, budget))

@@ -46,7 +46,7 @@ def test_a_speedup_from_sampled_blocks_says_how_far_it_may_err(gpu: Device, tmp_
     result = graded(tmp_path, gpu, source, big)["speedup[1000x int32]"]
     assert result.measurement is not None and result.measurement.sampling_error_pct is not None
     assert 1 < result.measurement.sampling_error_pct < 30
-    said = f"which may err by {result.measurement.sampling_error_pct:.1f} %"
+    said = f"with a standard error of {result.measurement.sampling_error_pct:.1f} %"
     assert result.findings[0].evidence[1] == f"estimated from a sample of the blocks, {said}"
 
 

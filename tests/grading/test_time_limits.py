@@ -78,7 +78,7 @@ def test_launches_of_a_case_share_its_time_and_cases_the_files(monkeypatch: pyte
     budget.begin()
     assert launched(budget, module) == "ended"
     assert not budget.is_used_up
-    assert launched(budget, module) == "student.cu:7: time limit: the kernels of this file have run for 0.9 s in all"
+    assert launched(budget, module) == "student.cu:7: time limit: the kernels of this file have run for 0.9 s in total"
     assert budget.is_used_up
 
 
@@ -212,7 +212,7 @@ def test_a_listing_has_no_time_beyond_the_files(bench: Bench, monkeypatch: pytes
     results = graded(bench, clocked(monkeypatch, 2**10), TimeLimits(20, 20), annotate=True)
     assert time_limits.time.perf_counter() == 20
     listing = results["speedup[1.5x]"].listing
-    assert listing is not None and listing.note == "Time limit: the kernels of this file have run for 20 s in all"
+    assert listing is not None and listing.note == "Time limit: the kernels of this file have run for 20 s in total"
 
 
 def test_a_launch_that_reaches_a_limit_of_its_own_leaves_the_case_its_time() -> None:

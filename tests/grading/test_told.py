@@ -293,7 +293,10 @@ HAZARDS = {
     "potential (RAW) hazard by different blocks, no fence between the value and the flag": ("race", "__threadfence()"),
     "Grid synchronisation in an ordinary launch: its blocks cannot wait": ("barrier", "next launch begins"),
     "Invalid arguments: a shuffle from a lane that is inactive or has exited": ("barrier", "lanes k / 2 apart"),
-    "Divergent threads in warp: a tensor-core operation needs all 32 threads of the warp": ("barrier", "multiple of 32"),
+    "Divergent threads in warp: a tensor-core operation needs all 32 threads of the warp": (
+        "barrier",
+        "multiple of 32",
+    ),
     "Divergent threads in block: barrier 1 is for 64 threads, but more come": ("barrier", "same thread count"),
 }
 

@@ -38,7 +38,7 @@ def test_an_estimate_has_no_interval(error_pct: float | None) -> None:
 
 
 def test_an_estimate_from_a_sample_says_how_far_it_may_err() -> None:
-    told = "estimated from a sample of the blocks, which may err by 3.2 %"
+    told = "estimated from a sample of the blocks, with a standard error of 3.2 %"
     assert titles(book(sampling_error_pct=3.21), 1)["gpulab: timing"] == ["a.cu", f"  speedup[4.3x]: {told}"]
 
 

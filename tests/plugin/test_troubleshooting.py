@@ -439,7 +439,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "the NVIDIA driver had not opened": gpu_silent,
     "thresholds: the exercises": no_calibration,
     "--gpulab-calibrate measures": calibrated_simulated,
-    "too close to": too_close,
+    "This interval contains": too_close,
 }
 
 

@@ -50,14 +50,14 @@ class Costs(Protocol):
 
 
 def timed_size(tier: SpeedTier, device: Device) -> Size:
-    """Return the size at which this device costs the tier."""
+    """Return the tier's size on this device."""
     if device.info.estimates and tier.simulated_size is not None:
         return tier.simulated_size
     return tier.size
 
 
 def size_text(size: Size) -> str:
-    """Return a size in words: `2^20`, `1000`, `256 x 256 x 20`."""
+    """Return a size as text: `2^20`, `1000`, `256 x 256 x 20`."""
     if isinstance(size, tuple):
         return " x ".join(map(str, size))
     is_power = size >= 1024 and size & (size - 1) == 0
@@ -65,15 +65,15 @@ def size_text(size: Size) -> str:
 
 
 def pattern_of(exercise: Exercise, variant: Variant) -> str:
-    """Return the input pattern that a variant is costed on."""
+    """Return the input pattern for measuring a variant: the first of its first case."""
     return (cases_of(exercise, variant) or exercise.cases)[0].patterns[0]
 
 
 def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
-    """Return the bytes that any right submission moves at this size, if the exercise says.
+    """Return the bytes that any correct submission must move at this size; None if the exercise has no `min_bytes`.
 
     Raises:
-        InstructorsMistake: it says so wrongly.
+        InstructorsMistake: the exercise's `min_bytes` is wrong.
     """
     if loaded.exercise.min_bytes is None:
         return None
@@ -82,7 +82,7 @@ def min_bytes(loaded: LoadedExercise, problem: Problem) -> float | None:
 
 
 def kernels_of(profiles: Sequence[LaunchProfile]) -> tuple[KernelOccupancy, ...]:
-    """Return how the launches fill the GPU, those that do not differ once."""
+    """Return the occupancy of the launches, without repetitions."""
     found = (
         replace(
             profile.kernel_occupancy,

@@ -1,7 +1,4 @@
-"""The `speedup` checks: what a submission and its baseline cost on a device that estimates, and what that is worth.
-
-A device with a clock is asked by `timed.TimedCosts` instead; the verdict on either's measurements is `decision`'s.
-"""
+"""Estimated costs of a submission and its baselines, for devices with a cost model instead of a clock."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ from .verdict import not_timed, unusable
 Array = npt.NDArray[Any]
 
 MOVED_SHARE = 0.9
-WORTH_COSTING = 0.9  # of a threshold, that an estimate from a sample must reach for all blocks to run
+WORTH_COSTING = 0.9  # share of a threshold; if an estimate from a sample of blocks reaches it, all blocks run
 SECTORS = "gpulab__touched_sectors.sum"  # the counter of distinct sectors that a launch reads or writes
 SECTOR_BYTES = 32
 SAMPLING_ERROR = "gpulab__sampling_error.pct"
@@ -59,17 +56,17 @@ _baselines: WeakKeyDictionary[Device, dict[_BaselineKey, Timing]] = WeakKeyDicti
 
 @dataclass(frozen=True)
 class Timing:
-    """What one replay of a plan costs.
+    """The cost of one replay of a plan.
 
     Attributes:
-        elapsed_ms: all launches together.
-        estimated: by a cost model, not a clock.
-        slowest: the launch that takes longest.
-        moved_bytes: of global memory, read or written, where the device counts them.
-        kernels: of the different launches, in their order.
-        counters: of the different launches, in their order.
-        profiles: of all launches.
-        error_pct: standard error of `elapsed_ms` because some blocks stand for all; None where it is not known.
+        elapsed_ms: time of all launches.
+        estimated: whether the time comes from a cost model.
+        slowest: profile of the longest launch.
+        moved_bytes: bytes of global memory that are read or written, if the device counts them.
+        kernels: occupancy of the different launches, in order.
+        counters: counters of the different launches, in order.
+        profiles: profiles of all launches.
+        error_pct: standard error of `elapsed_ms` because only a sample of the blocks ran; None if unknown.
     """
 
     elapsed_ms: float

@@ -12,22 +12,22 @@ from .statistics import Decision, Ratio, decide
 
 QUESTIONS: Mapping[str, str] = {
     "shared memory": "Which of the 32 banks does each lane of a warp use, and how many of them share one?",
-    "global memory": "Which addresses do neighbouring lanes of a warp ask for, and how far apart are they?",
+    "global memory": "Which addresses do neighbouring lanes of a warp access, and how far apart are they?",
     "constant memory": "Do all lanes of a warp need the same address at the same time?",
-    "idle lanes": "Which lanes of a warp have something to do there, and could the same lanes be side by side?",
+    "idle lanes": "Which lanes of a warp have work there, and could the active lanes be neighbours?",
     "instructions": "Which of them does every thread repeat, and which could be done once, or not at all?",
-    "special functions": "Is every one of them needed, and as exact as it is?",
+    "special functions": "Is every one of them needed, and at this precision?",
     "arithmetic": "Does every thread need all of these operations, in this type?",
-    "barriers": "Who needs whose values after each barrier: the whole block, or less?",
-    "atomics": "How many threads update the same word, and could they agree on something first?",
-    "latency": "What could a thread do while it waits, and how many loads does it have under way at once?",
+    "barriers": "Which threads need values of others after each barrier: the whole block, or fewer?",
+    "atomics": "How many threads update the same word, and could they combine their values first?",
+    "latency": "What could a thread do while it waits, and how many loads are in flight at once?",
     "few blocks": "How many multiprocessors does the GPU have, and how many blocks are there?",
     "many blocks": "How much does one block do before it ends, and could a thread do more than one element?",
-    "waiting for blocks": "What has to be known before a block can go on, and how early could another one tell it?",
+    "waiting for blocks": "Which value does a block wait for, and how early could another block publish it?",
     "memory bandwidth": "Is every byte read and written only once?",
 }
 
-# Here it is how many accesses there are that limits, and their pattern is right already.
+# The number of accesses is the limit here; their pattern is good already.
 _TOO_MANY = (
     "shared memory: accesses without bank conflicts",
     "global memory: the number of accesses",
@@ -37,7 +37,7 @@ _FEWER = "How many accesses does each element need, and which values could stay 
 
 
 def decision(measurement: Measurement) -> Decision:
-    """Return whether a speedup reaches its threshold; an estimate has no noise and is never undecided."""
+    """Return the decision on a speedup; an estimate has no interval and is never undecided."""
     speedup, low, high = measurement.speedup, measurement.low, measurement.high
     return decide(
         Ratio(speedup, speedup if low is None else low, speedup if high is None else high), measurement.threshold
@@ -45,9 +45,9 @@ def decision(measurement: Measurement) -> Decision:
 
 
 def too_slow(measurement: Measurement) -> Finding:
-    """Return why a measured speedup is below its threshold.
+    """Return the finding of a speedup below its threshold.
 
-    The threshold is left to the check's name, so that all tiers above the same measurement have the same reason.
+    The threshold is only in the check's name, so that all failed tiers of a measurement share one finding.
     """
     how = "An estimated" if measurement.estimated else "A"
     what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
@@ -56,28 +56,28 @@ def too_slow(measurement: Measurement) -> Finding:
 
 
 def question(bottleneck: str) -> str:
-    """Return the question that goes with a bottleneck, by the words before its colon; empty where there is none."""
+    """Return the question for a bottleneck, by the words before its colon; empty if there is none."""
     return _FEWER if bottleneck.startswith(_TOO_MANY) else QUESTIONS.get(bottleneck.partition(":")[0], "")
 
 
 def inconclusive(measurement: Measurement) -> Finding:
-    """Return why a speedup is neither passed nor failed."""
+    """Return the finding of a speedup with an interval that contains the threshold."""
     what = (
-        f"The speedup over {measurement.baseline} lies between {measurement.low:.3f}x and {measurement.high:.3f}x, "
-        f"too close to {measurement.threshold:g}x to tell. The points are given."
+        f"The speedup over {measurement.baseline} is between {measurement.low:.3f}x and {measurement.high:.3f}x. "
+        f"This interval contains the threshold {measurement.threshold:g}x. The check earns its points."
     )
     return finding("inconclusive", what, evidence=_times(measurement))
 
 
 def _times(measurement: Measurement) -> tuple[str, ...]:
-    """Return the evidence of a speedup in lines."""
+    """Return the lines of evidence of a speedup."""
     times = f"{measurement.elapsed_ms:.4g} ms against {measurement.baseline_ms:.4g} ms at size {measurement.size}"
     shared = f"the GPU was shared with {', '.join(measurement.shared_with)}" if measurement.shared_with else ""
     return tuple(line for line in (times, measurement.certainty, shared) if line)
 
 
 def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
-    """Return why a baseline keeps a tier from being graded: the submission does not answer for its baseline."""
+    """Return the failure of a baseline, which is not the submission's fault and makes the tier not gradable."""
     if blocked.verdict == "not gradable":
         return blocked
     cause = blocked.finding
@@ -86,5 +86,5 @@ def unusable(baseline: str, blocked: BuildFailed) -> BuildFailed:
 
 
 def not_timed(why: str) -> BuildFailed:
-    """Return why there is no figure, to follow a colon; a clause."""
+    """Return the reason why there is no figure; `why` is a clause."""
     return BuildFailed("not gradable", finding("not-timed", f"The speed cannot be graded here: {why}."))
