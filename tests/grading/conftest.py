@@ -21,7 +21,7 @@ def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClockedBench:
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.INTERRUPTED_WAIT_S", 0.0)
     for limit in ("LONG_S", "BUDGET_S", "MAX_WARM_UP_S"):  # by a clock that is not the device's
         monkeypatch.setattr(f"pytest_gpulab.grading.speed.benchmark.{limit}", 1e9)
-    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.ROOM_BYTES", 2**12)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.SLACK_BYTES", 2**12)
     monkeypatch.setenv(LOCKS, str(tmp_path))  # where references' times are kept, too
     return ClockedBench(tmp_path)
 

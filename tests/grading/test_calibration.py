@@ -261,8 +261,8 @@ def test_nothing_is_measured_for_a_calibration_while_others_work_on_the_gpu(cloc
     (check,) = {check.verdict: check for check in grade.checks if check.kind == "speedup"}.values()
     assert check.verdict == "not gradable"
     assert check.findings[0].what == (
-        "The speed cannot be graded here: other programs worked on the GPU meanwhile, 0.29 ms at a time, and would be "
-        "taken for the kernels."
+        "The speed cannot be graded here: other programs used the GPU meanwhile, 0.29 ms at a time, which would "
+        "distort the times."
     )
 
 
@@ -271,8 +271,8 @@ def test_it_is_said_where_others_may_have_slowed_the_gpu_down_for_a_calibration(
     grade = clocked_grade(clocked, 1.0, Thresholds(measuring=True))
     (what,) = {check.findings[0].what for check in grade.checks if check.kind == "speedup"}
     assert what == (
-        "The speed cannot be graded here: other programs worked on the GPU meanwhile, 0.3 ms at a time, and may have "
-        "held its clock down."
+        "The speed cannot be graded here: other programs used the GPU meanwhile, 0.3 ms at a time, which may have "
+        "slowed its clock."
     )
 
 

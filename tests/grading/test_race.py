@@ -58,7 +58,7 @@ def test_arrays_move_every_few_rounds_and_nothing_is_allocated_while_others_wait
         allocated.append(bool(clocked.device.held_at_start))
         return empty(shape, dtype)
 
-    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.ROOM_BYTES", 2**24)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.SLACK_BYTES", 2**24)
     clocked.device.part, clocked.device.empty = spying, allocating  # type: ignore[method-assign]
     tier(clocked, right(costs_ms))
     moved = [place for place in places if place]

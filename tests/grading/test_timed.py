@@ -132,10 +132,11 @@ def test_a_time_that_the_memory_does_not_allow_is_impossible(clocked: ClockedBen
     result = tier(clocked, right(1.0))
     (finding,) = result.findings
     assert (result.verdict, result.points, finding.code) == ("failed", 0, "impossible-time")
-    assert "ms is not possible: a right kernel moves 0.008192 MB, and the memory's 0 GB/s take 8.192 ms" in finding.what
+    assert "ms is not possible: a correct kernel moves 0.008192 MB. " in finding.what
+    assert "in the cache, that takes 8.192 ms at the memory's 0 GB/s." in finding.what
     clocked.watch.l2_bytes = 8 * SIZE  # in which all that is written may stay, but nothing is that must be read
     (finding,) = tier(clocked, right(1.0)).findings
-    assert finding.what.endswith("take 4.096 ms for what does not stay in the cache.")
+    assert "Without what stays in the cache, that takes 4.096 ms" in finding.what
     clocked.watch.l2_bytes = 2 * SIZE
     (finding,) = tier(clocked, right(1.0)).findings
     assert finding.what.endswith("take 6.144 ms for what does not stay in the cache.")

@@ -43,7 +43,7 @@ def ladder(course: Course, monkeypatch: pytest.MonkeyPatch) -> Course:
     monkeypatch.setattr("pytest_gpulab.devices._open_cuda", lambda *asked: ClockedGpu())
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.CALIBRATING_ROUNDS", 16)
     monkeypatch.setattr("pytest_gpulab.grading.speed.benchmark.WARM_UP_S", 0.0)
-    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.ROOM_BYTES", 2**12)
+    monkeypatch.setattr("pytest_gpulab.grading.speed.buffers.SLACK_BYTES", 2**12)
     return course
 
 

@@ -29,7 +29,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, OutOfMemory
 from pytest_gpulab.grading.findings import of_error
 from pytest_gpulab.grading.grade import Measurement
 from pytest_gpulab.grading.isolation import remote, worker_process
-from pytest_gpulab.grading.speed.measured import others_work
+from pytest_gpulab.grading.speed.measured import too_much_interference
 from pytest_gpulab.grading.speed.verdict import inconclusive
 from pytest_gpulab.grading.tools import ncu
 from pytest_gpulab.reports.terminal.sections import footnotes
@@ -210,7 +210,7 @@ def slowed_down(machine: Machine) -> str:
 
 
 def calibrated_beside_others(machine: Machine) -> str:
-    return "\n".join(others_work(0.293, is_slow).finding.what for is_slow in (False, True))
+    return "\n".join(too_much_interference(0.293, is_slow).finding.what for is_slow in (False, True))
 
 
 def kept_from_the_gpu(machine: Machine) -> str:
@@ -416,7 +416,7 @@ PROVOKED: dict[str, Callable[[Machine], str]] = {
     "ncu: it ended": ncu_silent,
     "other processes used": others,
     "the GPU was slowed down": slowed_down,
-    "other programs worked": calibrated_beside_others,
+    "other programs used": calibrated_beside_others,
     "the grader's own kernels": kept_from_the_gpu,
     "another process has been timing": lock_held,
     "the process that grades": slow_start,

@@ -346,9 +346,9 @@ class RemoteGrader(CheckGrader):
         if not self._on_gpu:
             return self._timeout_s
         from pytest_gpulab.devices.cuda import gpu_lock
-        from pytest_gpulab.grading.speed.benchmark import SITTINGS
+        from pytest_gpulab.grading.speed.benchmark import MAX_SESSIONS
 
-        waits_s = SITTINGS * gpu_lock.LOCK_WAIT_S if check.kind == "speedup" else 0
+        waits_s = MAX_SESSIONS * gpu_lock.LOCK_WAIT_S if check.kind == "speedup" else 0
         return self._timeout_s + gpu_lock.SHARED_WAIT_S + waits_s
 
     def _lost(self, check: Check, found: Finding) -> CheckResult:

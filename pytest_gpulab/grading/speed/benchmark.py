@@ -1,17 +1,16 @@
-"""Time a submission against its baseline until noise cannot turn the verdict, or the time for it is up.
+"""A benchmark of a submission against its baseline: adds rounds until the verdict is certain or the time is up.
 
-Rounds are added in doubling numbers; `statistics` says when it is enough. Both sides are timed the same way: cold, with
-nothing in the level-2 cache, or, where one of them is short and both touch little memory, in batches with warm caches,
-because what surrounds a single short launch would outweigh it.
+The number of rounds doubles until `statistics` finds the verdict certain. Both sides are timed the same way. Usually
+the level-2 cache is flushed before each run. If one side is short and both touch little memory, runs are timed in
+batches with warm caches, because launch overhead would outweigh a single short launch.
 
-A sitting, for which the GPU is held, may be over after less than a tenth of a second, and what disturbs one side all
-that time looks like the truth: another process may take memory bandwidth from one side and not hold up the other. So
-before a submission loses points by little, and for a calibration, the GPU is given back, and some time later there is a
-second sitting. It never takes what the first one gave.
+A timing session, which holds the GPU lock, may last less than 0.1 s. Interference with one side during all of it looks
+like a slow kernel: another process may take memory bandwidth from one side only. So if a submission misses a threshold
+by little, and for a calibration, the lock is released, and a second session follows. It never turns a pass of the first
+session into a failure.
 
-What others interrupt so often that nothing can be told is forgotten, and tried again as soon as they may have ended: a
-kernel that hangs is stopped after a while, and those of another one's submission must not decide about this one. What
-disturbs rounds, and which had better not count, is the business of `disturbances`.
+A session with too much interference is discarded and repeated, because the interfering kernel may hang and be stopped:
+another submission must not decide the verdict on this one. `interference` detects disturbed rounds.
 """
 
 from __future__ import annotations
@@ -49,39 +48,39 @@ Caches = Literal["cold", "warm"]
 BATCHED_BELOW_MS = 0.05
 BUDGET_S = 6.0
 WARM_UP_ROUNDS = 2  # at least one with each set of contents
-WARM_UP_S = 0.005  # the clock of a GPU that was at work just now is up at once
+WARM_UP_S = 0.005  # a GPU that was busy just before has its full clock at once
 MAX_WARM_UP_S = 0.5
 FULL_CLOCK_SHARE = 0.9
-ROUNDS_PER_LOOK = 8  # between two looks at the GPU's clocks
-ROUNDS_PER_PLACE = 4  # between two moves of the arrays; no longer than a stretch of `statistics`
-MIN_MS = 1e-5  # no sample is zero
-HELD_DOWN_ROUNDS = 64  # until rounds count in which the GPU was held down, if there are no better
-CALIBRATING_ROUNDS = 256  # where the ratio itself is asked for
-SITTINGS = 2
-BY_LITTLE = 2 / 3  # of the threshold: nothing that goes unnoticed is known to change a ratio by more
-PAUSE_S = 0.25  # between them
-INTERRUPTED_PAUSE_S = 1.0  # until what others spoil is tried again
-INTERRUPTED_WAIT_S = 60.0  # so long altogether: several kernels may hang, each for ten seconds, one after the other
-LONG_S = 1.0  # a sitting that took so long needs no other
+ROUNDS_PER_LOOK = 8  # between two samples of the GPU's clocks
+ROUNDS_PER_PLACE = 4  # between two moves of the arrays; at most the block length of the bootstrap in `statistics`
+MIN_MS = 1e-5  # keeps samples above zero when the overhead is subtracted
+HELD_DOWN_ROUNDS = 64  # before throttled rounds may count, if there are no better ones
+CALIBRATING_ROUNDS = 256  # for a calibration, which needs the ratio itself
+MAX_SESSIONS = 2
+NEAR_MISS = 2 / 3  # of the threshold: no known unnoticed interference changes a ratio by more
+PAUSE_S = 0.25  # between two sessions
+INTERRUPTED_PAUSE_S = 1.0  # before a session with too much interference is repeated
+INTERRUPTED_WAIT_S = 60.0  # in total: several kernels may hang one after the other, each for 10 s
+LONG_S = 1.0  # after a session of this length there is no second one
 
 
 @dataclass(frozen=True)
-class RaceResult:
-    """What a race showed.
+class BenchmarkResult:
+    """The result of a benchmark.
 
     Attributes:
         ratio: baseline over submission.
         baseline_ms, own_ms: medians of the rounds that count.
-        rounds: taken.
-        dropped: of those, because they were disturbed.
-        caches: what the runs found in the level-2 cache.
-        checked: some of its timed runs, with what they wrote.
-        peak_bandwidth_gb_s: of device memory; 0 where it is not known.
-        l2_bytes: of what it writes, a run may leave so much in the cache.
-        interruption_ms: how long others held the GPU at one time, if rounds that they disturbed count because there
-            are no better.
-        held_down_by: what held the GPU down in rounds that count because there are no better, in words.
-        others: other processes seen on the GPU just after a sitting.
+        rounds: number of rounds.
+        dropped: number of rounds left out because of interference.
+        caches: state of the level-2 cache before a run.
+        checked: some of the timed runs, with their outputs.
+        peak_bandwidth_gb_s: of device memory; 0 if unknown.
+        l2_bytes: size of the level-2 cache, in which written data may stay.
+        interruption_ms: longest interruption by other processes, if disturbed rounds count because there are no better
+            ones; else 0.
+        held_down_by: reasons for throttling in rounds that count because there are no better ones, in words.
+        others: other processes seen on the GPU just after a session.
     """
 
     ratio: Ratio
@@ -98,14 +97,13 @@ class RaceResult:
     others: tuple[str, ...] = ()
 
     def floor_ms(self, least_bytes: float, written_bytes: int) -> float:
-        """Return the shortest time in which so many bytes can come from or go to memory.
+        """Return the shortest possible time for moving so many bytes; 0 with warm caches or an unknown bandwidth.
 
-        What is written may stay in the level-2 cache as far as it has room, what is read is not there before. With warm
-        caches nothing can be said, nor of a memory whose bandwidth is not known.
+        Written bytes may stay in the level-2 cache up to its size; read bytes are not in it before.
 
         Args:
-            least_bytes: that must be read or written.
-            written_bytes: how many of them are written.
+            least_bytes: bytes that must be read or written.
+            written_bytes: the written part of them.
         """
         if self.caches == "warm" or not self.peak_bandwidth_gb_s:
             return 0.0
@@ -115,33 +113,33 @@ class RaceResult:
 
 @dataclass
 class RetryBudget:
-    """What the races of a submission share.
+    """State that the benchmarks of a submission share.
 
     Attributes:
-        left_s: how long they may go on waiting, altogether, for others to end what spoils them.
-        full_speed: what they have learnt of the GPU's.
+        left_s: time left for repeating sessions with too much interference.
+        full_speed: the observed full clock of the GPU.
     """
 
     left_s: float = field(default_factory=lambda: INTERRUPTED_WAIT_S)
     full_speed: FullSpeed = field(default_factory=FullSpeed)
 
 
-def _of_both(first: RaceResult, both: RaceResult, thresholds: Sequence[float]) -> RaceResult:
-    """Return what both sittings show together, or the first alone if that reached what both do not."""
+def _of_both(first: BenchmarkResult, both: BenchmarkResult, thresholds: Sequence[float]) -> BenchmarkResult:
+    """Return the result of both sessions, or the first one's if only that reaches a threshold."""
     if any(decide(both.ratio, threshold) == "failed" != decide(first.ratio, threshold) for threshold in thresholds):
         return replace(first, checked=both.checked)
     return both
 
 
 class Benchmark:
-    """A submission against its baseline.
+    """A benchmark of a submission against its baseline.
 
     Args:
-        pool: of both.
+        pool: the memory of both sides.
         baseline, own: the sides.
-        thresholds: rounds are added as long as one of them is undecided; None where the ratio itself is asked for.
-        is_mixable: whether a stretch of an input may be replaced by the same stretch of another one.
-        rng: chooses the runs that are checked, mixes and moves the arrays, and draws for the interval.
+        thresholds: rounds are added while one of them is undecided; None for a calibration, which needs the ratio.
+        is_mixable: whether a range of an input may be replaced by the same range of another one.
+        rng: chooses checked runs, mixes and addresses, and seeds the bootstrap.
     """
 
     def __init__(
@@ -156,105 +154,106 @@ class Benchmark:
         self._pool, self._baseline, self._own, self._rng = pool, baseline, own, rng
         self._thresholds, self._is_mixable = thresholds, is_mixable
         self._watch: Stopwatch
-        self._sittings, self._spent_s, self._seed = 0, 0.0, int(rng.integers(2**32))
+        self._sessions, self._spent_s, self._seed = 0, 0.0, int(rng.integers(2**32))
         self._batched, self._copies = False, REPLICAS
-        self._baseline_ms: list[float] = []  # with what surrounds the launches: how much that is shows in the end
+        self._baseline_ms: list[float] = []  # launch overhead included: it is known only at the end of a session
         self._own_ms: list[float] = []
-        self._settled = 0  # rounds of earlier sittings, without it
-        self._looks: ThrottleMonitor
+        self._settled_rounds = 0  # rounds of earlier sessions, without launch overhead
+        self._monitor: ThrottleMonitor
         self._checked = CheckedRuns(own, rng)
-        self._forgotten = 0
+        self._discarded = 0
         self._others: dict[str, None] = {}
 
-    def run(self, device: TimingDevice, retry_budget: RetryBudget) -> RaceResult:
-        """Time both sides in alternating order on the device that holds them, once.
+    def run(self, device: TimingDevice, retry_budget: RetryBudget) -> BenchmarkResult:
+        """Time both sides in alternating order and return the result; may be called once.
 
         Args:
-            device: see there.
-            retry_budget: of which it takes what it needs, and to which it adds what it learns.
+            device: the device with the buffers.
+            retry_budget: shared by the submission's benchmarks, and updated.
 
         Raises:
             BaselineFailed: a launch of the baseline ends abnormally, if it is a `Baseline`.
-            DeviceError: a launch ends abnormally, or others do not give the GPU back.
+            DeviceError: a launch ends abnormally, or another process does not release the GPU lock.
         """
-        self._looks = ThrottleMonitor(retry_budget.full_speed)
-        result = self._sitting(device)
-        while self._is_spoilt(result) and retry_budget.left_s > 0:
+        self._monitor = ThrottleMonitor(retry_budget.full_speed)
+        result = self._session(device)
+        while self._is_disturbed(result) and retry_budget.left_s > 0:
             begin_s = time.monotonic()
             time.sleep(INTERRUPTED_PAUSE_S)
-            self._forget()
-            result = self._sitting(device, in_silence=True)
+            self._discard()
+            result = self._session(device, in_silence=True)
             retry_budget.left_s -= time.monotonic() - begin_s
-        if self._is_doubtful(result):
+        if self._needs_second_session(result):
             time.sleep(PAUSE_S)
-            result = _of_both(result, self._sitting(device), self._thresholds or ())
+            result = _of_both(result, self._session(device), self._thresholds or ())
         return replace(result, others=tuple(self._others))
 
-    def _sitting(self, device: TimingDevice, in_silence: bool = False) -> RaceResult:
+    def _session(self, device: TimingDevice, in_silence: bool = False) -> BenchmarkResult:
         with device.stopwatch(in_silence) as watch:
-            result = self._sit(watch)
-        self._others |= dict.fromkeys(watch.others())  # which takes a while: others may time meanwhile
+            result = self._timed(watch)
+        self._others |= dict.fromkeys(watch.others())  # slow, so after the lock is released
         return result
 
-    def _sit(self, watch: Stopwatch) -> RaceResult:
-        """Take rounds until they are enough, or the time is up, and judge all that were taken until now.
+    def _timed(self, watch: Stopwatch) -> BenchmarkResult:
+        """Add rounds until the verdict is certain or the time is up; return the result of all rounds so far.
 
-        In a second sitting these are as many as in the first, at least.
+        A second session has at least as many rounds as the first.
         """
         if self._rounds:
-            self._settle()
-        self._watch, self._sittings = watch, self._sittings + 1
-        self._looks.begin()
+            self._subtract_overhead()
+        self._watch, self._sessions = watch, self._sessions + 1
+        self._monitor.begin()
         self._warm_up()
         while True:
             begin_s = time.perf_counter()
             self._add(more_rounds(self._rounds))
             result = self._result()
             self._spent_s += time.perf_counter() - begin_s
-            # The rounds to add are as many as all those before, so they take as long again.
+            # The number of rounds doubles, so the next batch takes as long as all before.
             out_of_time = 2 * self._spent_s > BUDGET_S
-            is_hopeless = self._is_spoilt(result) and bool(self._looks.suspect().all())
+            is_hopeless = self._is_disturbed(result) and bool(self._monitor.suspect().all())
             if self._is_enough(result) or is_hopeless or out_of_time or not more_rounds(self._rounds):
                 return result
 
-    def _is_doubtful(self, result: RaceResult) -> bool:
-        """Say whether there should be another sitting."""
+    def _needs_second_session(self, result: BenchmarkResult) -> bool:
+        """Return whether a second session is needed."""
         if self._thresholds is None:
             return True
         if self._spent_s >= LONG_S or not more_rounds(self._rounds):
             return False
         return any(
-            decide(result.ratio, threshold) == "failed" and result.ratio.high >= BY_LITTLE * threshold
+            decide(result.ratio, threshold) == "failed" and result.ratio.high >= NEAR_MISS * threshold
             for threshold in self._thresholds
         )
 
-    def _is_spoilt(self, result: RaceResult) -> bool:
-        """Say whether nothing can be told because of what others did."""
+    def _is_disturbed(self, result: BenchmarkResult) -> bool:
+        """Return whether interference leaves a verdict undecided."""
         return result.interruption_ms > 0 and not self._is_decided(result)
 
-    def _forget(self) -> None:
-        self._forgotten += self._rounds
+    def _discard(self) -> None:
+        self._discarded += self._rounds
         self._baseline_ms.clear()
         self._own_ms.clear()
-        self._looks.forget()
-        self._sittings, self._spent_s = 0, 0.0
+        self._monitor.discard()
+        self._sessions, self._spent_s = 0, 0.0
 
-    def _is_enough(self, result: RaceResult) -> bool:
+    def _is_enough(self, result: BenchmarkResult) -> bool:
         if result.held_down_by and self._rounds < HELD_DOWN_ROUNDS:
             return False
         if self._thresholds is None:
-            return SITTINGS * self._rounds >= self._sittings * CALIBRATING_ROUNDS
+            return MAX_SESSIONS * self._rounds >= self._sessions * CALIBRATING_ROUNDS
         return self._is_decided(result)
 
-    def _is_decided(self, result: RaceResult) -> bool:
-        """Say whether there are thresholds, and all verdicts are certain."""
+    def _is_decided(self, result: BenchmarkResult) -> bool:
+        """Return whether there are thresholds and all verdicts are certain."""
         thresholds = self._thresholds
         return thresholds is not None and all(decide(result.ratio, least) != "undecided" for least in thresholds)
 
     def _warm_up(self) -> None:
-        """Run both until the clock is up, and decide from their times how to time them, in the first sitting.
+        """Run both sides until the GPU has its full clock; in the first session, choose batches or single runs.
 
-        They meet contents of every set: who keeps answers to what looks alike keeps a wrong one for what is checked.
+        The runs use contents of every set. So a kernel that stores an answer per set stores a wrong one for the mixes
+        that are checked later.
         """
         begin_s = time.perf_counter()
         baseline_ms: list[float] = []
@@ -273,7 +272,7 @@ class Benchmark:
 
     @property
     def _runs(self) -> int:
-        """How many there are in a sample."""
+        """Runs per sample."""
         return self._copies if self._batched else 1
 
     @property
@@ -281,8 +280,8 @@ class Benchmark:
         return len(self._own_ms)
 
     def _add(self, rounds: int) -> None:
-        """Take so many rounds, or fewer if the time is up before, with a look at the GPU every few."""
-        self._looks.latest(self._watch)  # unless one while warming up was just before
+        """Add so many rounds, or fewer if the time is up, and sample the GPU's state every few rounds."""
+        self._monitor.latest(self._watch)  # or the sample at the end of the warm-up
         bases, end = self._checked.choose(self._rounds, rounds), self._rounds + rounds
         until_s = time.perf_counter() + BUDGET_S - self._spent_s
         while self._rounds < end:
@@ -294,43 +293,43 @@ class Benchmark:
                 if self._rounds >= FEWEST_ROUNDS and time.perf_counter() > until_s:
                     end = self._rounds
                     break
-            self._looks.add(self._watch, self._rounds - first)
+            self._monitor.add(self._watch, self._rounds - first)
             self._watch.calibrate(briefly=True)
 
-    def _result(self) -> RaceResult:
+    def _result(self) -> BenchmarkResult:
         baseline_ms = self._without_overhead(self._baseline, self._baseline_ms)
         own_ms = self._without_overhead(self._own, self._own_ms)
-        kept = kept_rounds(baseline_ms, own_ms, self._looks.suspect())
+        kept = kept_rounds(baseline_ms, own_ms, self._monitor.suspect())
         ratio = ratio_of_medians(baseline_ms[kept], own_ms[kept], self._seed)
         medians_ms = float(np.median(baseline_ms[kept])), float(np.median(own_ms[kept]))
-        disturbance = self._looks.of(kept)
+        interference = self._monitor.of(kept)
         samples_ms = [self._runs * median_ms for median_ms in medians_ms]
         ratio = allowing_for_ticks(self._watch.tick_ms, ratio, *samples_ms)
-        ratio = allowing_for_slowness(disturbance.speed, ratio)
-        return RaceResult(
-            ratio=allowing_for(disturbance.interruption_ms, ratio, *samples_ms),
+        ratio = allowing_for_slowness(interference.speed, ratio)
+        return BenchmarkResult(
+            ratio=allowing_for(interference.interruption_ms, ratio, *samples_ms),
             baseline_ms=medians_ms[0],
             own_ms=medians_ms[1],
-            rounds=self._forgotten + len(kept),
-            dropped=self._forgotten + int((~kept).sum()),
+            rounds=self._discarded + len(kept),
+            dropped=self._discarded + int((~kept).sum()),
             caches="warm" if self._batched else "cold",
             checked=self._checked.kept,
             peak_bandwidth_gb_s=self._watch.peak_bandwidth_gb_s,
             l2_bytes=self._watch.l2_bytes,
-            interruption_ms=disturbance.interruption_ms,
-            held_down_by=disturbance.held_down_by,
+            interruption_ms=interference.interruption_ms,
+            held_down_by=interference.held_down_by,
         )
 
     def _without_overhead(self, side: BenchmarkTarget, samples_ms: Sequence[float]) -> Samples:
         times_ms: Samples = np.array(samples_ms)
-        times_ms[self._settled :] -= side.overhead_ms(self._watch, self._runs)
+        times_ms[self._settled_rounds :] -= side.overhead_ms(self._watch, self._runs)
         return times_ms.clip(MIN_MS)
 
-    def _settle(self) -> None:
-        """Take the overhead off for good that a sitting had: the next one's may differ."""
+    def _subtract_overhead(self) -> None:
+        """Subtract the launch overhead of the previous session from its samples: the next session's may differ."""
         self._baseline_ms = self._without_overhead(self._baseline, self._baseline_ms).tolist()
         self._own_ms = self._without_overhead(self._own, self._own_ms).tolist()
-        self._settled = self._rounds
+        self._settled_rounds = self._rounds
 
     def _move(self) -> None:
         self._pool.move_copies(self._rng)
@@ -354,7 +353,7 @@ class Benchmark:
             self._baseline_ms.append(self._sample(self._baseline, turn, mixes))
 
     def _mixes(self, turn: int, copy: int, base: int | None) -> list[Mix]:
-        """Return what each copy holds in a turn, one of them by request; constants are set for all copies at once."""
+        """Return the contents of each copy in a turn; `base` sets those of `copy`. All copies share constants."""
         bases = [(turn // 2 + nth) % SETS for nth in range(self._copies)]
         if base is not None:
             bases[copy] = base
@@ -374,8 +373,8 @@ class Benchmark:
     def _is_cold(self, elapsed_s: float, own_ms: list[float]) -> bool:
         if not WARM_UP_S <= elapsed_s < MAX_WARM_UP_S:
             return elapsed_s < WARM_UP_S
-        conditions = self._looks.take(self._watch)
+        conditions = self._monitor.take(self._watch)
         if conditions.sm_clock_mhz is not None and conditions.clock_share >= FULL_CLOCK_SHARE:
             return False
-        # Not all GPUs come near to the highest clock that they name, however long one waits.
+        # Some GPUs never get near their rated maximum clock.
         return conditions.clock_share < SLOW_CLOCK_SHARE or not settled(np.array(own_ms))

@@ -21,76 +21,76 @@ from pytest_gpulab.grading.plans.replay import FIRST, initial_contents
 
 from .contents import Array, Inputs
 
-ROOM_BYTES = 2**24  # that an array may be moved by
-FIRST_BYTES = 2**20  # of an array whose elements are all alike: the others are copied from them
-STEP_BYTES = 512  # what the driver aligns allocations to, a multiple of what any access needs
+SLACK_BYTES = 2**24  # spare bytes per copy to move within
+FIRST_BYTES = 2**20  # of an array of equal elements, uploaded; the rest is copied from them on the device
+STEP_BYTES = 512  # the driver's alignment of allocations, enough for any access
 
 
 class BufferPool:
-    """The arrays that contenders share; `close` gives them back."""
+    """A pool of device buffers that both sides of a benchmark share."""
 
     def __init__(self, device: TimingDevice) -> None:
         self._device = device
         self._rng: np.random.Generator | None = None
-        self._rooms: dict[Hashable, Memory] = {}
+        self._allocations: dict[Hashable, Memory] = {}
         self._copies: dict[Hashable, Memory] = {}
         self._sources: dict[Hashable, Memory] = {}
         self._spare: list[Memory] = []
         self._set_aside: dict[int, Memory] = {}
 
     def copy(self, index: int, buffer: Buffer) -> Memory:
-        """Return the memory of a buffer in one of the copies, until they move."""
+        """Return the memory of a buffer in one of the copies, valid until the copies move."""
         key = _key(index, buffer)
-        if key not in self._rooms:
-            self._rooms[key] = self._room(buffer)
+        if key not in self._allocations:
+            self._allocations[key] = self._allocation(buffer)
         if key not in self._copies:
-            steps = 0 if self._rng is None else int(self._rng.integers(ROOM_BYTES // STEP_BYTES + 1))
-            place = (self._rooms[key], steps * STEP_BYTES)
+            steps = 0 if self._rng is None else int(self._rng.integers(SLACK_BYTES // STEP_BYTES + 1))
+            place = (self._allocations[key], steps * STEP_BYTES)
             self._copies[key] = self._device.part(*place, buffer.shape, buffer.dtype)
         return self._copies[key]
 
     def move_copies(self, rng: np.random.Generator) -> None:
-        """Let each copy be put elsewhere at random."""
+        """Move each copy to another random address within its allocation."""
         self._rng = rng
         self._copies.clear()
 
     def reset(self, copies: Iterable[Copy]) -> None:
-        """Make copies, untimed."""
+        """Execute copies on the device, untimed."""
         self._device.copy(tuple(copies))
 
     def same(self, one: Memory, other: Memory, buffer: Buffer, elements: slice) -> bool:
-        """Say whether some elements of two arrays that a buffer may have are the same."""
+        """Return whether a range of elements is the same in two arrays of a buffer's shape."""
         place = (elements.start * np.dtype(buffer.dtype).itemsize, (elements.stop - elements.start,), buffer.dtype)
         return self._device.same(self._device.part(one, *place), self._device.part(other, *place))
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Wait until no other grader times, once for all that follows."""
+        """Return a context in which no other grader times: the GPU lock is taken once for all calls in it."""
         return self._device.working()
 
     def spare(self, buffer: Buffer) -> None:
-        """Have room for one copy more, which `set_aside` will need."""
-        self._spare.append(self._device.empty(buffer.nbytes + ROOM_BYTES, np.uint8))
+        """Allocate memory for one more copy, for a later `set_aside`."""
+        self._spare.append(self._device.empty(buffer.nbytes + SLACK_BYTES, np.uint8))
 
     def set_aside(self, index: int, buffer: Buffer) -> Memory:
-        """Take an array out of the copies, as it is, until `take_back` or `close`; the copy gets another place."""
+        """Remove an array from the copies and keep its contents until `take_back`; the copy gets other memory."""
         key = _key(index, buffer)
         memory = self._copies.pop(key)
-        self._set_aside[id(memory)] = self._rooms.pop(key)
+        self._set_aside[id(memory)] = self._allocations.pop(key)
         return memory
 
     def take_back(self, memory: Memory) -> None:
-        """Use the room again of what was set aside."""
+        """Return memory that was set aside to the pool."""
         self._spare.append(self._set_aside.pop(id(memory)))
 
-    def _room(self, buffer: Buffer) -> Memory:
+    def _allocation(self, buffer: Buffer) -> Memory:
         for spare in self._spare:
-            if spare.nbytes == buffer.nbytes + ROOM_BYTES:
+            if spare.nbytes == buffer.nbytes + SLACK_BYTES:
                 self._spare.remove(spare)
                 return spare
-        return self._device.empty(buffer.nbytes + ROOM_BYTES, np.uint8)
+        return self._device.empty(buffer.nbytes + SLACK_BYTES, np.uint8)
 
     def source(self, buffer: Buffer, inputs: Inputs) -> Memory:
-        """Return the memory that holds what a buffer holds before the first launch."""
+        """Return memory with the contents of a buffer before the first launch."""
         made_from = id(inputs) if buffer.role == "input" else buffer.zeroed
         key = (made_from, buffer.name, np.dtype(buffer.dtype), buffer.shape)
         if key not in self._sources:
@@ -100,9 +100,9 @@ class BufferPool:
         return self._sources[key]
 
     def _filled(self, buffer: Buffer) -> Memory:
-        """Return an array whose elements are all alike: copies of its beginning, made on the device.
+        """Return an array of equal elements, made on the device from copies of its beginning.
 
-        Memory for all of it in this process takes a processor longer than everything else.
+        Host memory for the whole array would take the CPU longer than everything else.
         """
         whole, size = self._device.empty(buffer.shape, buffer.dtype), prod(map(int, buffer.shape))
         itemsize = np.dtype(buffer.dtype).itemsize
@@ -125,9 +125,14 @@ class BufferPool:
         return initial_contents(buffer, inputs, FIRST.poison)
 
     def close(self) -> None:
-        """Give all memory back."""
-        with suppress(DeviceError):  # a device that a kernel brought down cannot free anything
-            for memory in (*self._rooms.values(), *self._spare, *self._set_aside.values(), *self._sources.values()):
+        """Free all memory."""
+        with suppress(DeviceError):  # after a kernel broke the device, freeing fails
+            for memory in (
+                *self._allocations.values(),
+                *self._spare,
+                *self._set_aside.values(),
+                *self._sources.values(),
+            ):
                 memory.free()
 
 

@@ -1,9 +1,8 @@
-"""Input contents of timed runs, which all submissions of a class are timed on: made and held once for all processes.
+"""Input contents of timed runs, shared by all processes that grade a class.
 
-They are large, and memory that a process touches for the first time takes a processor longer than anything that is done
-with the contents: two sets of 256 MiB 0.1 s, on a virtual machine that gives back what nobody uses over a second. So
-the first process to need them writes them to files, which all map into their memory. Whoever changes a few elements
-has new memory for these alone.
+The contents are large. Touching new memory takes a process longer than everything else it does with them: 0.1 s for two
+sets of 256 MiB, and over 1 s on a virtual machine that returns unused memory to its host. So the first process writes
+them to files, and all processes map these. A process that changes a few elements gets private pages for these only.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ Array = npt.NDArray[Any]
 Inputs = Mapping[str, Array]
 
 FOLDER = "GPULAB_CONTENTS"
-"""Names the folder for the files, of one run; without it every process makes its own contents."""
+"""The environment variable with a run's folder for the files; without it every process makes its own contents."""
 LEAST_BYTES = 16 << 20
-FREE_BYTES = 2 << 30  # of the disk, which are left to others
-WAIT_S = 10.0  # for another process that makes them
+FREE_BYTES = 2 << 30  # of the disk, always left free
+WAIT_S = 10.0  # for another process that writes them
 
 
 def timed_inputs(
     exercise: Exercise, problem: Problem, plan: Plan, pattern: str, seed: int, names: Sequence[str]
 ) -> Inputs:
-    """Return what `make_inputs` returns; in memory that is shared if they are large and no tunable was asked for.
+    """Return the result of `make_inputs`, in shared memory if it is large and depends on no tunable.
 
     Args:
-        exercise, problem, plan, pattern: of `make_inputs`.
-        seed: with the names, of the generator.
-        names: tell these contents from all others of the run that are made for buffers of the same shape and dtype.
+        exercise, problem, plan, pattern: arguments of `make_inputs`.
+        seed: the seed of the generator, together with the names.
+        names: the identity of these contents among those of the run with the same shapes and dtypes.
 
     Raises:
         InstructorsMistake: as `make_inputs`.
@@ -62,7 +61,7 @@ def timed_inputs(
     with suppress(OSError), shared.alone():
         inputs = shared.get()
         if inputs is None:
-            with suppress(InstructorsMistake):  # none without sharing: it does more with tunables than a mapping can
+            with suppress(InstructorsMistake):  # raised again without sharing, if it is not because of `_Noted`
                 inputs = made(noted)
             if inputs is None or noted.asked:
                 shared.stay_apart()
@@ -72,7 +71,7 @@ def timed_inputs(
 
 
 def private_copy(values: Array) -> Array:
-    """Return a copy that can be changed; of what is mapped from a file only changed pages take memory."""
+    """Return a writable copy; for an array mapped from a file only changed pages take memory."""
     if isinstance(values, np.memmap) and values.filename is not None:
         with suppress(OSError):
             return np.asarray(np.memmap(values.filename, values.dtype, "c", values.offset, values.shape))
@@ -80,7 +79,7 @@ def private_copy(values: Array) -> Array:
 
 
 class _Noted(Mapping[str, int]):
-    """Tunables that note whether anyone asks for one: then a submission's contents are its own."""
+    """Tunables that record reads: contents that depend on a tunable cannot be shared."""
 
     def __init__(self, tunables: Mapping[str, int]) -> None:
         self._tunables, self.asked = tunables, False
@@ -101,16 +100,16 @@ class _Noted(Mapping[str, int]):
         self.asked = True
         return repr(self._tunables)
 
-    def __reduce__(self) -> Any:  # whoever copies them asks the copy
+    def __reduce__(self) -> Any:  # a copy is a plain dict, and its reads are not recorded
         self.asked = True
         return dict, (dict(self._tunables),)
 
 
 class _Shared:
-    """The files of one set of contents, one an input buffer.
+    """The files of one set of contents, one per input buffer.
 
-    Raises, in all it does:
-        OSError: the files cannot be had; what is made without them is the same.
+    All methods raise:
+        OSError: the files are not available; the caller makes the same contents itself.
     """
 
     def __init__(self, folder: Path, buffers: Iterable[Buffer], which: Sequence[object]) -> None:
@@ -121,7 +120,7 @@ class _Shared:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other process is in here; the system lets the next one in if one is killed.
+        """Hold the files' lock; the system releases it if the process is killed.
 
         Raises:
             OSError: that takes too long, or one that was in here found that they are not to be shared.
@@ -140,7 +139,7 @@ class _Shared:
         return {name: np.load(file, mmap_mode="r") for name, file in self._files.items()}
 
     def put(self, inputs: Inputs) -> Inputs:
-        """Write the files, unless that leaves little room on the disk, and return what others will see."""
+        """Write the files and return them mapped; without enough free disk space return the inputs as they are."""
         try:
             self._write(inputs)
         except (OSError, ValueError):
@@ -151,18 +150,18 @@ class _Shared:
     def _write(self, inputs: Inputs) -> None:
         nbytes = sum(values.nbytes for values in inputs.values())
         if shutil.disk_usage(self._lock.parent).free < FREE_BYTES + nbytes:
-            raise OSError(errno.ENOSPC, "little would be left to others")
+            raise OSError(errno.ENOSPC, "the disk would be nearly full")
         for name, values in inputs.items():
             new = self._files[name].with_suffix(".new")
             try:
                 with new.open("wb") as file:
                     np.save(file, values)
-                np.load(new, mmap_mode="r")  # NumPy does not notice that a disk has no room for the last bytes
+                np.load(new, mmap_mode="r")  # np.save does not report that the disk is full at the last bytes
                 new.replace(self._files[name])
             finally:
                 new.unlink(missing_ok=True)
 
     def stay_apart(self) -> None:
-        """Let all processes make their own from now on, side by side."""
-        with suppress(OSError):  # of a full disk: then they do so one after the other
+        """Make all processes create their own contents from now on, in parallel."""
+        with suppress(OSError):  # on a full disk the processes do so one after the other
             self._apart.touch()

@@ -80,27 +80,21 @@ class Timing:
 
 
 class EstimatedCosts(Costs):
-    """What one submission costs at each size and variant that is asked for, costed once, and its baselines."""
+    """Estimated costs, one run per size and variant of the submission, one per baseline of the device."""
 
     def __init__(self, loaded: LoadedExercise, device: Device, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
         self._own: dict[tuple[Size, VariantKey], Timing | BuildFailed] = {}
-        self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # until their outputs are compared
+        self._costed: dict[tuple[Size, VariantKey], CostedRun] = {}  # kept until their outputs are compared
         self._wrong: dict[tuple[Size, VariantKey], tuple[Finding, ...] | BuildFailed] = {}
-        self._assumed: dict[tuple[Size, VariantKey], Finding] = {}
+        self._failures: dict[tuple[Size, VariantKey], Finding] = {}
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
-        """Take a size for failed, because it brought down another process that ran it."""
-        self._assumed[timed_size(tier, self._device), variant_key(tier.variant)] = found
+        """Record that a size ended another process abnormally: it is not run again."""
+        self._failures[timed_size(tier, self._device), variant_key(tier.variant)] = found
 
     def measure(self, tier: SpeedTier) -> Measurement:
-        """Cost a submission and its baseline on the same data.
-
-        Raises:
-            BuildFailed: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
-                the submission's kernel ends abnormally at this size (`failed`).
-            InstructorsMistake: the exercise's own code is wrong.
-        """
+        """Return the estimated speedup; see `Costs`."""
         size = timed_size(tier, self._device)
         problem = Problem(size, self._builds.of(tier.variant).tunables, tier.variant)
         own, baseline = self._own_timing(size, tier.variant), self._baseline(tier, size)
@@ -127,11 +121,7 @@ class EstimatedCosts(Costs):
         )
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return what is wrong with the run that was costed: its outputs, the bytes it moved, its estimated time.
-
-        Raises:
-            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
-        """
+        """Return the errors of the estimated run: outputs, bytes moved or time; see `Costs`."""
         size, variant = timed_size(tier, self._device), tier.variant
         key = (size, variant_key(variant))
         return made_once(self._wrong, key, partial(self._found_wrong, key, size, variant))
@@ -145,7 +135,7 @@ class EstimatedCosts(Costs):
         return tuple(replace(finding, what=at + finding.what) for finding in found)
 
     def _wrong_again(self, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
-        """Return what is wrong with a second run of kernels that can keep something from the first."""
+        """Return the errors of a second run, for modules that can keep state from the first."""
         build = self._builds.of(problem.variant)
         if not (costed.is_complete and build.module.has_state):
             return ()
@@ -161,17 +151,17 @@ class EstimatedCosts(Costs):
         return wrong_outputs(self._loaded.exercise, problem, again)
 
     def profiles(self, variant: Variant) -> Mapping[Size, Sequence[LaunchProfile]]:
-        """Return the launches at each size that a variant is costed at, as far as it can be."""
+        """Return the launches by size, for all sizes at which a variant has an estimate."""
         found: dict[Size, Sequence[LaunchProfile]] = {}
         for tier in self._loaded.exercise.speed:
             if variant_key(tier.variant) == variant_key(variant):
                 size = timed_size(tier, self._device)
-                with suppress(BuildFailed):  # the speed check says it
+                with suppress(BuildFailed):  # the speed check reports it
                     found[size] = self._own_timing(size, variant).profiles
         return found
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
-        """Return None: beside an estimate a time of this machine's CPU says nothing."""
+        """Return None: a CPU time cannot be compared with an estimate."""
         return None
 
     def _work_left_out(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
@@ -179,22 +169,22 @@ class EstimatedCosts(Costs):
         if least is None or timing.moved_bytes is None or timing.moved_bytes >= MOVED_SHARE * least:
             return ()
         moved_mb, least_mb = timing.moved_bytes / 1e6, least / 1e6
-        what = f"the kernels touch {moved_mb:.3g} MB of memory, but no right one can do with less than {least_mb:.3g}."
+        what = f"the kernels touch {moved_mb:.3g} MB of memory, but a correct kernel needs at least {least_mb:.3g} MB."
         return (finding("wrong-result", what, hint="Is every element read and written at this size, too?"),)
 
     def _impossible(self, problem: Problem, timing: Timing) -> tuple[Finding, ...]:
-        """Hold the estimate to the time that the memory takes at least."""
+        """Return a finding if the estimate is shorter than the minimal bytes take at peak bandwidth."""
         least, peak_gb_s = min_bytes(self._loaded, problem), self._device.info.peak_bandwidth_gb_s
         if least is None or not peak_gb_s or timing.elapsed_ms >= (floor_ms := least / (peak_gb_s * 1e6)):
             return ()
         what = (
-            f"an estimate of {timing.elapsed_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, "
-            f"and the memory's {peak_gb_s:.0f} GB/s take {floor_ms:.4g} ms for that."
+            f"an estimate of {timing.elapsed_ms:.4g} ms is not possible: a correct kernel moves {least / 1e6:.4g} MB, "
+            f"which takes {floor_ms:.4g} ms at the memory's {peak_gb_s:.0f} GB/s."
         )
         return (finding("impossible-time", what),)
 
     def _baseline(self, tier: SpeedTier, size: Size) -> Timing:
-        """Cost the baseline, once for all submissions to the same exercise on the same device."""
+        """Return the estimate of the baseline, shared by all submissions to the exercise on the device."""
         cache = _baselines.setdefault(self._device, {})
         folder, version = self._loaded.folder, self._loaded.exercise.version
         key = (str(folder), version, tier.baseline, size, variant_key(tier.variant), self._seed)
@@ -208,15 +198,15 @@ class EstimatedCosts(Costs):
 
     def _own_timing(self, size: Size, variant: Variant) -> Timing:
         key = (size, variant_key(variant))
-        if key in self._assumed:
-            raise BuildFailed("failed", self._assumed[key])
-        # a kernel that uses up its time does so once, not in each check
+        if key in self._failures:
+            raise BuildFailed("failed", self._failures[key])
+        # cached also if it fails: a kernel that reaches the time limit does so once, not in each check
         return made_once(self._own, key, partial(self._costed_once, key, size, variant))
 
     def _costed_once(self, key: tuple[Size, VariantKey], size: Size, variant: Variant) -> Timing:
         replayed = self._replayed(self._builds, size, variant)
         timing, _ = self._time(run_unread_sample, replayed)
-        if self._may_reach_a_threshold(size, variant, timing):  # then all blocks are to run
+        if self._may_reach_a_threshold(size, variant, timing):  # then all blocks must run
             timing, self._costed[key] = self._time(run_costed, replayed)
         return timing
 
@@ -238,7 +228,7 @@ class EstimatedCosts(Costs):
         return _estimated(costed.run), costed
 
     def _replayed(self, builds: Builds, size: Size, variant: Variant) -> _Replayed:
-        """Return what to replay: the build, its plan, inputs, and the seed that chooses blocks."""
+        """Return the input of a replay: build, plan, inputs, and the seed of the block sample."""
         if not self._device.info.estimates:
             raise not_timed(f"{self._device.info.name} can neither time nor estimate")
         build = builds.of(variant)
@@ -249,7 +239,7 @@ class EstimatedCosts(Costs):
         return build, plan, inputs, int(chooser.integers(1 << 62))
 
     def _data(self, size: Size, variant: Variant) -> tuple[str, np.random.Generator]:
-        """Return the input pattern, and the generator that gives everyone the same data."""
+        """Return the input pattern, and a generator that gives all submissions the same data."""
         return pattern_of(self._loaded.exercise, variant), rng_for(
             self._seed, self._loaded.name, "speedup", size_text(size), variant.name
         )
@@ -259,7 +249,7 @@ def _estimated(run: Run) -> Timing:
     estimates = [profile.estimated_ms for profile in run.profiles]
     known = [estimate for estimate in estimates if estimate is not None]
     if not known or len(known) < len(estimates):
-        raise not_timed("the device gives no estimate for one of the launches")
+        raise not_timed("one of the launches has no estimate")
     sectors = [profile.counters[SECTORS] for profile in run.profiles if SECTORS in profile.counters]
     moved_bytes = SECTOR_BYTES * float(sum(sectors)) if sectors else None
     slowest = run.profiles[int(np.argmax(known))]
@@ -269,7 +259,7 @@ def _estimated(run: Run) -> Timing:
 
 
 def _error_pct(profiles: Sequence[LaunchProfile], estimates_ms: Sequence[float]) -> float | None:
-    """Return the standard error of a sum of estimates, each of which errs on its own, as far as its counts do."""
+    """Return the standard error of a sum of independent estimates, in percent; None if one is unknown."""
     if any(SAMPLING_ERROR not in profile.counters for profile in profiles) or not sum(estimates_ms):
         return None
     errors = (ms * profile.counters[SAMPLING_ERROR] for ms, profile in zip(estimates_ms, profiles, strict=True))

@@ -1,4 +1,4 @@
-"""What a submission costs on a device that can time: the counterpart of `speed.Costs`, which asks for estimates."""
+"""Measured costs of a submission and its baselines, for devices with a clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_gpulab.grading.grade import Finding, Measurement
 from pytest_gpulab.grading.plans.prepare import Prepared, expected_of, make_plan, rng_for
 from pytest_gpulab.grading.plans.replay import FIRST, Run
 
-from .benchmark import Benchmark, RaceResult, RetryBudget
+from .benchmark import Benchmark, BenchmarkResult, RetryBudget
 from .buffers import BufferPool
 from .contents import Inputs, timed_inputs
 from .costs import Costs, kernels_of, min_bytes, pattern_of, size_text
@@ -34,12 +34,12 @@ from .targets import Baseline, BaselineFailed, BenchmarkTarget
 from .validation import SETS, CheckedRun, most_checked
 from .verdict import not_timed, unusable
 
-_RaceKey = tuple[object, VariantKey, str]
+_BenchmarkKey = tuple[object, VariantKey, str]
 _baselines: WeakKeyDictionary[Device, dict[tuple[str, str], Builds]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class _Entrant:
+class _Side:
     builds: Builds
     problem: Problem
     plan: Plan
@@ -47,40 +47,34 @@ class _Entrant:
 
 
 @dataclass(frozen=True)
-class _Raced:
-    """A race, with what it takes to check some of its timed runs: what came of them, by their contents."""
+class _Benchmarked:
+    """A finished benchmark, with the outputs of its checked runs by their contents."""
 
-    result: RaceResult
-    own: _Entrant
+    result: BenchmarkResult
+    own: _Side
     profiles: tuple[LaunchProfile, ...]
     checked: Mapping[Mix, Sequence[Run]]
 
     @property
     def largest(self) -> LaunchProfile:
-        """The launch with the most threads, which is taken for the one that takes longest."""
+        """The launch with the most threads, which stands for the longest one."""
         return max(self.profiles, key=lambda profile: math.prod((*profile.grid, *profile.block)))
 
 
 class TimedCosts(Costs):
-    """What one submission costs at each size, variant and baseline that is asked for, timed once for all tiers."""
+    """Measured costs, with one benchmark per size, variant and baseline, shared by all tiers."""
 
     def __init__(self, loaded: LoadedExercise, device: TimingDevice, builds: Builds, seed: int) -> None:
         self._loaded, self._device, self._builds, self._seed = loaded, device, builds, seed
-        self._raced: dict[_RaceKey, _Raced | BuildFailed] = {}
-        self._wrong: dict[_RaceKey, tuple[Finding, ...]] = {}
-        self._reference_ms: dict[_RaceKey, float | None] = {}
-        self._patience = RetryBudget()
+        self._benchmarked: dict[_BenchmarkKey, _Benchmarked | BuildFailed] = {}
+        self._wrong: dict[_BenchmarkKey, tuple[Finding, ...]] = {}
+        self._reference_ms: dict[_BenchmarkKey, float | None] = {}
+        self._retry_budget = RetryBudget()
 
     def measure(self, tier: SpeedTier) -> Measurement:
-        """Time a submission and its baseline on the same data.
-
-        Raises:
-            BuildFailed: no figure can be had, through nobody's fault or the instructor's (`not gradable`), or because
-                the submission's kernel ends abnormally at this size (`failed`).
-            InstructorsMistake: the exercise's own code is wrong.
-        """
-        raced = self._race(tier)
-        result, least = raced.result, min_bytes(self._loaded, raced.own.problem)
+        """Return the measured speedup; see `Costs`."""
+        measured = self._benchmark(tier)
+        result, least = measured.result, min_bytes(self._loaded, measured.own.problem)
         return Measurement(
             size=size_text(tier.size),
             elapsed_ms=result.own_ms,
@@ -90,8 +84,8 @@ class TimedCosts(Costs):
             calibrated=self._loaded.thresholds.is_calibrated(tier),
             estimated=False,
             bandwidth_gb_s=None if least is None else least / (result.own_ms * 1e-3) / 1e9,
-            occupancy=raced.largest.occupancy,
-            registers=raced.largest.resources.registers,
+            occupancy=measured.largest.occupancy,
+            registers=measured.largest.resources.registers,
             baseline=tier.baseline,
             low=result.ratio.low,
             high=result.ratio.high,
@@ -100,59 +94,54 @@ class TimedCosts(Costs):
             caches=result.caches,
             shared_with=result.others,
             held_down_by=result.held_down_by,
-            kernels=kernels_of(raced.profiles),
+            kernels=kernels_of(measured.profiles),
             peak_bandwidth_gb_s=result.peak_bandwidth_gb_s or None,
         )
 
     def record_failure(self, tier: SpeedTier, found: Finding) -> None:
-        """Take a race for failed, because it brought down another process that ran it."""
-        self._raced[_key(tier)] = BuildFailed("failed", found)
+        """Record that a benchmark ended another process abnormally: it is not run again."""
+        self._benchmarked[_key(tier)] = BuildFailed("failed", found)
 
     def wrong(self, tier: SpeedTier) -> tuple[Finding, ...]:
-        """Return what is wrong with the timed work: outputs of timed runs that are wrong, an impossible time, or both.
-
-        Raises:
-            BuildFailed, InstructorsMistake: as in `measure`.
-        """
-        key, raced = _key(tier), self._race(tier)
+        """Return the errors of timed runs: wrong outputs, an impossible time, or both; see `Costs`."""
+        key, measured = _key(tier), self._benchmark(tier)
         if key not in self._wrong:
-            found = (*self._wrong_runs(raced), *self._impossible(raced))  # the first may explain the second
+            found = (
+                *self._wrong_runs(measured),
+                *self._impossible(measured),
+            )  # wrong outputs may explain an impossible time
             at = f"At the timed size {size_text(tier.size)}: "
             self._wrong[key] = tuple(replace(finding, what=at + finding.what) for finding in found)
         return self._wrong[key]
 
-    def _impossible(self, raced: _Raced) -> tuple[Finding, ...]:
-        least, result = min_bytes(self._loaded, raced.own.problem), raced.result
-        written = sum(buffer.nbytes for buffer in raced.own.plan.buffers if buffer.role == "output")
+    def _impossible(self, measured: _Benchmarked) -> tuple[Finding, ...]:
+        least, result = min_bytes(self._loaded, measured.own.problem), measured.result
+        written = sum(buffer.nbytes for buffer in measured.own.plan.buffers if buffer.role == "output")
         floor_ms = 0.0 if least is None else result.floor_ms(least, written)
         if least is None or result.own_ms >= floor_ms:
             return ()
         what = (
-            f"{result.own_ms:.4g} ms is not possible: a right kernel moves {least / 1e6:.4g} MB, and the memory's "
-            f"{result.peak_bandwidth_gb_s:.0f} GB/s take {floor_ms:.4g} ms for what does not stay in the cache."
+            f"{result.own_ms:.4g} ms is not possible: a correct kernel moves {least / 1e6:.4g} MB. Without what stays "
+            f"in the cache, that takes {floor_ms:.4g} ms at the memory's {result.peak_bandwidth_gb_s:.0f} GB/s."
         )
         return (finding("impossible-time", what),)
 
     def reference_ms(self, tier: SpeedTier) -> float | None:
-        """Return how long the CPU takes for the reference, where that is known.
-
-        Raises:
-            BuildFailed, InstructorsMistake: as in `measure`, which comes first.
-        """
-        key, own = _key(tier), self._race(tier).own
+        """Return the time of the CPU reference, if known; see `Costs`."""
+        key, own = _key(tier), self._benchmark(tier).own
         if self._reference_ms.get(key) is None:
             self._reference_ms[key] = reference_ms(self._loaded, own.problem, own.plan, own.contents[0])
         return self._reference_ms[key]
 
-    def _wrong_runs(self, raced: _Raced) -> tuple[Finding, ...]:
-        """Return what is wrong with the first of the checked runs that is wrong."""
+    def _wrong_runs(self, measured: _Benchmarked) -> tuple[Finding, ...]:
+        """Return the errors of the first wrong run among the checked ones."""
         rng = rng_for(self._seed, self._loaded.name, "places", self._builds.sha256)
-        for mix, runs in raced.checked.items():
-            if found := self._wrong_on(raced.own, mix, runs, rng):
+        for mix, runs in measured.checked.items():
+            if found := self._wrong_on(measured.own, mix, runs, rng):
                 return tuple(replace(finding, what=f"in a timed run, {finding.what}") for finding in found)
         return ()
 
-    def _wrong_on(self, own: _Entrant, mix: Mix, runs: Sequence[Run], rng: np.random.Generator) -> tuple[Finding, ...]:
+    def _wrong_on(self, own: _Side, mix: Mix, runs: Sequence[Run], rng: np.random.Generator) -> tuple[Finding, ...]:
         contents, outputs = mixed(own.contents, mix), [run.outputs for run in runs]
         seems_right = right_at_places(self._loaded.exercise, own.problem, own.plan, contents, mix, outputs, rng)
         if seems_right and not any(run.changed for run in runs):
@@ -161,37 +150,37 @@ class TimedCosts(Costs):
         found = (wrong_with(run, Prepared(own.plan, contents, expected), FIRST) for run in runs)
         return next(filter(None, found), ())
 
-    def _race(self, tier: SpeedTier) -> _Raced:
+    def _benchmark(self, tier: SpeedTier) -> _Benchmarked:
         key = _key(tier)
-        if key not in self._raced:
+        if key not in self._benchmarked:
             try:
-                self._raced[key] = self._run_race(tier)
+                self._benchmarked[key] = self._run_benchmark(tier)
             except BuildFailed as blocked:
-                self._raced[key] = blocked
-        raced = self._raced[key]
-        if isinstance(raced, BuildFailed):
-            raise BuildFailed(raced.verdict, raced.finding)
-        return raced
+                self._benchmarked[key] = blocked
+        measured = self._benchmarked[key]
+        if isinstance(measured, BuildFailed):
+            raise BuildFailed(measured.verdict, measured.finding)
+        return measured
 
-    def _run_race(self, tier: SpeedTier) -> _Raced:
-        own = self._entrant(self._builds, tier, ())
+    def _run_benchmark(self, tier: SpeedTier) -> _Benchmarked:
+        own = self._side(self._builds, tier, ())
         asked = self._loaded.thresholds
         thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
         with closing(BufferPool(self._device)) as pool:
             _reset(own)
-            contender, profiles = _on_device(own, pool)
-            contender.spare_outputs(most_checked(contender))
+            target, profiles = _on_device(own, pool)
+            target.spare_outputs(most_checked(target))
             try:
-                other = self._entrant(self._baseline_builds(tier.baseline), tier, own.contents)
+                other = self._side(self._baseline_builds(tier.baseline), tier, own.contents)
                 baseline, _ = _on_device(other, pool, Baseline)
             except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
                 aims = None if asked.measuring else thresholds
-                race = Benchmark(pool, baseline, contender, aims, self._loaded.exercise.mixable, rng)
-                result = race.run(self._device, self._patience)
-                # Read while others may time already: it takes longer than most races.
+                benchmark = Benchmark(pool, baseline, target, aims, self._loaded.exercise.mixable, rng)
+                result = benchmark.run(self._device, self._retry_budget)
+                # Read after the GPU lock is released: reading takes longer than most benchmarks.
                 checked = _read(self._device, result.checked)
             except BaselineFailed as failed:
                 raise unusable(tier.baseline, BuildFailed(*of_error(failed.error))) from failed
@@ -199,23 +188,23 @@ class TimedCosts(Costs):
                 raise BuildFailed(*of_error(error)) from error
 
         if asked.measuring and result.interruption_ms:
-            raise others_work(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
-        return _Raced(result, own, profiles, checked)
+            raise too_much_interference(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
+        return _Benchmarked(result, own, profiles, checked)
 
     def _baseline_builds(self, baseline: str) -> Builds:
-        """Compile a baseline once for all submissions on the same device."""
+        """Return the builds of a baseline, shared by all submissions on the device."""
         path = self._loaded.folder / baseline
         cache, key = _baselines.setdefault(self._device, {}), (str(path), self._loaded.exercise.version)
         if key not in cache:
             cache[key] = Builds(path, self._loaded, self._device)
         return cache[key]
 
-    def _entrant(self, builds: Builds, tier: SpeedTier, ready: Sequence[Inputs]) -> _Entrant:
-        """Plan a run and make its data, unless the other side's will do."""
+    def _side(self, builds: Builds, tier: SpeedTier, ready: Sequence[Inputs]) -> _Side:
+        """Plan a run and make its inputs, or reuse the other side's if they fit."""
         problem = Problem(tier.size, builds.of(tier.variant).tunables, tier.variant)
         plan = make_plan(self._loaded.exercise, problem)
         if ready and all(_fits(plan, inputs) for inputs in ready):
-            return _Entrant(builds, problem, plan, tuple(ready))
+            return _Side(builds, problem, plan, tuple(ready))
         pattern = pattern_of(self._loaded.exercise, tier.variant)
         names = self._loaded.name, "speedup", size_text(tier.size), tier.variant.name
         made = {
@@ -223,43 +212,46 @@ class TimedCosts(Costs):
             for index in _sets_in_turn()
         }
         contents = tuple(made[index] for index in range(SETS))
-        return _Entrant(builds, problem, plan, contents)
+        return _Side(builds, problem, plan, contents)
 
 
 def _sets_in_turn() -> Sequence[int]:
-    """Return the sets in an order that processes differ in: those that begin together share the making."""
+    """Return the indices of the sets in an order that depends on the process.
+
+    Processes that start together then make different sets first, and share them.
+    """
     return [(os.getpid() + nth) % SETS for nth in range(SETS)]
 
 
-def others_work(interruption_ms: float, is_slow: bool) -> BuildFailed:
-    """Return why a ratio cannot be told, though a threshold might be reached with certainty."""
-    effect = "may have held its clock down" if is_slow else "would be taken for the kernels"
+def too_much_interference(interruption_ms: float, is_slow: bool) -> BuildFailed:
+    """Return the failure of a calibration run because of interference, even if a threshold were certain."""
+    effect = "may have slowed its clock" if is_slow else "would distort the times"
     at_a_time = f"{interruption_ms:.2g} ms at a time"
-    return not_timed(f"other programs worked on the GPU meanwhile, {at_a_time}, and {effect}")
+    return not_timed(f"other programs used the GPU meanwhile, {at_a_time}, which {effect}")
 
 
-def _reset(entrant: _Entrant) -> None:
-    """Undo what earlier launches left in the variables of an entrant's module."""
+def _reset(side: _Side) -> None:
+    """Reset the variables of a module to their state before any launch."""
     try:
-        entrant.builds.of(entrant.problem.variant).module.reset_variables()
+        side.builds.of(side.problem.variant).module.reset_variables()
     except DeviceError as error:
         raise BuildFailed(*of_error(error)) from error
 
 
 def _on_device(
-    entrant: _Entrant, pool: BufferPool, side: type[BenchmarkTarget] = BenchmarkTarget
+    side: _Side, pool: BufferPool, kind: type[BenchmarkTarget] = BenchmarkTarget
 ) -> tuple[BenchmarkTarget, tuple[LaunchProfile, ...]]:
-    """Copy an entrant's data to the device and run it once."""
-    module = entrant.builds.of(entrant.problem.variant).module
+    """Copy the data of a side to the device and run it once."""
+    module = side.builds.of(side.problem.variant).module
     try:
-        contender = side(pool, module, entrant.plan, entrant.contents)
-        return contender, contender.profiles()
+        target = kind(pool, module, side.plan, side.contents)
+        return target, target.profiles()
     except DeviceError as error:
         raise BuildFailed(*of_error(error)) from error
 
 
 def _read(device: TimingDevice, runs: Sequence[CheckedRun]) -> Mapping[Mix, Sequence[Run]]:
-    """Return what came of runs, by their contents: one reference does for all that have the same."""
+    """Return the runs grouped by contents: runs with the same contents share one reference."""
     found: dict[Mix, list[Run]] = {}
     with at_work_on(device):
         for run in runs:
@@ -273,5 +265,5 @@ def _fits(plan: Plan, inputs: Inputs) -> bool:
     return wanted == {name: (values.dtype, values.shape) for name, values in inputs.items()}
 
 
-def _key(tier: SpeedTier) -> _RaceKey:
+def _key(tier: SpeedTier) -> _BenchmarkKey:
     return tier.size, variant_key(tier.variant), tier.baseline

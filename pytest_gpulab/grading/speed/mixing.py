@@ -1,8 +1,8 @@
-"""Input contents that no run has met before: stretches of one set in place of the same stretches of another.
+"""Unique input contents for each timed run: a base set with two ranges from another set.
 
-A kernel that recognises an input, by a few elements of it or by its address, and hands out the answer that it stored
-when it met that input first, is fast in all timed runs but one and right wherever contents return. So they never do.
-Making new ones takes the CPU too long, and so do their answers; mixing two sets on the GPU takes two small copies.
+A kernel could recognise an input by a few elements or by its address, and return the answer that it stored at the first
+run. It would be fast in all runs but one, and correct for repeated contents. So contents never repeat. New contents and
+their reference would take the CPU too long; mixing two sets takes two small copies on the GPU.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import numpy as np
 
 from .contents import Array, Inputs, private_copy
 
-LONGEST_SHARE = 8  # of the elements before it, a stretch has at most one in so many
+LONGEST_SHARE = 8  # a range is at most this fraction of the elements before it
 
 
 @dataclass(frozen=True)
 class Mix:
-    """One set of contents with two stretches of another.
+    """One set of contents with two ranges of another.
 
     Attributes:
         base: the index of the set.
-        places: where the stretches begin, from 0 up to 1; none leaves the set as it is. The first is on a logarithmic
-            scale: running sums forgive less near their beginning, and who looks at a few elements, spread over all,
-            hardly meets it there. The second is a single element anywhere, so that mixes of short arrays differ, too.
+        places: positions of the ranges, from 0 up to 1; empty for the set itself. The first is on a logarithmic scale:
+            tolerances of running sums are smaller near the beginning, and a kernel that samples a few elements of the
+            whole array hardly reads there. The second is a single element anywhere, so that mixes of short arrays
+            differ, too.
     """
 
     base: int
@@ -34,15 +35,15 @@ class Mix:
 
     @classmethod
     def drawn(cls, base: int, rng: np.random.Generator) -> Mix:
-        """Return a mix with stretches at random."""
+        """Return a mix with ranges at random positions."""
         return cls(base, (float(rng.random()), float(rng.random())))
 
     def other(self, sets: int) -> int:
-        """Return the index of the set that the stretches come from."""
+        """Return the index of the set with the ranges."""
         return (self.base + 1) % sets
 
     def stretches(self, elements: int) -> tuple[slice, ...]:
-        """Return which elements of an array, counted in row-major order, come from the other set."""
+        """Return the ranges of elements, in row-major order, that come from the other set."""
         if not self.places or not elements:
             return ()
         by_scale, anywhere = self.places
@@ -50,7 +51,7 @@ class Mix:
         return slice(first, min(elements, first + 1 + first // LONGEST_SHARE)), slice(single, single + 1)
 
     def pieces(self, elements: int, sets: int) -> Iterator[tuple[int, slice]]:
-        """Yield what an array of so many elements is made of: the index of a set, and which of its elements."""
+        """Yield the pieces of an array of so many elements: the index of a set, and a range of its elements."""
         stretches = self.stretches(elements)
         borders = {0, elements, *(border for each in stretches for border in (each.start, each.stop))}
         for first, end in pairwise(sorted(borders)):
@@ -59,7 +60,7 @@ class Mix:
 
 
 def mixed(contents: Sequence[Inputs], mix: Mix) -> Inputs:
-    """Return the contents that a mix makes, read-only, for arrays that are contiguous."""
+    """Return the mixed contents, read-only; arrays must be contiguous."""
     return {name: _mixed(contents, mix, name) for name in contents[mix.base]}
 
 

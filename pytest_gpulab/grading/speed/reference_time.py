@@ -1,4 +1,4 @@
-"""How long an exercise's reference takes on this machine's CPU: for information, so once for all submissions."""
+"""The time of an exercise's CPU reference, measured once per machine, for information."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from pytest_gpulab.grading.plans.prepare import InstructorsMistake, expected_of
 
 from .contents import Inputs
 
-LIMIT_S = 10.0  # of the time that a check may take; an exercise may have a `reference_at` because this takes minutes
+LIMIT_S = 10.0  # within the time limit of a check; the reference of an exercise with `reference_at` may take minutes
 THREAD = "gpulab-reference"
 
 
 def reference_ms(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> float | None:
-    """Return what was measured on this machine before, or is now.
+    """Return the reference's time on this machine, from the cache or measured now.
 
-    None while another process measures it or there is no room for a thread, and where it fails, takes longer than
-    `LIMIT_S` or cannot be kept.
+    None while another process measures it, if no thread can start, and if the reference fails, takes longer than
+    `LIMIT_S` or cannot be cached.
     """
     folder, variant = str(loaded.folder.resolve()), repr(variant_key(problem.variant))
-    told = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)
+    identity = (platform.node(), folder, _code(loaded.folder), loaded.exercise.version, str(problem.size), variant)
     try:
-        text = users_cache().text(key_of(("reference", *told)), lambda: _measured(loaded, problem, plan, inputs))
-    except RuntimeError:  # no further thread is allowed
+        text = users_cache().text(key_of(("reference", *identity)), lambda: _measured(loaded, problem, plan, inputs))
+    except RuntimeError:  # the system allows no further thread
         return None
     return float(text) if text else None
 
 
 def goes_on() -> bool:
-    """Say whether one that took too long is still computed, which nothing can stop but the end of this process.
+    """Return whether a reference that exceeded the limit still runs; only the end of the process stops its thread.
 
-    Whoever times beside it would wait for it before each launch.
+    Timed launches in this process would wait for it.
     """
     return any(thread.name == THREAD for thread in threading.enumerate())
 
 
 def _measured(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inputs) -> str:
-    """Return how many ms it takes; empty where that cannot be told."""
+    """Return the time in ms as text; empty if it fails or takes too long."""
     took_ms: list[float] = []
 
     def compute() -> None:
@@ -60,5 +60,5 @@ def _measured(loaded: LoadedExercise, problem: Problem, plan: Plan, inputs: Inpu
 
 
 def _code(folder: Path) -> str:
-    """Return the exercise's own, without the kernels beside it, among which is the student's."""
+    """Return the exercise's Python code; kernels are left out, because the student's is among them."""
     return "".join(path.read_bytes().hex() for path in sorted(folder.glob("*.py")))

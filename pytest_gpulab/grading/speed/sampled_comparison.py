@@ -1,9 +1,9 @@
-"""Check a large output at random places first: a reference of all its elements would take longer than all the rest.
+"""Comparison of a large output at random positions, because a full reference would take longer than all the rest.
 
-Places are drawn after the run and spread evenly, one in each of many equal stretches. A kernel that leaves out or gets
-wrong a share f of the elements is not noticed with a probability of at most (1 - f)**PLACES: 1e-28 for one in 1,000.
-Where a stored answer would be wrong, in what tells the run's contents from those of other runs, places lie closer.
-What was never written is looked for everywhere. Whatever looks wrong is then compared in full, as small outputs are.
+Positions are drawn after the run, one in each of many equal ranges. A kernel with a share f of wrong elements goes
+undetected with a probability of at most (1 - f)**PLACES: 1e-28 for 1 wrong element in 1,000. Positions are denser where
+only this run's contents differ from other runs, because a stored answer would be wrong there. Unwritten elements are
+searched everywhere. An output with an error is then compared in full, like small outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .mixing import Mix
 
 SAMPLED_ABOVE = 2**20  # elements of the largest output
 PLACES = 2**16
-PLACES_IN_A_STRETCH = 2**14  # of contents that no other run has
+PLACES_IN_A_STRETCH = 2**14  # in a range of contents that no other run has
 Places = npt.NDArray[np.int64]
 
 
@@ -36,9 +36,10 @@ def right_at_places(
     outputs: Sequence[Mapping[str, Array]],
     rng: np.random.Generator,
 ) -> bool:
-    """Say whether outputs of runs on the same inputs are right at random places, and whether all of them was written.
+    """Return whether outputs are correct at random positions and fully written, for runs on the same inputs.
 
-    False, too, where the exercise or the size do not ask for a sample.
+    False also if the exercise has no `reference_at` or the output is small.
+
 
     Raises:
         InstructorsMistake: the exercise's `reference_at` is wrong.
@@ -61,9 +62,9 @@ def right_at_places(
 
 
 def drawn_places(size: int, mix: Mix, rng: np.random.Generator) -> Places:
-    """Return indices of elements, ascending: at random all over, and more of them in what only this run's inputs hold.
+    """Return ascending random indices, denser in the ranges that only this run's inputs have.
 
-    An output need not have anything to do with the inputs' elements at the same places; then more places do no harm.
+    Outputs may be unrelated to inputs at the same positions; the denser positions then do no harm.
     """
     drawn = [_one_in_each(0, size, PLACES, rng)]
     for stretch in mix.stretches(size):
@@ -72,7 +73,7 @@ def drawn_places(size: int, mix: Mix, rng: np.random.Generator) -> Places:
 
 
 def _one_in_each(begin: int, end: int, parts: int, rng: np.random.Generator) -> Places:
-    """Divide a range into equal parts and draw one index in each; all of them where there are no more than parts."""
+    """Return one random index per equal part of a range; all indices if the range is smaller."""
     parts = min(parts, end - begin)
     borders = begin + (end - begin) * np.arange(parts + 1, dtype=np.int64) // max(parts, 1)
     return rng.integers(borders[:-1], borders[1:])

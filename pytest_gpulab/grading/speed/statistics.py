@@ -1,8 +1,8 @@
-"""From timed rounds to a verdict on a ratio: pure functions of samples, and the only place that judges noise.
+"""Statistics of timed rounds: the ratio, its confidence interval and the decision, as pure functions of samples.
 
-A round times the baseline and the submission once each, one right after the other, in an order that alternates from
-round to round. The figure is the ratio of the two medians; what is judged is an interval around it, so that noise leads
-to more rounds and at last to *inconclusive*, not to a wrong verdict.
+A round times the baseline and the submission once each, back to back, in an order that alternates between rounds. The
+figure is the ratio of the two medians. The decision uses an interval around it, so that noise leads to more rounds and
+finally to *inconclusive*, not to a wrong verdict.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS
 Samples = npt.NDArray[np.float64]
 Decision = Literal["passed", "failed", "undecided"]
 
-FIRST_ROUNDS, FEWEST_ROUNDS = 16, 4  # the latter of kernels that take seconds, if the time is up before
+FIRST_ROUNDS, FEWEST_ROUNDS = 16, 4  # the latter for kernels of several seconds, if the time is up earlier
 MAX_ROUNDS = 2048
-# Percentiles of a bootstrapped median cover less than they say: from 16 rounds, those of 95 % cover 90 %. They are also
-# looked at again after every doubling of the rounds. Those of 99 % cover more than 95 % in all of that.
+# Percentiles of a bootstrapped median cover less than their nominal level: 90 % instead of 95 % from 16 rounds. They
+# are also tested again after every doubling of the rounds. A nominal 99 % covers more than 95 % in spite of both.
 NOMINAL_COVERAGE = 0.99
 RESAMPLES = 1000
-# A process that shares the GPU takes it for a millisecond or so in between. Clocks do not vary by so much.
+# A process that shares the GPU interrupts a sample for about 1 ms. Clocks vary less than this factor.
 INTERRUPTED = 1.5
-OWN_DOING = 1 / 4  # of the rounds: what is slow so much more often than the baseline is not so because of others
+OWN_DOING = 1 / 4  # of the rounds: a submission that is slow so much more often than the baseline causes it itself
 MIN_KEPT = 8
-# A GPU turns to other processes that want something after it has worked for one through so long (2.1 ms, H200).
+# The time slice of a process on a shared GPU (2.1 ms, H200).
 SLICE_MS = 2.0
-# What an interruption takes, over what is seen of it: switching to and fro, cold caches (a tenth at most, H200).
+# Cost of an interruption over its observed length: context switches and cold caches (at most 10 %, H200).
 LOST_PER_SEEN = 1.15
 LEAST_SHARE = 0.01
 SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
@@ -40,11 +40,11 @@ SETTLED_OVER, SETTLED_WITHIN = 5, 0.02
 
 @dataclass(frozen=True)
 class Ratio:
-    """A speedup and the interval that holds the true one in at least 95 of 100 measurements.
+    """A speedup with its confidence interval, which covers the true value in at least 95 of 100 measurements.
 
     Attributes:
         value: baseline over submission.
-        low, high: the interval's ends.
+        low, high: ends of the interval.
     """
 
     value: float
@@ -53,15 +53,15 @@ class Ratio:
 
 
 def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ratio:
-    """Return how many times longer the baseline takes.
+    """Return the ratio of the medians, baseline over submission.
 
-    The interval is a moving-block bootstrap's (Künsch 1989) over rounds: whole stretches of neighbouring rounds are
-    drawn, because drift and clock states make neighbours alike. Stretches are of even length, so that both orders
-    weigh the same, and about as long as there are stretches.
+    The interval is from a moving-block bootstrap (Künsch 1989) over rounds. Blocks of neighbouring rounds are drawn,
+    because drift and clock states correlate neighbours. A block has an even length, so that both orders have equal
+    weight, and about as many rounds as there are blocks.
 
     Args:
-        baseline_ms, own_ms: one sample a round each, in the order in which they were taken; two rounds or more.
-        seed: of the drawing.
+        baseline_ms, own_ms: one sample per round, in order; at least 2 rounds.
+        seed: seed of the bootstrap.
     """
     rounds = len(own_ms)
     drawn = _stretches(rounds, np.random.default_rng(seed))
@@ -74,7 +74,7 @@ def ratio_of_medians(baseline_ms: Samples, own_ms: Samples, seed: int = 0) -> Ra
 
 
 def _medians(rows: Samples) -> Samples:
-    """Return each row's: sorting takes half of what `np.median` does, or less, and others wait for the GPU."""
+    """Return the median of each row; sorting takes at most half the time of `np.median`, and the GPU lock is held."""
     ordered = np.sort(rows, axis=1)
     count = rows.shape[1]
     medians: Samples = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
@@ -82,7 +82,7 @@ def _medians(rows: Samples) -> Samples:
 
 
 def _stretches(rounds: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return the indices of `RESAMPLES` series, one a row, each made of stretches that may run past the end."""
+    """Return the indices of `RESAMPLES` resamples, one per row, made of blocks that wrap around at the end."""
     length = _stretch_length(rounds)
     starts = rng.integers(0, rounds, (RESAMPLES, -(-rounds // length)))
     indices = (starts[:, :, None] + np.arange(length)) % rounds
@@ -94,10 +94,10 @@ def _stretch_length(rounds: int) -> int:
 
 
 def _widening(stretches: int) -> float:
-    """Return how much wider an interval must be because so few stretches may happen to be alike.
+    """Return the factor that widens the interval for a small number of blocks.
 
-    A bootstrap takes the spread of its sample for the true one, as the normal quantile does. Student's quantile, and
-    n - 1 instead of n, make up for that. Source of the expansion: Abramowitz and Stegun, 26.7.5.
+    A bootstrap uses the spread of its sample as the true one, like the normal quantile. Student's quantile, and n - 1
+    instead of n, correct that. Source of the expansion: Abramowitz and Stegun, 26.7.5.
     """
     z, freedom = NormalDist().inv_cdf((1 + NOMINAL_COVERAGE) / 2), max(stretches - 1, 1)
     student = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
@@ -106,30 +106,32 @@ def _widening(stretches: int) -> float:
 
 
 def decide(ratio: Ratio, threshold: float) -> Decision:
-    """Return what an interval says of a threshold: undecided while it lies inside."""
+    """Return the decision on a threshold: undecided if the interval contains it."""
     if ratio.low >= threshold:
         return "passed"
     return "failed" if ratio.high < threshold else "undecided"
 
 
 def more_rounds(done: int) -> int:
-    """Return how many rounds to add while undecided: as many as there are, up to `MAX_ROUNDS`; 0 ends it."""
+    """Return the number of rounds to add while undecided: it doubles the total up to `MAX_ROUNDS`, then 0."""
     return max(0, min(done or FIRST_ROUNDS, MAX_ROUNDS - done))
 
 
 def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which rounds to judge: not those in which a sample was interrupted or the GPU was held down.
+    """Return the mask of rounds that count: without interrupted samples and without throttling.
 
-    Others interrupt both sides. A submission that is slow now and then all by itself, such as one that leaves out work
-    at random, is judged by all of its rounds: else only those in which it was fast would count.
+    Interruptions hit both sides. A submission that is often slow on its own, such as one that skips work at random,
+    keeps
+    all of its rounds: otherwise only its fast rounds would count.
 
-    Where that leaves fewer than `MIN_KEPT`, those that were held down are kept: a GPU that always is has no better
-    figure, and both kernels suffer alike; for others' work see `allowing_for`. Where it still leaves fewer, the least
-    disturbed rounds are.
+    If fewer than `MIN_KEPT` remain, throttled rounds count, too: a GPU that always throttles has no better figure, and
+        both
+    kernels suffer alike. For other processes see `allowing_for`. If still fewer remain, the least disturbed rounds
+    count.
 
     Args:
         baseline_ms, own_ms: as in `ratio_of_medians`.
-        suspect: whether the GPU was held down, or others worked on it, during the round.
+        suspect: rounds with throttling or with other processes on the GPU.
     """
     disturbance, own = _disturbance(baseline_ms), _disturbance(own_ms)
     if np.sum(own > INTERRUPTED) <= np.sum(disturbance > INTERRUPTED) + OWN_DOING * len(own):
@@ -144,38 +146,38 @@ def kept_rounds(baseline_ms: Samples, own_ms: Samples, suspect: npt.NDArray[np.b
 
 
 def allowing_for(interruption_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
-    """Return the ratio with an interval that also holds what it would be if others had not interrupted the samples.
+    """Return the ratio with an interval that also covers its value without interruptions by other processes.
 
     Args:
-        interruption_ms: the longest, as it is seen.
-        ratio: of the two times.
-        baseline_ms, own_ms: medians of samples, with the interruptions in them.
+        interruption_ms: the longest observed interruption.
+        ratio: the ratio of the two times.
+        baseline_ms, own_ms: medians of samples, interruptions included.
     """
     low = ratio.low * _uninterrupted_share(baseline_ms, interruption_ms)
     return Ratio(ratio.value, low, ratio.high / _uninterrupted_share(own_ms, interruption_ms))
 
 
 def allowing_for_slowness(speed: float, ratio: Ratio) -> Ratio:
-    """Return the ratio with an interval that also holds what it would be at full speed.
+    """Return the ratio with an interval that also covers its value at the full clock.
 
-    A slower clock makes a kernel longer in proportion at most, and not at all if it waits for memory only.
+    A slower clock lengthens a kernel at most in proportion, and not at all if only memory limits it.
 
     Args:
-        speed: the slowest clock of all samples, over the full one.
-        ratio: of times at such clocks.
+        speed: the slowest clock of all samples over the full one.
+        ratio: the ratio of times at these clocks.
     """
     share = max(speed, LEAST_SHARE)
     return Ratio(ratio.value, ratio.low * share, ratio.high / share)
 
 
 def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms: float) -> Ratio:
-    """Return the ratio with an interval that also holds what it would be if the clock had no ticks.
+    """Return the ratio with an interval that also covers the resolution of the clock.
 
-    The median of whole ticks is a whole tick: no number of rounds tells what lies between.
+    The median of whole ticks is a whole tick, however many rounds there are.
 
     Args:
-        tick_ms: of the clock.
-        ratio: of the two times.
+        tick_ms: the resolution of the clock.
+        ratio: the ratio of the two times.
         baseline_ms, own_ms: medians of samples.
     """
     baseline_share, own_share = tick_ms / baseline_ms, tick_ms / own_ms
@@ -185,7 +187,7 @@ def allowing_for_ticks(tick_ms: float, ratio: Ratio, baseline_ms: float, own_ms:
 
 
 def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:
-    """Return which share of a time is left, at least, without the interruptions that it has room for."""
+    """Return the smallest share of a time that remains without the interruptions that fit into it."""
     if elapsed_ms <= UNINTERRUPTED_MS or not interruption_ms:
         return 1.0
     often = min(elapsed_ms // interruption_ms, elapsed_ms // (SLICE_MS + interruption_ms) + 1)
@@ -193,13 +195,13 @@ def _uninterrupted_share(elapsed_ms: float, interruption_ms: float) -> float:
 
 
 def _disturbance(samples_ms: Samples) -> Samples:
-    """Return how many times longer each sample is than the lower quartile, which stands for undisturbed ones."""
+    """Return each sample over the lower quartile, which stands for undisturbed samples."""
     times: Samples = samples_ms / np.quantile(samples_ms, 0.25)
     return times
 
 
 def settled(samples_ms: Samples) -> bool:
-    """Return whether times have stopped falling, as they do while a clock goes up."""
+    """Return whether times no longer fall, as they do while the clock rises."""
     if len(samples_ms) < 2 * SETTLED_OVER:
         return False
     before, latest = samples_ms[-2 * SETTLED_OVER : -SETTLED_OVER], samples_ms[-SETTLED_OVER:]

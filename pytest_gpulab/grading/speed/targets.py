@@ -31,32 +31,32 @@ WARM_SHARE = 1 / 4
 
 
 class BenchmarkTarget:
-    """A module and the plan to time, ready on the device.
+    """One side of a benchmark: a module and a plan, ready on the device.
 
     Args:
-        pool: where to run.
+        pool: the memory of both sides.
         module: the compiled submission or baseline.
-        plan: what to run.
+        plan: the plan to time.
         contents: sets of input contents to mix.
     """
 
     def __init__(self, pool: BufferPool, module: Module, plan: Plan, contents: Sequence[Inputs]) -> None:
         self.module, self.plan, self.contents = module, plan, contents
         self._pool, self._buffers = pool, allocated(plan)
-        # Now, because what is copied to the GPU later is copied while others wait for it.
+        # Copied before the GPU lock is taken: other graders would wait for a later copy.
         self._sources = [{buffer.name: pool.source(buffer, inputs) for buffer in self._buffers} for inputs in contents]
         self._replicas: list[dict[str, Memory]] = []
         self._calls: list[list[KernelLaunch]] = []
         self.take_copies(REPLICAS)
 
     def spare_outputs(self, count: int) -> None:
-        """Have room for `keep_outputs`, so often, before others wait."""
+        """Allocate memory for so many calls of `keep_outputs`, before the GPU lock is taken."""
         for buffer in self._outputs * count:
             self._pool.spare(buffer)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one run can touch."""
+        """Bytes of all buffers, an upper bound of the memory that a run touches."""
         return sum(buffer.nbytes for buffer in self._buffers)
 
     def profiles(self) -> tuple[LaunchProfile, ...]:
@@ -67,36 +67,36 @@ class BenchmarkTarget:
         """
         with self._pool.at_work():
             self._set_constants(Mix(0))
-            self._pool.reset(self._resets(0, Mix(0)))  # from the GPU's own memory: there it is already
+            self._pool.reset(self._resets(0, Mix(0)))  # copies within the GPU's memory
             return tuple(
                 self.module.launch(call.kernel, call.grid, call.block, call.args, call.shared_bytes)
                 for call in self._calls[0]
             )
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
-        """Time one run in one of the copies, on mixed contents, with cold caches; with the overhead of one."""
+        """Return the time of one run in one of the copies with cold caches, launch overhead included."""
         self._set_constants(mix)
         return watch.cold_ms(self.module, self._calls[index], list(self._resets(index, mix)))
 
     def batch_size(self, l2_bytes: int) -> int:
-        """Return how many runs a batch with warm caches can have; below `REPLICAS` they would not be warm."""
+        """Return the size of a batch with warm caches; a result below `REPLICAS` means that they would not be warm."""
         return min(MAX_BATCH, int(WARM_SHARE * l2_bytes) // max(1, self.nbytes))
 
     def take_copies(self, count: int) -> None:
-        """Use so many of the pool's copies, those of a batch at once; do so again after they have moved."""
+        """Take so many of the pool's copies, all of a batch; must be repeated after they have moved."""
         self._replicas = [
             {buffer.name: self._pool.copy(index, buffer) for buffer in self._buffers} for index in range(count)
         ]
         self._calls = [[_call(launch, copies) for launch in self.plan.launches] for copies in self._replicas]
 
     def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
-        """Time one run in each copy, without a gap between them and with warm caches; return the time of one.
+        """Return the time per run of one run in each copy, back to back and with warm caches.
 
-        The overhead in it is that of so many.
+        It includes the overhead of a batch of this size.
 
         Args:
-            watch: times.
-            mixes: what each copy holds; where the plan sets constants, all must be the same.
+            watch: the clock.
+            mixes: the contents of each copy; all must be the same if the plan sets constants.
         """
         self._set_constants(mixes[0])
         copies = [copy for index, mix in enumerate(mixes) for copy in self._resets(index, mix)]
@@ -104,17 +104,17 @@ class BenchmarkTarget:
         return watch.batch_ms(self.module, calls, copies) / len(mixes)
 
     def overhead_ms(self, watch: Stopwatch, runs: int = 1) -> float:
-        """Return what the time of one run shows too much, if so many are timed at once."""
+        """Return the launch overhead per run, for so many runs per sample."""
         return watch.overhead_ms(runs * len(self.plan.launches)) / runs
 
     def keep_outputs(self, index: int) -> Outputs:
-        """Set aside what the latest run in one of the copies wrote; take the copies anew before the next run."""
+        """Set aside the outputs of the latest run in a copy; call `take_copies` before the next run."""
         return {buffer.name: self._pool.set_aside(index, buffer) for buffer in self._outputs}
 
     def changed_inputs(self, index: int, mix: Mix) -> dict[str, int]:
-        """Return of which inputs the latest run in one of the copies overwrote elements that must stay, and how many.
+        """Return the inputs that the latest run in a copy overwrote without permission, with the count of elements.
 
-        Only what differs is read from the device, which takes long.
+        Only inputs that differ are read from the device, because reading is slow.
         """
         found = {}
         for buffer in self._buffers:
@@ -124,12 +124,12 @@ class BenchmarkTarget:
         return found
 
     def _is_intact(self, buffer: Buffer, index: int, mix: Mix) -> bool:
-        """Compare on the device, piece by piece."""
+        """Return whether an input is unchanged, compared on the device."""
         now, pieces = self._replicas[index][buffer.name], mix.pieces(prod(map(int, buffer.shape)), len(self._sources))
         return all(self._pool.same(self._sources[which][buffer.name], now, buffer, some) for which, some in pieces)
 
     def drop_outputs(self, outputs: Outputs) -> None:
-        """Use the room again of outputs that were kept."""
+        """Return the memory of kept outputs to the pool."""
         for memory in outputs.values():
             self._pool.take_back(memory)
 
@@ -144,7 +144,7 @@ class BenchmarkTarget:
                 self.module.set_constant(symbol, contents[name])
 
     def _resets(self, index: int, mix: Mix) -> Iterator[Copy]:
-        """Yield the copies that put everything into the state from before a run."""
+        """Yield the copies that restore the state before a run."""
         base, other = self._sources[mix.base], self._sources[mix.other(len(self._sources))]
         for buffer in self._buffers:
             target = self._replicas[index][buffer.name]
@@ -155,7 +155,7 @@ class BenchmarkTarget:
 
 
 class BaselineFailed(Exception):
-    """A timed launch of a baseline ended abnormally, for which the submission does not answer."""
+    """An abnormal end of a timed launch of the baseline, which is not the submission's fault."""
 
     def __init__(self, error: DeviceError) -> None:
         super().__init__(str(error))
@@ -163,21 +163,21 @@ class BaselineFailed(Exception):
 
 
 class Baseline(BenchmarkTarget):
-    """The side that a submission is held against: times raise `BaselineFailed` in the place of `DeviceError`."""
+    """The baseline's side: its timed runs raise `BaselineFailed` instead of `DeviceError`."""
 
     def cold_ms(self, watch: Stopwatch, index: int, mix: Mix) -> float:
-        """Time one run; see `BenchmarkTarget`."""
-        with _told_apart():
+        """Return the time of one run; see `BenchmarkTarget`."""
+        with _as_baseline_failure():
             return super().cold_ms(watch, index, mix)
 
     def batch_ms(self, watch: Stopwatch, mixes: Sequence[Mix]) -> float:
-        """Time one run in each copy; see `BenchmarkTarget`."""
-        with _told_apart():
+        """Return the time per run of a batch; see `BenchmarkTarget`."""
+        with _as_baseline_failure():
             return super().batch_ms(watch, mixes)
 
 
 @contextmanager
-def _told_apart() -> Iterator[None]:
+def _as_baseline_failure() -> Iterator[None]:
     try:
         yield
     except DeviceError as error:

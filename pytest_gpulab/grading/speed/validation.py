@@ -1,10 +1,10 @@
-"""Which timed runs of a submission are checked afterwards, and what is kept of them until then.
+"""Validation of timed runs: chooses the runs to check and keeps their outputs.
 
-All runs look alike to a kernel, and each has contents that no other run has, unless these cannot be mixed. Some are
-chosen at random beforehand. Of large ones the fastest on each set of contents are checked: whoever leaves out work is
-fast then, and each more would cost a reference. So work that is left out in half of the runs, by chance or by what the
-contents look like, is seen unless all that were chosen did it: once in `2**CANDIDATES` times it is not. Of small ones
-twice as many are chosen, and all are checked: in a batch nothing tells which run was fast.
+A kernel cannot recognise a checked run. Each run has unique contents, unless the exercise's inputs cannot be mixed. The
+candidates are chosen at random beforehand. Of large runs, the fastest per set of contents are checked, because a kernel
+that skips work is fast then, and each further check costs a reference. To look faster, a kernel must skip work in half
+of its runs; it then goes undetected 1 time in `2**CANDIDATES`. Of small runs twice as many are chosen, and all are
+checked, because a batch does not show which of its runs was fast.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .mixing import Mix
 from .statistics import FEWEST_ROUNDS
 from .targets import REPLICAS, BenchmarkTarget, Outputs
 
-SETS = 2  # of contents, which runs mix
-CANDIDATES = 2 * REPLICAS  # large runs that may be checked, at first, besides a few early ones; later some more
+SETS = 2  # of contents, mixed for each run
+CANDIDATES = 2 * REPLICAS  # large runs that may be checked at first, besides a few early ones; later rounds add more
 CANDIDATES_IF_SMALL = 2 * CANDIDATES
 CHECKED_OF_A_SET = 2
-SMALL_BYTES = 2**24  # that a run touches: so much is read and computed in no time; what is timed in batches has no more
+SMALL_BYTES = 2**24  # of a small run, which is read and checked quickly; runs in batches are never larger
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class CheckedRun:
     Attributes:
         elapsed_ms: its sample.
         mix: its contents.
-        outputs: what it wrote, in memory that the pool keeps until it is closed.
-        changed: inputs that must stay as they are to how many of their elements it overwrote.
+        outputs: its outputs, in memory that the pool keeps until it is closed.
+        changed: counts of overwritten elements, by read-only input.
     """
 
     elapsed_ms: float
@@ -43,7 +43,7 @@ class CheckedRun:
 
 
 def most_checked(own: BenchmarkTarget) -> int:
-    """Return how many runs are checked, at most."""
+    """Return the maximal number of checked runs."""
     return CANDIDATES_IF_SMALL + SETS if _is_small(own) else SETS * CHECKED_OF_A_SET
 
 
@@ -52,11 +52,11 @@ def _is_small(own: BenchmarkTarget) -> bool:
 
 
 class CheckedRuns:
-    """Those of one race.
+    """The checked runs of a benchmark.
 
     Args:
         own: the submission.
-        rng: chooses.
+        rng: the generator for the choice.
     """
 
     def __init__(self, own: BenchmarkTarget, rng: np.random.Generator) -> None:
@@ -66,14 +66,14 @@ class CheckedRuns:
 
     @property
     def kept(self) -> tuple[CheckedRun, ...]:
-        """The fastest until now of those that were chosen."""
+        """The kept runs: the fastest candidates so far."""
         return tuple(self._kept)
 
     def choose(self, first: int, rounds: int) -> dict[int, int]:
-        """Return which turns to `add`, of so many from the first on, and on which set of contents each is to be based.
+        """Return the candidate turns of the next rounds, with the index of the set that each is based on.
 
-        One, but at first more, as many with each copy, besides one on each set among the first few turns: of a slow
-        kernel there may be no more.
+        The first call returns the most, equally many per copy, and one per set among the first few turns, because a
+        slow kernel may have no more. Later calls return one.
         """
         turns = [int(turn) for turn in self._rng.permutation(np.arange(first, first + rounds))]
         if self._is_begun:
@@ -87,7 +87,10 @@ class CheckedRuns:
         return {turn: nth % SETS for nth, turn in enumerate(chosen[: len(early) + candidates])}
 
     def add(self, elapsed_ms: float, copy: int, mix: Mix) -> bool:
-        """Keep what the latest run in a copy wrote if it is one of the fastest; then copies are to be taken anew."""
+        """Keep the outputs of the latest run in a copy if it is among the fastest; return whether they were kept.
+
+        After that the caller must call `take_copies`.
+        """
         rivals = [run for run in self._kept if run.mix.base == mix.base]
         if len(rivals) == most_checked(self._own) // SETS:
             slowest = max(rivals, key=lambda run: run.elapsed_ms)
