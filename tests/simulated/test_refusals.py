@@ -41,7 +41,7 @@ REFUSED = {
     "{ .reg .pred p; setp.eq.f16x2 p, %1, %1; }": "a comparison of this kind in setp.eq.f16x2",
     "{ .reg .pred p; set.eq.and.u32.f16x2 %0, %1, %1, p; }": "a comparison of this kind in set.eq.and.u32.f16x2",
     "mov.u32 %0, %%reserved_smem_offset_end;": "the register or symbol %reserved_smem_offset_end in mov.u32",
-    "mov.u32 {%0, %0}, {%1, %1};": "a result in the form Vector in mov.u32",
+    "mov.u32 {%0, %0}, {%1, %1};": "a result of the form Vector in mov.u32",
     "mov.u32 %0, [%1];": "an operand of the form Address in mov.u32",
     "ld.global.u32 %0;": "the instruction ld.global.u32",
     "mov.b32 %0;": "the instruction mov.b32",

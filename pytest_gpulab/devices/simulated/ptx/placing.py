@@ -28,7 +28,7 @@ class Unplaced:
         self._waiting: dict[str, frozenset[int]] = {}
         self._barriers: set[SourceLine] = set()
 
-    def see(self, body: list[Statement], has_line: bool) -> None:
+    def process(self, body: list[Statement], has_line: bool) -> None:
         """Process a function's last statement: a load without a line, or a use of its value.
 
         Args:
@@ -68,13 +68,13 @@ def _placed(store: Instruction, body: Sequence[Statement], barriers: set[SourceL
     if store.where is None or store.where not in barriers:
         return store
     for operand in reversed(store.operands):
-        wanted = set(_registers([operand]))
+        relevant = set(_registers([operand]))
         for maker in reversed(body[-MAX_STATEMENTS:-1]):
-            if not isinstance(maker, Instruction) or wanted.isdisjoint(_registers(maker.operands[:1])):
+            if not isinstance(maker, Instruction) or relevant.isdisjoint(_registers(maker.operands[:1])):
                 continue
             if maker.where not in barriers:
                 return replace(store, where=maker.where)
-            wanted.update(_registers(maker.operands[1:]))
+            relevant.update(_registers(maker.operands[1:]))
     return store
 
 

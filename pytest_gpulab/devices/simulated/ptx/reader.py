@@ -174,7 +174,7 @@ class _Parser:
             self._directive(text)
         elif self.function is not None:
             self.function.body.append(self._instruction(text))
-            self.unplaced.see(self.function.body, self.has_line)
+            self.unplaced.process(self.function.body, self.has_line)
         else:
             raise ValueError(text)
 

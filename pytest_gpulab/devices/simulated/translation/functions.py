@@ -14,7 +14,7 @@ from .emission.block import BlockWriter, Names
 from .emission.memory import emit_built_in
 from .refusals import MALFORMED, refusal
 
-STATEMENTS_PER_TIME_CHECK = 256  # of a long basic block
+STATEMENTS_PER_TIME_CHECK = 256  # the scheduler checks only between blocks, which may have 100,000
 # imported for the opcodes they register
 _ = compare, floats, integers, moves, emit_stack, tensor_cores, textures, warps
 

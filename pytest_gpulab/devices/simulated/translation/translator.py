@@ -80,7 +80,7 @@ def _translated(
 def _unset(graph: Graph, names: Names) -> frozenset[str]:
     """Return the registers that are read before any write on some path through the kernel.
 
-    Not valid with recursion: paths that enter a function from one call and return to another do not exist.
+    Not valid with recursion: the graph then has paths from one call into a function and back to another call.
     """
     needed = graph.blocks[0].live_in if graph.blocks else 0
     return frozenset(name for name, index in names.index.items() if needed >> index & 1)

@@ -49,10 +49,10 @@ def guesses(blocks: Sequence[Block]) -> frozenset[int]:
     compared = defaultdict(set)
     for swap in swaps:
         if isinstance(expected := swap.operands[2], Reg):
-            compared[_place(swap.operands[1], sources)].add(expected.name)
+            compared[_address_key(swap.operands[1], sources)].add(expected.name)
     return frozenset(
         load.number for load, name in loads
-        if not compared[_place(load.operands[1], sources)].isdisjoint(_reached(name, copies))
+        if not compared[_address_key(load.operands[1], sources)].isdisjoint(_copies_of(name, copies))
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def awaited(blocks: Sequence[Block]) -> frozenset[int]:
     for i, block in enumerate(blocks):
         if block.spins:
             loop = blocks[min(target for target in block.targets if target <= i) : i + 1]
-            found |= _deciding(loop)
+            found |= _deciding_loads(loop)
     return frozenset(found)
 
 
@@ -157,6 +157,12 @@ def _moved_by(statement: Statement) -> list[str]:
 
 
 def _unit(load: Instruction, at_line: int) -> int | None:
+    """Return the bytes of a copying load of which one must have been written; 0 if none, None if it is no struct copy.
+
+    Args:
+        load: a load with a value that is only moved.
+        at_line: number of such loads at its source line.
+    """
     target, element = load.operands[0], _element(load)
     items = len(target.items) if isinstance(target, Vector) else 1
     if element < WORD_BYTES and at_line >= (2 if items > 1 else WORD_BYTES):  # this many elements form a word
@@ -164,24 +170,24 @@ def _unit(load: Instruction, at_line: int) -> int | None:
     return element * items if items > 1 or at_line > 1 else None
 
 
-def _deciding(loop: Sequence[Block]) -> set[int]:
+def _deciding_loads(loop: Sequence[Block]) -> set[int]:
     """Return the strong loads of a loop that its branches depend on."""
     statements = [s for s in _instructions(loop) if s.op[0] != "bra"]
-    wanted = {block.last.guard[0].name for block in loop if block.last is not None and block.last.guard is not None}
+    relevant = {block.last.guard[0].name for block in loop if block.last is not None and block.last.guard is not None}
     found: set[int] = set()
     while True:
-        more = set(wanted)
+        more = set(relevant)
         for statement in statements:
             written, read = defined_and_used(statement, {})
-            if wanted.isdisjoint(written):
+            if relevant.isdisjoint(written):
                 continue
             if statement.op[0] == "ld":
                 found |= {statement.number} if ordering("read", statement.op)[0] != "weak" else set()
             elif statement.op[0] != "atom":
                 more.update(read)
-        if more == wanted:
+        if more == relevant:
             return found
-        wanted = more
+        relevant = more
 
 
 def _instructions(blocks: Iterable[Block]) -> Iterator[Instruction]:
@@ -190,7 +196,7 @@ def _instructions(blocks: Iterable[Block]) -> Iterator[Instruction]:
         yield from (statement for statement in statements if isinstance(statement, Instruction))
 
 
-def _place(operand: object, sources: dict[str, list[Instruction]]) -> object:
+def _address_key(operand: object, sources: dict[str, list[Instruction]]) -> object:
     """Return a key of an address: operands with equal keys are the same address."""
     if not isinstance(operand, Address):
         return operand
@@ -206,7 +212,7 @@ def _place(operand: object, sources: dict[str, list[Instruction]]) -> object:
     return (base.name, offset + getattr(base, "offset", 0)) if isinstance(base, Reg | Sym) else (base, offset)
 
 
-def _reached(name: str, copies: dict[str, set[str]]) -> set[str]:
+def _copies_of(name: str, copies: dict[str, set[str]]) -> set[str]:
     """Return the registers that receive copies of a register's value, including the register."""
     reached, new = {name}, [name]
     while new:

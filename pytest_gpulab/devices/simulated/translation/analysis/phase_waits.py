@@ -22,6 +22,7 @@ def phase_waits(blocks: Sequence[Block]) -> frozenset[int]:
 
 
 def _only_waits(loop: Sequence[Block], start: int) -> bool:
+    """Return whether a loop only tests mbarriers, and these tests alone decide when it ends."""
     if any(block.end not in ("goto", "branch") for block in loop):
         return False
     statements = [s for block in loop for s in (*block.body, block.last) if s is not None and not isinstance(s, Label)]
@@ -38,20 +39,20 @@ def _only_waits(loop: Sequence[Block], start: int) -> bool:
     return len(guards) > 0 and _is_decided_by_tests(guards, instructions)
 
 
-def _is_decided_by_tests(wanted: set[str], instructions: Sequence[Instruction]) -> bool:
+def _is_decided_by_tests(relevant: set[str], instructions: Sequence[Instruction]) -> bool:
     """Return whether registers depend only on tests of mbarriers and on values that are constant in the loop."""
     while True:
-        more = set(wanted)
+        more = set(relevant)
         for instruction in instructions:
             written, read = defined_and_used(instruction, {})
-            if wanted.isdisjoint(written) or _is_test(instruction):
+            if relevant.isdisjoint(written) or _is_test(instruction):
                 continue
             if instruction.op[0] not in _PASSED_ON or any(map(_is_special, instruction.operands)):
                 return False
             more.update(read)
-        if more == wanted:
+        if more == relevant:
             return True
-        wanted = more
+        relevant = more
 
 
 def _is_test(statement: Instruction) -> bool:

@@ -32,7 +32,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import (
 from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refusal
 from pytest_gpulab.devices.source.names import unmangle
 
-from .passing import settle
+from .passing import lower_parameters
 from .recursion import Frame, StackCall, candidates, link, recursive
 
 BUILT_IN = ("vprintf", "__assertfail", "malloc", "free")
@@ -40,7 +40,7 @@ REFUSED = "refused"  # added by the translation: ends the launch with the messag
 MAX_DEPTH = 32
 MAX_STATEMENTS = 100_000  # of a kernel with inlined functions; bounds memory and translation time
 FUNCTION_STRIDE = 16  # bytes between the simulated addresses of functions
-FUNCTION_BASE = 0x10
+FUNCTION_BASE = 0x10  # not 0, which is the null pointer
 
 
 def function_address(module: PtxModule, name: str) -> int:
@@ -122,7 +122,7 @@ class _Inliner:
             self._copy(list(self.frames.values())[done])
             done += 1
         calls = link(self.result, list(self.frames.values()), frame_bytes()) if self.frames else []
-        settle(self.result)
+        lower_parameters(self.result)
         return self.result, calls
 
     def _copy(self, frame: Frame) -> None:

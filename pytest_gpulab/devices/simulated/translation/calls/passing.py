@@ -29,8 +29,8 @@ from pytest_gpulab.devices.simulated.translation.refusals import MALFORMED, refu
 Piece = tuple[int, int]  # byte offset and size
 
 
-def settle(kernel: Function) -> None:
-    """Rewrite the accesses to passed parameters in an inlined kernel's body.
+def lower_parameters(kernel: Function) -> None:
+    """Replace the accesses to passed parameters in an inlined kernel by registers or local memory.
 
     Raises:
         CannotSimulate: a printf argument has overlapping pieces, or an access is malformed.

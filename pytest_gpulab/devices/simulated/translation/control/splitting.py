@@ -113,7 +113,7 @@ class Splitter:
             self._finish("branch", instruction, (target.name, len(self.blocks)))
 
     def _predicated(self, instruction: Instruction) -> None:
-        """Put `op` of `@p op` into a block of its own; lanes with a false predicate jump over it."""
+        """Put `op` of `@p op` into a block of its own, as groups have no masks: other lanes jump over it."""
         assert instruction.guard is not None
         register, negated = instruction.guard
         self._current()

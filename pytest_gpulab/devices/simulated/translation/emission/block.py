@@ -152,7 +152,7 @@ class Names:
 
 
 class BlockWriter:
-    """The lines of one block's function."""
+    """A writer of one block's function."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -162,13 +162,13 @@ class BlockWriter:
         self.dying: Sequence[str] = ()  # registers that are dead after the current statement
         self.serial = 0
         self._free: list[str] = []  # locals with dead values, for reuse
-        self._passing: list[str] = []  # locals that die with the current statement
+        self._expiring: list[str] = []  # locals that die with the current statement
         self.carries = False  # True once the local `carry` holds the carry flag
 
     def temporary(self) -> str:
         """Return a local for a value that only the current statement uses."""
         name = self._new_local()
-        self._passing.append(name)
+        self._expiring.append(name)
         return name
 
     def _new_local(self) -> str:
@@ -184,12 +184,12 @@ class BlockWriter:
                 self._forget_aliases(register)
             name = self.locals.pop(register, "")
             if name[:1] == "t":
-                self._passing.append(name)
-        self._free += self._passing
-        self._passing.clear()
+                self._expiring.append(name)
+        self._free += self._expiring
+        self._expiring.clear()
 
     def _forget_aliases(self, register: str) -> None:
-        self._passing += self.aliases.pop(register).values()
+        self._expiring += self.aliases.pop(register).values()
 
     def assign(self, expression: str) -> str:
         """Bind an expression to a local of the current statement and return its name."""
@@ -301,7 +301,7 @@ class BlockWriter:
         """Assign an expression of a type to a register, with sign extension for a wider register."""
         if not isinstance(operand, Reg):
             if operand != Sym("_"):
-                raise CannotSimulate(f"a result in the form {type(operand).__name__}")
+                raise CannotSimulate(f"a result of the form {type(operand).__name__}")
             self.lines.append(expression)
             return
         held = self.names.codes[operand.name]

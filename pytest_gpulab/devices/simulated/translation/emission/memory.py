@@ -100,8 +100,8 @@ def _atomic(b: BlockWriter, i: Instruction) -> None:
     values = ", ".join(b.read(operand, code) for operand in i.operands[int(returns) + 1 :])
     if returns and isinstance(i.operands[0], Sym):
         returns = False  # the result goes to `_`
-    treated = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
-    site = b.names.site(_space(i), "atomic", int(code[1]), i, returns, treated)
+    cost_kind = atomic_kind(operation, int(code[1]), kind.startswith(("f", "bf")), i.operands[-1] == Imm(1))
+    site = b.names.site(_space(i), "atomic", int(code[1]), i, returns, cost_kind)
     call = f"w.atomic(L, {site}, {operation!r}, {b.address(address)}, {code}, [{values}], {returns})"
     if returns:
         b.write(i.operands[0], call, code)
