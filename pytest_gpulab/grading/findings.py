@@ -97,7 +97,7 @@ _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
      " begins when all of them have ended."),
     ("barrier", "a shuffle from a lane", "Which lanes take part? A tree of k lanes begins with lanes k / 2 apart; a "
      "check after the shuffle drops the values of inactive lanes."),
-    ("barrier", r"barrier \d+ is for|barrier numbers|thread counts", "All warps of a barrier must use the same "
+    ("barrier", r"barrier \d+ expects|barrier numbers|thread counts", "All warps of a barrier must use the same "
      "barrier number and the same thread count, 32 per warp."),
     ("race", "no fence between", "Call __threadfence() after the write of the value and before the write of the flag."),
     ("race", "by different blocks", "Blocks run in no order: within one launch a block must not touch elements that "

@@ -297,7 +297,7 @@ HAZARDS = {
         "barrier",
         "multiple of 32",
     ),
-    "Divergent threads in block: barrier 1 is for 64 threads, but more come": ("barrier", "same thread count"),
+    "Divergent threads in block: barrier 1 expects 64 threads, but more arrive": ("barrier", "same thread count"),
 }
 
 

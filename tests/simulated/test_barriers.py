@@ -126,7 +126,7 @@ def test_warp_operation_that_not_all_named_threads_reach(run: Run) -> None:
 NAMED = {
     "a number for each warp": (
         'asm volatile("bar.sync %0;" :: "r"(t / 32 + 1)); // HERE',
-        r"deadlock: 96 threads wait at kernel.cu:3 \(barriers 1, 2, 3\); nobody else comes",
+        r"deadlock: 96 threads wait at kernel.cu:3 \(barriers 1, 2, 3\); no other thread arrives",
     ),
     "another number in one branch": (
         'if (t < 32) asm volatile("bar.sync 1;");\n else __syncthreads(); // HERE', "deadlock: 64 threads wait"
@@ -154,22 +154,22 @@ def test_named_barrier_that_its_threads_never_complete(run: Run, body: str, what
 MISMATCHES = {
     "numbers that differ within a warp": (
         'if (t < 32) asm volatile("bar.arrive %0, 32;" :: "r"(1 + t / 16)); // HERE',
-        "invalid arguments: the threads of a warp give different barrier numbers or thread counts",
+        "invalid arguments: the threads of a warp pass different barrier numbers or thread counts",
         16,
     ),
     "more warps than are counted": (
         'asm volatile("bar.sync 1, 64;"); // HERE',
-        "divergent threads in block: barrier 1 is for 64 threads, but more come to it",
+        "divergent threads in block: barrier 1 expects 64 threads, but more arrive",
         1,
     ),
     "counts that differ": (
         'asm volatile("bar.sync 2, %0;" :: "r"(t < 64 ? 64 : 128)); // HERE',
-        "invalid arguments: threads come to barrier 2 with different thread counts",
+        "invalid arguments: threads arrive at barrier 2 with different thread counts",
         1,
     ),
     "counts that differ from those of an arrival": (
         'if (t < 32) asm volatile("bar.arrive 1, 64;");\n else asm volatile("bar.sync 1, 128;"); // HERE',
-        "invalid arguments: threads come to barrier 1 with different thread counts",
+        "invalid arguments: threads arrive at barrier 1 with different thread counts",
         1,
     ),
 }  # fmt: skip

@@ -52,11 +52,11 @@ DEADLOCKS = {
     "barrier that half the threads wait for elsewhere": (
         'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE\n else asm volatile("bar.sync 2, 64;");',
         "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 threads wait at kernel.cu:3 (barrier 2); "
-        "nobody else comes",
+        "no other thread arrives",
     ),
     "barrier for more threads than come": (
         'if (threadIdx.x < 32) asm volatile("bar.sync 1, 64;"); // HERE',
-        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 have returned; nobody else comes",
+        "deadlock: 32 threads wait at kernel.cu:2 (barrier 1), 32 have returned; no other thread arrives",
     ),
 }
 

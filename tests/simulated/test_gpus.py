@@ -45,7 +45,7 @@ def test_a_block_has_no_more_shared_memory_than_the_gpu_gives_it(name: str, kib:
     source = "extern __shared__ float more[]; __global__ void f(float *x) { more[0] = 1; x[0] = more[0]; }"
     module, x, options = device.compile(source), device.array(np.zeros(1, np.float32)), LaunchOptions(count=True)
     assert module.launch("f", (1,), (1,), (x,), kib * 1024, options).occupancy
-    with pytest.raises(LaunchError, match=f"of shared memory a block exceed {kib * 1024}"):
+    with pytest.raises(LaunchError, match=f"of shared memory per block; the limit is {kib * 1024}"):
         module.launch("f", (1,), (1,), (x,), kib * 1024 + 16)
 
 

@@ -30,7 +30,7 @@ MANY_REGISTERS = f"""__global__ void f(float *p) {{
         (PLAIN, (1024, 2), 0, "too large"),
         (PLAIN, (1, 1, 65), 0, "too large"),
         (BOUNDED, (129,), 0, r"a block of 129 threads is too large; its __launch_bounds__ allow 128"),
-        (TILE, (32,), 200_000, r"240000 bytes of shared memory a block exceed 232448"),
+        (TILE, (32,), 200_000, r"240000 bytes of shared memory per block; the limit is 232448"),
         (
             MANY_REGISTERS,
             (1024,),

@@ -246,7 +246,7 @@ def test_copies_of_a_function_with_much_local_memory(device: Device) -> None:
     source = """__device__ __noinline__ int get(int n) { volatile int big[60000]; big[n] = n; return big[n + 1]; }
     __global__ void f(int *out, int n) { out[0] = get(n) + get(n + 1) + get(n + 2); }"""
     with pytest.raises(
-        CannotSimulate, match=r"720,000 bytes of local memory per thread, functions unfolded; 524,288 are"
+        CannotSimulate, match=r"720,000 bytes of local memory per thread with inlined functions; 524,288 are"
     ):
         device.compile(source).launch("f", (1,), (1,), [device.array(np.zeros(1, np.int32)), np.int32(7)])
 

@@ -158,7 +158,9 @@ __global__ void f(int *out)
     profile = run(source, out, grid=(3,), block=(256,), options=checked(schedule))
     assert (profile.hazards, profile.unchecked) == ((), ())
     np.testing.assert_array_equal(out, [256 * 257 // 2] * 3)
-    with pytest.raises(KernelFault, match=r"deadlock: .* threads wait at .*, .* have returned; nobody else comes"):
+    with pytest.raises(
+        KernelFault, match=r"deadlock: .* threads wait at .*, .* have returned; no other thread arrives"
+    ):
         run(source.replace("{ __mbarrier_arrive_and_drop(&b); return; }", "return;"), out, grid=(3,), block=(256,))
 
 

@@ -115,7 +115,7 @@ def test_a_sample_that_misses_where_the_work_is_says_so() -> None:
 
 
 def test_a_launch_that_would_take_too_long_is_not_completed() -> None:
-    with pytest.raises(TooMuchWork, match="more than 10000 instructions"):
+    with pytest.raises(TooMuchWork, match="more than 10000 warp instructions"):
         complete("lengthy", seed=1, limit=10_000)
 
 

@@ -31,6 +31,7 @@ from pytest_gpulab.devices.protocol import (
 )
 from pytest_gpulab.devices.simulated.execution.cooperation import cooperating
 from pytest_gpulab.devices.simulated.execution.deadline import Deadline
+from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 from pytest_gpulab.devices.simulated.execution.launching import (
     Extents,
     check_extents,
@@ -39,7 +40,6 @@ from pytest_gpulab.devices.simulated.execution.launching import (
     three_extents,
 )
 from pytest_gpulab.devices.simulated.execution.surroundings import Surroundings
-from pytest_gpulab.devices.simulated.execution.wave import Launch
 from pytest_gpulab.devices.simulated.groups.group import unwritten
 from pytest_gpulab.devices.simulated.memory.heap import heap_of
 from pytest_gpulab.devices.simulated.memory.printf import Printer
@@ -245,7 +245,7 @@ class SimulatedModule:
         declared = total - program.reserved_shared
         estimated = options.estimate or options.sample_blocks is not None
         counters = self._counters(kernel, estimated) if options.count or estimated else None
-        launch = Launch(
+        launch = LaunchState(
             program, self._device.arena, grid3, block3, pack(program.parameters, kernel, args), total, options,
             Printer(), counters,
             Deadline(options.time_limit_s), unwritten(program.codes, options.fill), self._device.textures,
@@ -328,7 +328,7 @@ class SimulatedModule:
         return replace(counted, lines=lines, estimated_ms=cost.elapsed_ms, bottleneck=sentence)
 
 
-def _is_representative(launch: Launch, counted: int) -> bool:
+def _is_representative(launch: LaunchState, counted: int) -> bool:
     """Return whether counted blocks issued as many instructions as the others, on average."""
     others = launch.grid[0] * launch.grid[1] * launch.grid[2] - counted
     workload = launch.counters.workload if launch.counters is not None else None

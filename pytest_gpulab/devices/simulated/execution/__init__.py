@@ -1,9 +1,10 @@
 """Execution of a `Program`: launches, waves of blocks, the scheduler.
 
 - `launching`, `cooperation`, `block_sampling`: the blocks of a launch, cooperative launches, and sampled blocks.
-- `wave`: blocks that run together.
-- `scheduler`, `deadline`: the group that runs next, and the time limit.
-- `barriers`, `named_barriers`, `mbarriers`: threads that wait.
+- `launch_state`, `wave`: the state that the waves of a launch share; blocks that run together.
+- `scheduler`, `deadline`: the order of groups, and the time limit.
+- `barriers`, `named_barriers`, `mbarriers`: threads that wait for each other.
+- `convergence`: lanes that wait for their warp at `_sync` operations.
 - `stack`: recursive calls.
 - `absent_lanes`: shuffles from lanes that are inactive or have exited.
 - `surroundings`: clocks and multiprocessors as kernels read them.

@@ -1,7 +1,7 @@
-"""Block barriers: who waits, who has exited, when a block may go on, and what is wrong with how it got there.
+"""Block barriers: waiting and exited threads, completion, and hazards.
 
-As on hardware since Volta, threads arrive one by one and exited threads no longer count (PTX ISA 9.7.13, `barrier`).
-What hardware lets pass but CUDA forbids (a barrier that not all threads of the block reach together) is a hazard.
+As on hardware since Volta, threads arrive one by one, and exited threads do not count (PTX ISA 9.7.13, `barrier`).
+Hardware accepts a barrier that not all threads of the block reach together, but CUDA forbids it: it is a hazard.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.protocol import Hazard, SourceLine
 from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
-from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Value, from_warps
 from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory.spaces import lane_at
@@ -32,7 +32,7 @@ _BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
 
 @dataclass
 class _Waiting:
-    """A group at a barrier: the block it stands in, the barrier's number and thread count, its predicate."""
+    """A group at a barrier: its basic block, the barrier's number and thread count, the predicate."""
 
     group: Group
     block: int
@@ -51,11 +51,11 @@ class Barriers:
         self.alive[wave.shape.threads :] = False
         self.all_alive = True
         self.waiting: list[_Waiting] = []
-        self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads a block, by barrier
-        self.early_counts: dict[int, set[int | None]] = {}  # and the thread counts that they gave
+        self.arrived_early: dict[int, npt.NDArray[np.int64]] = {}  # `bar.arrive`: threads per block, by barrier
+        self.early_counts: dict[int, set[int | None]] = {}  # the thread counts of those arrivals
 
     def exit(self, group: Group) -> None:
-        """A group has ended."""
+        """Remove the lanes of a group that exits."""
         self.all_alive = False
         group.exit()
         lanes = group.lanes
@@ -67,14 +67,14 @@ class Barriers:
             self.alive[np.ix_(lanes.threads, lanes.columns)] = False
 
     def alive_bits(self, lanes: Lanes) -> Value:
-        """For each lane, the lanes of its warp that have not exited."""
+        """Return the lanes of each lane's warp that have not exited, as a bit mask."""
         grid = self.alive.reshape(self.wave.shape.warps, WARP, -1)
         return from_warps(lanes, (grid * _BITS).sum(axis=1, keepdims=True, dtype=np.uint32))
 
     def arrive(
         self, group: Group, block: int, step: TranslatedBlock, value: tuple[Value, Value, Value]
     ) -> Group | None:
-        """Let a group wait; return it if nobody else of its blocks is missing."""
+        """Let a group wait; return it if its blocks are complete already."""
         number, threads, predicate = value
         assert step.barrier is not None
         pieces: list[Any]
@@ -102,7 +102,7 @@ class Barriers:
         return None
 
     def _wait_apart(self, group: Group, block: int, step: TranslatedBlock, predicate: Value, pieces: list[Any]) -> None:
-        """Let lanes wait at barriers of several numbers or thread counts."""
+        """Let lanes wait at barriers of different numbers or thread counts."""
         live = step.live_in | step.writes | self._after(step)
         children = group.diverge([subset for subset, _, _ in pieces], [live] * len(pieces))
         for child, (subset, number, threads) in zip(children, pieces, strict=True):
@@ -110,13 +110,13 @@ class Barriers:
             self.waiting.append(_Waiting(child, block, step, number, threads, own))
 
     def _check_warps(self, lanes: Lanes, step: TranslatedBlock, number: Value, threads: Value | None) -> None:
-        """Note a hazard where the lanes of a warp give different operands to a barrier that is for whole warps."""
+        """Note a hazard if lanes of a warp pass different operands to a barrier for whole warps."""
         assert step.barrier is not None
         if step.barrier.op[0] == "barrier" and "aligned" not in step.barrier.op:
             return
         bad = named_barriers.differs_in_warp(lanes, number, threads)
         if bad is not None:
-            what = "invalid arguments: the threads of a warp give different barrier numbers or thread counts"
+            what = "invalid arguments: the threads of a warp pass different barrier numbers or thread counts"
             self._note(what, self.line(step), lanes, bad)
 
     def _arrive_early(self, lanes: Lanes, number: int, threads: int | None) -> None:
@@ -127,14 +127,15 @@ class Barriers:
             self.wave.watch.named_barrier(lanes, number, leaving=False)
 
     def _per_block(self, lanes: Lanes) -> npt.NDArray[np.int64]:
-        """Threads of each block among these lanes."""
+        """Return the number of these lanes per block."""
         counts = np.bincount(lanes.columns, minlength=self.wave.shape.columns)
         return counts if lanes.flat else counts * len(lanes.threads)
 
     def release(self, stuck: Callable[[Group, int], None] | None) -> list[tuple[Group, int]]:
-        """Return the groups whose barriers are complete, with the block each goes on in.
+        """Return the groups whose barriers are complete, with their next basic blocks.
 
-        `stuck` is called with one that waits for ever if none is complete and nobody else can move.
+        Args:
+            stuck: function to call with a waiting group if none is complete; None if other groups can still run.
         """
         if not self.waiting:
             return []
@@ -147,7 +148,7 @@ class Barriers:
             if going.shape[0] == 1:
                 self._judge(entries, going[0])
             if self.wave.watch is not None and going.any():
-                self._tell(self.wave.watch, entries, going)
+                self._record_order(self.wave.watch, entries, going)
             released += self._let_go(entries, going, kept)
         self.waiting = kept
         if not released and stuck is not None:
@@ -155,10 +156,10 @@ class Barriers:
         return released
 
     def _complete(self, entries: list[_Waiting], alive: npt.NDArray[Any], number: int) -> npt.NDArray[np.bool_]:
-        """Return who may go on: by block (1, blocks), or by thread, (threads, blocks), where only some of them may."""
+        """Return a mask of complete blocks (1, blocks), or of threads (threads, blocks) if only some may go on."""
         counts = {entry.threads for entry in entries} | self.early_counts.get(number, set())
         if len(counts) > 1:
-            what = f"invalid arguments: threads come to barrier {number} with different thread counts"
+            what = f"invalid arguments: threads arrive at barrier {number} with different thread counts"
             self.hazard(what, self.line(entries[0].step), entries[0].group.lanes)
         early = self.arrived_early.get(number)
         if None in counts:
@@ -180,17 +181,17 @@ class Barriers:
         return going
 
     def _too_many(self, entries: list[_Waiting], needed: npt.NDArray[np.int64], over: npt.NDArray[np.bool_]) -> None:
-        """Note a hazard where more warps come to a barrier than it counts: luck decides which of them meet."""
+        """Note a hazard if more warps arrive at a barrier than it expects: their order decides the outcome."""
         if needed[0] > WARP:
             column = int(np.flatnonzero(over)[0])
             there = next(entry for entry in entries if column in entry.group.lanes.columns)
-            what = f"divergent threads in block: barrier {there.number} is for {needed[0]} threads, but more come to it"
+            what = f"divergent threads in block: barrier {there.number} expects {needed[0]} threads, but more arrive"
             self.hazard(what, self.line(there.step), there.group.lanes, column)
 
     def _judge(self, entries: list[_Waiting], done: npt.NDArray[np.bool_]) -> None:
-        """Note a hazard where a block completes a barrier with threads missing or at different places."""
+        """Note a hazard if a block completes a barrier with missing threads or at different barriers of the source."""
         if entries[0].threads is not None:
-            return  # a barrier for some of the threads, by the student's own count
+            return  # the student chose a barrier for some of the threads
         for position in sorted({entry.block for entry in entries}):
             here = [entry for entry in entries if entry.block == position]
             arrived = sum((self._per_block(entry.group.lanes) for entry in here), np.zeros(len(done), np.int64))
@@ -201,7 +202,7 @@ class Barriers:
                 self._report(there, column, entries, int(arrived[short].sum()))
 
     def judge_waiting(self) -> None:
-        """Note a hazard where threads still wait at a barrier that others of their block have returned before."""
+        """Note a hazard if threads wait at a barrier and other threads of their block have exited."""
         short = self.alive.sum(axis=0) < self.wave.shape.threads
         for entry in self.waiting:
             waits = short & (self._per_block(entry.group.lanes) > 0)
@@ -209,8 +210,8 @@ class Barriers:
                 count = int(self._per_block(entry.group.lanes)[waits].sum())
                 self._report(entry, int(np.flatnonzero(waits)[0]), [entry], count)
 
-    def _tell(self, watch: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
-        """Let who looks for races know whom a barrier has put in order."""
+    def _record_order(self, watch: HazardChecker, entries: list[_Waiting], going: npt.NDArray[np.bool_]) -> None:
+        """Report to the race check the threads that a barrier has ordered."""
         number, threads = entries[0].number, entries[0].threads
         if threads is None or (threads >= self.wave.shape.threads and number not in self.arrived_early):
             watch.barrier(going[0])
@@ -231,12 +232,12 @@ class Barriers:
         what = f"divergent threads in block: not all threads reach this barrier together ({'; '.join(reasons)})"
         self.hazard(what, self.line(entry.step), entry.group.lanes, column, count)
 
-    def who_waits(self, group: Group, at_mbarriers: Counter[SourceLine | None] | None = None) -> str:
-        """Say, for the first block of a group that waits for ever, how many threads wait where, and what others did.
+    def deadlock_sentence(self, group: Group, at_mbarriers: Counter[SourceLine | None] | None = None) -> str:
+        """Describe a deadlock: the waiting threads by source line, and the exited ones, of the first block of a group.
 
         Args:
-            group: one that waits.
-            at_mbarriers: how many threads of that block wait for phases of mbarriers, by place.
+            group: a waiting group.
+            at_mbarriers: number of threads of that block that wait for phases of mbarriers, by source line.
         """
         column = int(group.lanes.columns[0])
         counts: Counter[SourceLine | None] = Counter(at_mbarriers)
@@ -246,47 +247,25 @@ class Barriers:
                 counts[self.line(entry.step)] += count
                 numbers[self.line(entry.step)].add(entry.number)
         waits = [
-            f"{count} threads wait at {where or 'a barrier'}{named_barriers.named(numbers[where])}"
+            f"{_threads_wait(count)} at {where or 'a barrier'}{named_barriers.named(numbers[where])}"
             for where, count in counts.items()
         ]
         exited = self.wave.shape.threads - int(self.alive[:, column].sum())
         waits += [f"{exited} have returned"] if exited else []
-        return f"{', '.join(waits)}; nobody else comes"
-
-    def check_mask(self, lanes: Lanes, mask: Value, where: SourceLine | None) -> None:
-        """Note a hazard where the mask of a `_sync` operation leaves out its own thread, or threads do not agree on it.
-
-        CUDA asks that the calling thread's bit is set, and that all threads that a mask names use the same one.
-        """
-        if mask.ndim == 0 and int(mask) == _ALL_LANES:
-            return
-        grid = to_warps(lanes, np.broadcast_to(mask, lanes.shape if mask.ndim else (lanes.shape[0], 1)), _NONE)
-        missing = from_warps(lanes, grid & _BITS == 0)
-        if missing.any():
-            self._invalid("must name the thread that calls it", where, lanes, missing)
-        elif mask.ndim and mask.size > 1:
-            differs = np.zeros(grid.shape, np.bool_)
-            for lane in range(WARP):
-                other = grid[:, lane : lane + 1]
-                differs |= (other != _NONE) & (grid >> np.uint32(lane) & np.uint32(1) != 0) & (other != grid)
-            if (bad := from_warps(lanes, differs)).any():
-                self._invalid("must be the same in all threads that it names", where, lanes, bad)
-
-    def _invalid(self, rule: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
-        self._note(f"invalid arguments: the mask of a _sync operation {rule}", where, lanes, bad)
+        return f"{', '.join(waits)}; no other thread arrives"
 
     def _note(self, what: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
         self.wave.note_lanes(what, where, lanes, bad)
 
     @staticmethod
     def line(step: TranslatedBlock) -> SourceLine | None:
-        """The source line of a barrier."""
+        """Return the source line of a barrier."""
         return step.barrier.where if step.barrier is not None else step.where
 
     def hazard(
         self, what: str, where: SourceLine | None, lanes: Lanes, column: int | None = None, count: int = 1
     ) -> None:
-        """Note a hazard once a place, with the first lane seen."""
+        """Note a hazard once per source line, with its first lane."""
         key = ("barrier", what.split("(")[0], where)
         if key in self.wave.launch.hazards:
             return
@@ -327,7 +306,7 @@ class Barriers:
         return self.wave.program.steps[step.targets[0]].live_in
 
     def _reduce(self, entries: list[_Waiting], group: Group, own: _Waiting | None = None) -> None:
-        """`bar.red`: tell a group how many of its block's threads have a true predicate, or whether all or any do."""
+        """Execute `bar.red`: write the count of true predicates of the block, or whether all or any are true."""
         step = entries[0].step
         if step.result is None or step.barrier is None:
             return
@@ -346,12 +325,16 @@ class Barriers:
         group.dirty |= 1 << register
 
     def check_all_left(self) -> None:
-        """Hold that nobody was forgotten."""
+        """Assert that all threads have exited."""
         assert not self.alive.any(), "the scheduler lost threads"
 
 
+def _threads_wait(count: int) -> str:
+    return "1 thread waits" if count == 1 else f"{count} threads wait"
+
+
 def _of(going: npt.NDArray[np.bool_], lanes: Lanes) -> npt.NDArray[np.bool_]:
-    """Return what a mask of a wave's blocks, or of their threads, says of each lane; broadcastable to their shape."""
+    """Return a mask of blocks or threads as a mask of these lanes, broadcastable to their shape."""
     threads = 0 if len(going) == 1 else lanes.threads[:, None]
     mine: npt.NDArray[np.bool_] = going[threads, lanes.column]
     return mine

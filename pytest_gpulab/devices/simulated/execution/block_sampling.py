@@ -1,8 +1,8 @@
-"""Which blocks of a launch run, in what order, and which of them are counted.
+"""Sampling of a launch's blocks: blocks that run, their order, and blocks that are counted.
 
-A kernel must not be able to tell whether a block is counted: it would save the work there. So where all blocks run and
-some are counted, all waves look alike. Each holds one block of every stretch of the grid, chosen at random; the waves
-that are counted are chosen at random, too. Blocks that may wait for each other run in the order of the grid instead.
+A kernel must not be able to detect that a block is counted, since it could skip the work of counted blocks only. So if
+all blocks run and some are counted, all waves look alike: each has one random block of every section of the grid, and
+the counted waves are chosen at random. Blocks that may wait for each other run in the order of the grid instead.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from .wave import Launch
+from .launch_state import LaunchState
 
 Blocks = npt.NDArray[np.intp]
-BATCHES = 4  # of a sample, whose differences tell how far it may be off
-SAMPLED_WAVE_LANES = 16_384  # of a wave where some waves are counted: half of what is fastest, and twice as many waves
-MANY_WAVES = 64  # of a launch; where there are as many, they are as wide as is fastest
-COUNTED_IN_ORDER_LANES = 1 << 18  # that are counted of blocks that may wait for each other
+BATCHES = 4  # per sample; their spread gives the sampling error
+SAMPLED_WAVE_LANES = 16_384  # if some waves are counted: half of the fastest size, for twice as many waves
+MANY_WAVES = 64  # per launch; with as many, waves have the fastest size
+COUNTED_IN_ORDER_LANES = 1 << 18  # counted lanes of blocks that may wait for each other
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Waves that run side by side where they wait for each other.
+    """Waves of a launch; those that wait for each other run concurrently.
 
     Attributes:
-        waves: the blocks of each.
-        is_counted: of each.
+        waves: block numbers per wave.
+        is_counted: one flag per wave.
     """
 
     waves: Sequence[Blocks]
@@ -41,13 +41,13 @@ class Batch:
         return sum(len(wave) for wave, is_counted in zip(self.waves, self.is_counted, strict=True) if is_counted)
 
 
-def batches(launch: Launch, blocks: int, width: int) -> list[Batch]:
+def batches(launch: LaunchState, blocks: int, width: int) -> list[Batch]:
     """Return the blocks to run, in order.
 
     Args:
-        launch: says what is wanted.
-        blocks: of the grid.
-        width: the most blocks in a wave.
+        launch: the launch with its options.
+        blocks: number of blocks of the grid.
+        width: largest number of blocks per wave.
     """
     options, wanted = launch.options, launch.options.sample_blocks
     if wanted is None or blocks <= wanted:
@@ -73,7 +73,7 @@ def _cut(chosen: Blocks, width: int) -> list[Blocks]:
 
 
 def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random.Generator | None) -> list[Batch]:
-    """Choose some blocks; the first ones if they may wait for earlier ones."""
+    """Choose a sample of blocks: the first ones if blocks may wait for earlier ones."""
     if may_wait:
         return [_all_counted(np.arange(wanted), width)]
     if rng is None:
@@ -82,7 +82,7 @@ def _sample(blocks: int, wanted: int, width: int, may_wait: bool, rng: np.random
         starts = np.linspace(0, blocks, wanted + 1).astype(np.intp)
         spread = rng.integers(starts[:-1], starts[1:])
     count = BATCHES if len(spread) >= 4 * BATCHES else 1
-    # the last block, often the longest, at first
+    # the last block, often the longest, comes first
     return [_all_counted(spread[start::count], width) for start in reversed(range(count))]
 
 
@@ -92,7 +92,7 @@ def _in_order(blocks: int, width: int, counted: int, rng: np.random.Generator) -
 
 
 def _alike(blocks: int, wanted: int, width: int, rng: np.random.Generator) -> list[Batch]:
-    """Deal the blocks of each of `width` stretches of the grid to the waves."""
+    """Distribute the blocks of each of `width` sections of the grid to the waves."""
     count = -(-blocks // width)
     starts = np.linspace(0, blocks, width + 1).astype(np.intp)
     dealt = np.full((width, count), -1, np.intp)
@@ -105,6 +105,6 @@ def _alike(blocks: int, wanted: int, width: int, rng: np.random.Generator) -> li
 
 
 def _chosen(count: int, wanted: int, rng: np.random.Generator) -> list[bool]:
-    """Choose some of the waves."""
+    """Choose `wanted` of the waves at random."""
     chosen = set(rng.permutation(count)[:wanted].tolist())
     return [which in chosen for which in range(count)]

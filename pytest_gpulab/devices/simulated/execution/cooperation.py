@@ -1,6 +1,7 @@
-"""Launches whose blocks may wait for each other (`cudaLaunchCooperativeKernel`): the workspace of `grid.sync()`.
+"""Cooperative launches (`cudaLaunchCooperativeKernel`), whose blocks may wait for each other in `grid.sync()`.
 
-Cooperative groups find it through the special registers `%envreg1` and `%envreg2`, the halves of its address.
+Cooperative groups find the workspace of `grid.sync()` through the special registers `%envreg1` and `%envreg2`, the
+halves of its address.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from contextlib import contextmanager
 
 from pytest_gpulab.devices.protocol import LaunchError
 
-from .wave import Launch
+from .launch_state import LaunchState
 
 WORKSPACE_BYTES = 1024  # zeroed; cooperative groups of CUDA 13 use the first few words
 
 
 @contextmanager
-def cooperating(launch: Launch, resident: int) -> Iterator[None]:
-    """Give a cooperative launch its workspace while it runs.
+def cooperating(launch: LaunchState, resident: int) -> Iterator[None]:
+    """Allocate the workspace of a cooperative launch while it runs.
 
     Raises:
-        LaunchError: more blocks than can be resident at once; they would wait for others for ever.
+        LaunchError: more blocks than can be resident at once, which would wait forever.
     """
     if not launch.options.cooperative:
         yield

@@ -1,4 +1,4 @@
-"""The time that a launch may take, by the clock."""
+"""The time limit of a launch."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import time
 
 from pytest_gpulab.devices.compiler.limits import SHARE, charged_s
 
-MOST = 4.0  # times the limit, by the clock, for a process that gets less
+MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets little processor time
 
 
 class TimeIsUp(Exception):
-    """The launch has used up its time."""
+    """The launch exceeded its time limit."""
 
 
 class Deadline:
-    """When a launch must have ended.
+    """The time limit of a running launch.
 
-    Python code asks at every turn of a loop, because nothing else can stop it safely in the process that grades.
+    The scheduler checks it at every iteration of a loop: a thread of the grading process cannot be stopped otherwise.
 
     Args:
-        limit_s: from now on; None is no limit.
+        limit_s: limit from now on; None for no limit.
 
     Attributes:
-        was_starved: whether the machine, busy with others, left this thread too little time.
+        was_starved: True if other processes left this thread too little processor time.
     """
 
     def __init__(self, limit_s: float | None) -> None:
@@ -33,7 +33,7 @@ class Deadline:
         self._next_look_s = self._begin_s + self.limit_s
 
     def check(self) -> None:
-        """Raise TimeIsUp if it has passed."""
+        """Raise TimeIsUp if the limit has passed."""
         if time.perf_counter() > self._next_look_s:
             self._look()
 
@@ -42,6 +42,6 @@ class Deadline:
         elapsed_s = now_s - self._begin_s
         left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
         self.was_starved = left_s > 0
-        if left_s <= 0 or elapsed_s > MOST * self.limit_s:
+        if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
             raise TimeIsUp
         self._next_look_s = now_s + left_s * SHARE

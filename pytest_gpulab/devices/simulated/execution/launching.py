@@ -1,4 +1,4 @@
-"""Carry out a launch: check its extents, lay out its arguments, run its blocks in waves."""
+"""Launches: check of the extents, layout of the arguments, execution of the blocks in waves."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pytest_gpulab.devices.simulated.memory.locating import located
 
 from .block_sampling import Batch, batches
 from .deadline import TimeIsUp
+from .launch_state import LaunchState
 from .scheduler import Scheduler
-from .wave import Launch
 
 WAVE_LANES = 32_768  # NumPy is fastest while the values of a whole wave fit into the cache
-WAVE_LOCAL_BYTES = 256 << 20  # local memory of a wave; kernels that use much of it run in smaller waves
-WAVE_SHARED_BYTES = 4 << 20  # and so much shared memory
-WAVE_STACK_BYTES = 32 << 20  # and so much for recursive calls, which saved registers and hazards take again
+WAVE_LOCAL_BYTES = 256 << 20  # local memory per wave; kernels that use much of it run in smaller waves
+WAVE_SHARED_BYTES = 4 << 20  # shared memory per wave
+WAVE_STACK_BYTES = 32 << 20  # stacks per wave; saved registers and the hazard check take as much again
 MAX_THREADS = 1024
-STEP_WORK = 100  # instructions of warps that take as long as what a basic block takes besides
-PATIENCE = 40  # times that all waves only wait, no register and no byte changing, before the kernel counts as endless
+STEP_WORK = 100  # overhead of a basic block, in warp instructions
+MAX_IDLE_ROUNDS = 40  # rounds in which all waves wait and no register or byte changes; then the kernel is endless
 
 
 Extents = tuple[int, int, int]
@@ -52,10 +52,10 @@ def check_extents(
     largest_shared_bytes: int,
     most_threads: int | None = None,
 ) -> None:
-    """Hold a launch to CUDA's limits, which but for shared memory are the same for all GPUs, and to launch bounds.
+    """Check a launch against CUDA's limits and launch bounds. Only the limit of shared memory differs between GPUs.
 
     Raises:
-        LaunchError: beyond one of them.
+        LaunchError: a limit is exceeded.
     """
     threads = block[0] * block[1] * block[2]
     if threads > MAX_THREADS or block[2] > 64:
@@ -66,19 +66,21 @@ def check_extents(
     if max(grid[1:]) > 65535 or grid[0] > 2**31 - 1:
         raise LaunchError(f"{kernel}: a grid of {grid} is too large (at most 2147483647 blocks in x, 65535 in y and z)")
     if shared_bytes > largest_shared_bytes:
-        raise LaunchError(f"{kernel}: {shared_bytes} bytes of shared memory a block exceed {largest_shared_bytes}")
+        raise LaunchError(
+            f"{kernel}: {shared_bytes} bytes of shared memory per block; the limit is {largest_shared_bytes}"
+        )
 
 
 def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]) -> bytes:
-    """Lay the arguments out as the kernel expects them.
+    """Return the arguments as bytes in the kernel's layout.
 
     Args:
-        parameters: (byte offset, size) of each of the kernel's parameters.
+        parameters: (byte offset, size) of each parameter of the kernel.
         kernel: its name, for messages.
         args: arrays of the device and NumPy scalars.
 
     Raises:
-        LaunchError: wrong number, kind or size.
+        LaunchError: an argument has the wrong type or size, or the number of arguments is wrong.
     """
     if len(args) != len(parameters):
         raise LaunchError(f"{kernel} takes {len(parameters)} arguments, not {len(args)}")
@@ -101,12 +103,16 @@ def pack(parameters: Sequence[tuple[int, int]], kernel: str, args: Sequence[Any]
     return bytes(packed)
 
 
-def run_blocks(launch: Launch, sms: int) -> int:
-    """Run all (or a sample of the) blocks of a launch on a GPU with `sms` multiprocessors; return how many it counted.
+def run_blocks(launch: LaunchState, sms: int) -> int:
+    """Run the blocks of a launch, or a sample of them; return the number of counted blocks.
+
+    Args:
+        launch: the launch.
+        sms: number of multiprocessors of the GPU.
 
     Raises:
-        KernelFault: with the kernel's output and hazards until then.
-        CannotSimulate: the copies of its functions need more local memory than a thread has.
+        KernelFault: the kernel failed; with its output and hazards until then.
+        CannotSimulate: with inlined functions, a thread needs more local memory than it may have.
         TooMuchWork: see `LaunchOptions.complete_within`.
     """
     chosen = batches(launch, launch.grid[0] * launch.grid[1] * launch.grid[2], _wave_blocks(launch))
@@ -128,7 +134,7 @@ def run_blocks(launch: Launch, sms: int) -> int:
                     workload.end_batch()
             if launch.watch is not None:
                 launch.watch.end()
-    except TimeIsUp:  # outside of the waves: while hazards were looked for
+    except TimeIsUp:  # raised by the hazard check, outside of the waves
         what = f"time limit: the kernel had not ended after {launch.deadline.limit_s:.3g} s"
         raise KernelFault("time-limit", what, output=launch.printer.text) from None
     except KernelFault as fault:
@@ -136,15 +142,15 @@ def run_blocks(launch: Launch, sms: int) -> int:
     return counted
 
 
-def _wave_blocks(launch: Launch) -> int:
+def _wave_blocks(launch: LaunchState) -> int:
     """Return the number of blocks per wave, at least 1.
 
     Raises:
-        CannotSimulate: the copies of its functions need more local memory than a thread has.
+        CannotSimulate: with inlined functions, a thread needs more local memory than it may have.
     """
     local, threads = launch.program.local, prod(launch.block)
     if local > LOCAL_BYTES:
-        what = f"{local:,} bytes of local memory per thread, functions unfolded; {LOCAL_BYTES:,} are allowed"
+        what = f"{local:,} bytes of local memory per thread with inlined functions; {LOCAL_BYTES:,} are allowed"
         raise CannotSimulate(what)
     width = max(1, min(WAVE_LANES, WAVE_LOCAL_BYTES // max(local, 1)) // threads)
     width = max(1, min(width, WAVE_SHARED_BYTES // max(launch.shared_bytes, 1)))
@@ -154,23 +160,23 @@ def _wave_blocks(launch: Launch) -> int:
 
 
 class Effort:
-    """The work of a launch, held to a limit if there is one.
+    """The work of a launch, compared with `LaunchOptions.complete_within`.
 
     Args:
-        launch: counts the instructions of its warps.
-        waves: that it has.
+        launch: the launch, which counts its warp instructions.
+        waves: number of waves.
     """
 
-    def __init__(self, launch: Launch, waves: int) -> None:
+    def __init__(self, launch: LaunchState, waves: int) -> None:
         self._launch, self._waves = launch, waves
         self._statements = [len(step.statements) for step in launch.program.steps]
         self._steps = self._ended = 0
 
     def end_wave(self, steps: int) -> None:
-        """Note that a wave has ended.
+        """Record the end of a wave.
 
         Raises:
-            TooMuchWork: all waves together will take more than the limit.
+            TooMuchWork: at this rate, all waves together exceed the limit.
         """
         self._steps, self._ended = self._steps + steps, self._ended + 1
         limit, counters = self._launch.options.complete_within, self._launch.counters
@@ -179,11 +185,11 @@ class Effort:
         counted = sum(map(mul, counters.warps, self._statements))
         done = counted + self._launch.tally.issued + STEP_WORK * self._steps
         if done * self._waves > limit * self._ended:
-            raise TooMuchWork(f"the launch would issue more than {limit} instructions of warps")
+            raise TooMuchWork(f"the launch would issue more than {limit} warp instructions")
 
 
-def _run_waves(launch: Launch, batch: Batch, resident: int, effort: Effort) -> None:
-    """Run waves one after the other; side by side, as far as they fit on the GPU, while they wait for each other."""
+def _run_waves(launch: LaunchState, batch: Batch, resident: int, effort: Effort) -> None:
+    """Run waves one after the other. Waves that wait for each other run concurrently if they fit on the GPU."""
     waiting = list(zip(batch.waves, batch.is_counted, strict=True))[::-1]
     active: list[Scheduler] = []
     seen, idle = 0, 0
@@ -208,12 +214,12 @@ def _run_waves(launch: Launch, batch: Batch, resident: int, effort: Effort) -> N
         state = _fingerprint(active)
         idle = idle + 1 if state == seen else 0
         seen = state
-        if idle >= (1 if all(scheduler.is_endless for scheduler in active) else PATIENCE):
+        if idle >= (1 if all(scheduler.is_endless for scheduler in active) else MAX_IDLE_ROUNDS):
             raise active[0].endless()
 
 
-def _hazards_until(launch: Launch, fault: KernelFault) -> tuple[Hazard, ...]:
-    """Return the hazards that were seen before a fault; there is no time to look for more when it is up."""
+def _hazards_until(launch: LaunchState, fault: KernelFault) -> tuple[Hazard, ...]:
+    """Return the hazards found before a fault. After the time limit, no further check is made."""
     if launch.watch is not None and fault.code != "time-limit":
         with suppress(TimeIsUp):
             launch.watch.end()
@@ -233,7 +239,7 @@ def _noting_hazards(active: list[Scheduler]) -> Iterator[None]:
 
 
 def _fingerprint(active: list[Scheduler]) -> int:
-    """A checksum of all that threads could be waiting for, and of how they wait."""
+    """Return a checksum of everything that threads may wait for, and of their own state."""
     check = 0
     for data in active[0].wave.arena.contents():
         check = zlib.crc32(data.data, check)

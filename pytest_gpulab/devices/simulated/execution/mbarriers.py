@@ -1,8 +1,7 @@
-"""Asynchronous barriers in shared memory (`mbarrier`, PTX ISA 9.7.13.15): arrivals are counted, phase by phase.
+"""Asynchronous barriers in shared memory (`mbarrier`, PTX ISA 9.7.13.15), which count arrivals per phase.
 
-A phase is complete once as many threads have arrived as the barrier expects, and as many bytes as were announced have
-been copied. PTX leaves open how the 64 bits of a barrier and of a token are laid out. Here a token is the barrier
-itself as it was before the arrival.
+A phase is complete after the expected number of arrivals, if all announced bytes have been copied. PTX leaves the
+64-bit layout of barriers and tokens open. Here a token is the barrier's value before the arrival.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int64]
 _BITS, _PHASE_BITS = 20, PHASES.bit_length() - 1
-MAX_COUNT = (1 << _BITS) - 1  # of arrivals; of announced bytes, too
-_PENDING, _BYTES, _PHASE = _BITS, 2 * _BITS, 64 - _PHASE_BITS  # where the fields of a barrier begin
+MAX_COUNT = (1 << _BITS) - 1  # of arrivals, and of announced bytes
+_PENDING, _BYTES, _PHASE = _BITS, 2 * _BITS, 64 - _PHASE_BITS  # first bits of a barrier's fields
 
 
 class _State(NamedTuple):
-    """Barriers, one for each entry: arrivals in a phase, those still missing, bytes still missing, the phase."""
+    """Barriers, one per entry: arrivals per phase, pending arrivals, pending bytes, the phase."""
 
     expected: Counts
     pending: Counts
@@ -38,7 +37,7 @@ class _State(NamedTuple):
     phase: Counts
 
     def word(self) -> npt.NDArray[np.uint64]:
-        """Return the barriers as they stand in memory."""
+        """Return the barriers as 64-bit words in memory."""
         fields = (self.expected, 0), (self.pending, _PENDING), (self.nbytes + MAX_COUNT, _BYTES), (self.phase, _PHASE)
         words = [field.astype(np.uint64) << np.uint64(start) for field, start in fields]
         word: npt.NDArray[np.uint64] = words[0] | words[1] | words[2] | words[3]
@@ -52,12 +51,12 @@ def _state(word: npt.NDArray[np.uint64]) -> _State:
 
 
 class _Named(NamedTuple):
-    """The barriers that some lanes name, each once.
+    """The distinct barriers that some lanes name.
 
     Attributes:
-        row, column: of the first word of each.
-        which: of them each lane names; broadcastable to the lanes.
-        alike: whether every block of the wave names the same one.
+        row, column: position of the first word of each.
+        which: index of each lane's barrier; broadcastable to the lanes.
+        alike: True if every block of the wave names the same barrier.
     """
 
     row: IndexArray
@@ -66,12 +65,12 @@ class _Named(NamedTuple):
     alike: bool
 
     def common(self, state: _State) -> IndexArray:
-        """Return `which`, of one block if the barriers of all blocks are in the same state."""
+        """Return `which`, reduced to one block if the barriers of all blocks have the same state."""
         same = len(self.which) == 1 and all((field == field[0]).all() for field in state)
         return self.which[:, :1] if same else self.which
 
     def running(self, lanes: Lanes, count: Value) -> Counts:
-        """Return for each lane the counts of the lanes of its barrier up to itself; broadcastable to the lanes."""
+        """Return the running sum of counts per barrier at each lane; broadcastable to the lanes."""
         count = np.asarray(count, np.int64)
         if self.which.shape[0] == 1 and not lanes.flat:
             height = count if count.ndim and count.shape[0] > 1 else np.broadcast_to(count, (lanes.shape[0], 1))
@@ -88,7 +87,7 @@ class _Named(NamedTuple):
         return result.reshape(lanes.shape)
 
     def totals(self, running: Counts) -> Counts:
-        """Return the largest of the running counts of each barrier."""
+        """Return the largest running count of each barrier."""
         most = np.zeros(len(self.row), np.int64)
         if self.which.shape[0] == 1 and len(running) > 1:
             running = running[-1:]
@@ -101,7 +100,7 @@ class Mbarriers:
     """The asynchronous barriers of a wave's blocks.
 
     Attributes:
-        changes: how often a phase was completed, or may be by a copy that was started.
+        changes: number of phases that were completed, or may be completed by a copy.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -109,10 +108,10 @@ class Mbarriers:
         self.changes = 0
         self._valid: npt.NDArray[np.bool_] | None = None
 
-    # --- what generated code calls ------------------------------------------------------------------------------
+    # --- calls from generated code -------------------------------------------------------------------------------
 
     def init(self, lanes: Lanes, site: Site, address: Value, count: Value) -> None:
-        """Make barriers that expect a number of arrivals in each phase."""
+        """Initialise barriers that expect `count` arrivals per phase."""
         self.reach(lanes, site, address)
         bad = (count == 0) | (count > MAX_COUNT)
         if bad.any():
@@ -127,7 +126,7 @@ class Mbarriers:
         self._write(named, _State(expected, expected, 0 * expected, 0 * expected))
 
     def invalidate(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Give the memory of barriers back."""
+        """Invalidate barriers."""
         self.reach(lanes, site, address)
         named = self.named(lanes, address)
         if self._valid is not None:
@@ -143,25 +142,25 @@ class Mbarriers:
         may_complete: bool = False,
         releases: bool = False,
     ) -> Value:
-        """Let threads arrive; return their tokens.
+        """Count arrivals of threads; return their tokens.
 
         Args:
-            lanes, site, address: that arrive, and where.
-            count: arrivals that each of them stands for.
-            drops: whether later phases expect so many less.
-            may_complete: whether the phase may end with it.
-            releases: whether it makes known what its thread did before.
+            lanes, site, address: the arriving lanes, their instruction and their barriers.
+            count: number of arrivals per lane.
+            drops: True if later phases expect fewer arrivals by this count.
+            may_complete: True if the arrival may complete the phase.
+            releases: True if the arrival has release semantics.
         """
         self.reach(lanes, site, address)
         return self.count(lanes, site, address, count, drops, may_complete, releases)
 
     def expect(self, lanes: Lanes, site: Site, address: Value, nbytes: Value, sign: int = 1) -> None:
-        """Announce that bytes will be copied in this phase, or (`sign` -1) that they have been."""
+        """Announce bytes that will be copied in this phase (`sign` 1), or count copied bytes (-1)."""
         self.reach(lanes, site, address)
         self.count_bytes(lanes, site, address, nbytes, sign)
 
     def test(self, lanes: Lanes, site: Site, address: Value, wanted: Value, by_parity: bool, acquires: bool) -> Value:
-        """Return for each lane whether the phase of its token, or that of a parity, is complete."""
+        """Return per lane whether the phase of its token or parity is complete."""
         self._wave.copies.land(lanes, address)
         self._wave.bulk_copies.land(lanes, address)
         named = self._known(lanes, site, address)
@@ -185,13 +184,13 @@ class Mbarriers:
 
     @staticmethod
     def pending_count(token: Value) -> Value:
-        """Return the arrivals that were missing when a token was made."""
+        """Return the pending arrivals in a token."""
         return _state(token).pending.astype(np.uint32)[()]
 
-    # --- what copies call ---------------------------------------------------------------------------------------
+    # --- calls from asynchronous copies --------------------------------------------------------------------------
 
     def reach(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Hold an access to the rules of shared memory, and tell who looks for races."""
+        """Check an access to shared memory, and record it for the race check."""
         self._wave.shared.check(lanes, site, address)
         if self._wave.watch is not None:
             self._wave.watch.access_mbarrier(lanes, site, address)
@@ -207,7 +206,7 @@ class Mbarriers:
         return _Named(keys // columns >> 2, keys % columns, which.reshape(lanes.shape), False)
 
     def hold(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Let the present phase expect one more arrival for each lane: that of its copies."""
+        """Add one expected arrival per lane to the current phase, for the lane's copies."""
         named = self._known(lanes, site, address)
         state = self._read(named)
         more = state.pending + named.totals(named.running(lanes, np.uint32(1)))
@@ -223,7 +222,7 @@ class Mbarriers:
         may_complete: bool = True,
         releases: bool = False,
     ) -> Value:
-        """Count arrivals, those of one phase after those of the one before; return tokens. See `arrive`."""
+        """Count arrivals, phase after phase; return tokens. See `arrive`."""
         whole, pieces, tokens = lanes, [], []
         while True:
             named = self._known(lanes, site, address)
@@ -269,7 +268,7 @@ class Mbarriers:
         may_complete: bool,
         releases: bool,
     ) -> Value:
-        """Count arrivals of one phase."""
+        """Count the arrivals of one phase."""
         state = self._read(named)
         which = named.common(state)
         before = state.pending[which] - (running - np.asarray(count, np.int64))
@@ -284,7 +283,7 @@ class Mbarriers:
         return token
 
     def _store(self, named: _Named, state: _State, site: Site, lanes: Lanes, may_complete: bool) -> None:
-        """Write barriers, and end the phases that are complete."""
+        """Write barriers, and advance those with a complete phase."""
         done = (state.pending == 0) & (state.nbytes == 0)
         if done.any():
             if not may_complete:
@@ -293,11 +292,11 @@ class Mbarriers:
             self.changes += 1
             pending = np.where(done, state.expected, state.pending)
             state = state._replace(pending=pending, phase=np.where(done, (state.phase + 1) % PHASES, state.phase))
-            self._tell_complete(named, done, (state.phase - 1) % PHASES)
+            self._record_complete(named, done, (state.phase - 1) % PHASES)
         self._write(named, state)
 
-    def _tell_complete(self, named: _Named, done: npt.NDArray[np.bool_], phase: Counts) -> None:
-        """Let who looks for races know of complete phases: one lane stands for each block."""
+    def _record_complete(self, named: _Named, done: npt.NDArray[np.bool_], phase: Counts) -> None:
+        """Report complete phases to the race check; one lane represents each block."""
         watch, shape = self._wave.watch, self._wave.shape
         if watch is None:
             return
@@ -311,7 +310,7 @@ class Mbarriers:
         watch.phase(lanes, place[done].reshape(-1, 1), "complete")
 
     def _known(self, lanes: Lanes, site: Site, address: Value) -> _Named:
-        """Return the barriers that lanes name; they must have been initialised."""
+        """Return the barriers that lanes name, which must be initialised."""
         self._wave.shared.check(lanes, site, address)
         named = self.named(lanes, address)
         valid = np.zeros(len(named.row), np.bool_) if self._valid is None else self._valid[named.row, named.column]

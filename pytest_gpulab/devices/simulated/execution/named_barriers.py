@@ -1,7 +1,7 @@
-"""Numbers and thread counts of block barriers (PTX ISA 9.7.13, `barrier`): what each warp gives, and who may go on.
+"""Named barriers: numbers and thread counts of block barriers (PTX ISA 9.7.13, `barrier`).
 
 A block has 16 barriers. A barrier without a thread count waits for all threads of the block, one with a count for
-exactly so many. Lanes that have exited, or that the block never had, arrive with the rest of their warp.
+exactly that many. Lanes that have exited or that exceed the block arrive together with the rest of their warp.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Subset, int, int | None]]:
-    """Split lanes by the barrier number and thread count that they give."""
+    """Split lanes by barrier number and thread count."""
     counts = np.uint32(0) if threads is None else threads
     key = np.broadcast_to(number.astype(np.int64) << 32 | counts.astype(np.int64), lanes.shape)
     found = []
@@ -30,10 +30,10 @@ def pieces(lanes: Lanes, number: Value, threads: Value | None) -> list[tuple[Sub
 
 
 def check(where: SourceLine | None, lanes: Lanes, number: Value, threads: Value | None) -> None:
-    """Hold the operands of a barrier to the rules.
+    """Check the operands of a barrier.
 
     Raises:
-        KernelFault: no such barrier, or a thread count that is no multiple of the warp size.
+        KernelFault: no such barrier, or the thread count is not a multiple of the warp size.
     """
     if int(number.max()) >= BARRIERS:
         bad = number >= BARRIERS
@@ -49,7 +49,7 @@ def check(where: SourceLine | None, lanes: Lanes, number: Value, threads: Value 
 
 
 def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask | None:
-    """Return which lanes give another number or count than the first lane of their warp here, or None."""
+    """Return a mask of lanes with operands other than those of their warp's first lane, or None if there are none."""
     if number.size == 1 and (threads is None or threads.size == 1):
         return None
     counts = np.uint32(0) if threads is None else threads
@@ -62,11 +62,11 @@ def differs_in_warp(lanes: Lanes, number: Value, threads: Value | None) -> Mask 
 
 
 def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
-    """Return how many threads have come with these lanes, by warp and block of the wave.
+    """Return the number of threads that have arrived, by warp and block of the wave.
 
     Args:
-        lanes: of the wave.
-        alive: whether each thread of each block has not exited: (warps * 32, blocks).
+        lanes: the arrived lanes.
+        alive: mask of the threads that have not exited, (warps * 32, blocks).
     """
     wave = lanes[0].wave
     here = np.zeros(alive.shape, np.bool_)
@@ -81,13 +81,13 @@ def arrivals(lanes: list[Lanes], alive: Mask) -> Counts:
 
 
 def named(numbers: set[int]) -> str:
-    """Return barriers in brackets, nothing for the one of `__syncthreads()` alone."""
+    """Return the numbers of barriers in brackets, or nothing if only `__syncthreads()` is meant."""
     if numbers <= {0}:
         return ""
     return f" (barrier{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))})"
 
 
 def first_warps(came: Counts, needed: Counts) -> Mask:
-    """Return which threads go on where more have come than are needed: those of the lowest warps, (threads, blocks)."""
+    """Return the threads that go on if more have arrived than are needed: the lowest warps, (threads, blocks)."""
     before = np.cumsum(came, axis=0) - came
     return np.repeat(before < needed, WARP, axis=0)

@@ -1,6 +1,6 @@
-"""The stack of each thread: where recursive calls return to, and the registers that their callers still need.
+"""The stack of each thread: return addresses of recursive calls, and saved registers of the callers.
 
-The other contents of a frame, which the kernel may point to, are in local memory at the same addresses.
+The arrays of a frame, which the kernel may point to, are in local memory at the same addresses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Stack:
     """The stacks of a wave's threads.
 
     Args:
-        threads: of the wave.
-        watch: of the wave, if hazards are looked for.
+        threads: number of threads of the wave.
+        watch: the wave's hazard check; None if the launch runs without it.
         start: address of the first frame in local memory.
-        nbytes: of all frames of one thread.
+        nbytes: size of one thread's stack.
     """
 
     def __init__(self, threads: int, watch: HazardChecker | None, start: int, nbytes: int) -> None:
@@ -41,7 +41,7 @@ class Stack:
         """Save registers in the caller's frame, and return the callee's.
 
         Raises:
-            KernelFault: the stack has no room for it.
+            KernelFault: stack overflow.
         """
         for slot, value in enumerate(values, 1):
             bits = value if value.dtype.kind in "ub" else value.view(f"u{value.dtype.itemsize}")
@@ -57,7 +57,7 @@ class Stack:
         return inner
 
     def leave(self, lanes: Lanes, call: StackCall, frame: Value, codes: Sequence[str]) -> list[Value]:
-        """Return the caller's frame and what it saved, as registers of these dtype codes."""
+        """Return the caller's frame and its saved registers, with these dtype codes."""
         outer, restored = frame - np.uint64(call.step), []
         for slot, code in enumerate(codes, 1):
             bits = self.slots.take(self._index(lanes, outer, slot))
@@ -82,7 +82,7 @@ class Stack:
         raise KernelFault("stack-overflow", what, call.where, lane_at(lanes, first))
 
     def _depth(self, call: StackCall, frame: int, position: int) -> int:
-        """Return how often a thread is inside a function, with the call that it wants to make."""
+        """Return the recursion depth of a thread in a function, including the call that overflows."""
         callee, depth = call.callee, 0
         caller: Frame | None = callee
         while caller is not None:

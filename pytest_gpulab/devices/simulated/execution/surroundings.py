@@ -1,6 +1,6 @@
-"""Clocks and multiprocessors: what a kernel can read that is another at each launch, as on hardware.
+"""Clocks and multiprocessor numbers, which differ at each launch, as on hardware.
 
-No kernel may depend on them. A result that does differs from one launch to the next.
+No kernel may depend on them: a result that does differs between launches.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Surroundings:
-    """Where and when the blocks of a launch run.
+    """The clocks and multiprocessors of a launch.
 
     Args:
-        sms: multiprocessors of the GPU.
+        sms: number of multiprocessors of the GPU.
     """
 
     def __init__(self, sms: int) -> None:
@@ -31,15 +31,15 @@ class Surroundings:
         self._first = self._cycles % sms
 
     def clock(self, wave: Wave) -> Any:
-        """`%clock64`: basic blocks run so far, as good a time as any; later at every look."""
+        """Return `%clock64`: a random start plus the basic blocks executed; each read increases it."""
         return np.uint64(self._cycles + _progress(wave))
 
     def timer(self, wave: Wave) -> Any:
-        """`%globaltimer`, likewise."""
+        """Return `%globaltimer`, in the same way."""
         return np.uint64(self._nanoseconds + _progress(wave))
 
     def multiprocessor(self, lanes: Lanes) -> Any:
-        """`%smid`: blocks go to one multiprocessor after the other."""
+        """Return `%smid`: blocks are assigned to the multiprocessors in turn."""
         return (lanes.block + np.uint32(self._first)) % self.sms
 
 

@@ -1,126 +1,50 @@
-"""A wave: some blocks of a launch that run together, with their shared and local memory.
+"""A wave: blocks of a launch that run together, with their shared and local memory.
 
-`Wave` is what generated code calls `w`: it answers loads, stores and atomics, and knows the launch's extents. Who runs
-when is the scheduler's business.
+Generated code calls the `Wave` `w`. It executes loads, stores and atomics. The scheduler chooses the group that runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_gpulab.devices.protocol import Hazard, KernelFault, LaunchOptions, SourceLine
-from pytest_gpulab.devices.simulated.counting.tally import Tally
+from pytest_gpulab.devices.protocol import Hazard, KernelFault, SourceLine
 from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, Value
 from pytest_gpulab.devices.simulated.groups.union import Union
-from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker, LaunchWatch, may_change
+from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory import atomics
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
 from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
 from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb
-from pytest_gpulab.devices.simulated.memory.heap import Heap
-from pytest_gpulab.devices.simulated.memory.locating import locate, shared_bounds
-from pytest_gpulab.devices.simulated.memory.printf import Printer, places, string_at
-from pytest_gpulab.devices.simulated.memory.spaces import Arena, Banked, Range, first_lane, lane_at
-from pytest_gpulab.devices.simulated.memory.textures import Textures
-from pytest_gpulab.devices.simulated.translation.program import Program
+from pytest_gpulab.devices.simulated.memory.locating import shared_bounds
+from pytest_gpulab.devices.simulated.memory.printf import places, string_at
+from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
-from .deadline import Deadline
+from .launch_state import LaunchState
 from .mbarriers import Mbarriers
 from .stack import Stack
-from .surroundings import Surroundings
-
-if TYPE_CHECKING:  # not imported by launches that are not counted
-    from pytest_gpulab.devices.simulated.counting.counters import Counters
 
 Dtype = np.dtype[Any]
-_ABSENT = np.uint32(0)  # what an H100 gives
 ORDINARY_LAUNCH = (
     "grid synchronisation in an ordinary launch: the exercise launches this kernel without cooperation, "
     "so its blocks cannot wait for each other"
 )
-_WINDOW = np.uint64(1 << 40)  # the shared and the local window are one such step apart from each other and the rest
-
-
-@dataclass
-class Launch:
-    """What the waves of one launch have in common.
-
-    Attributes:
-        parameters: the kernel's arguments as bytes, laid out as the program says.
-        unwritten: what registers hold at the start.
-        textures: of the device.
-        surroundings: clocks and multiprocessors.
-        hazards: by kind, sentence and place.
-        deadline: when it must have ended.
-        workspace: address of the memory through which the blocks of a cooperative launch meet; 0 in an ordinary one.
-        heap: of a kernel that allocates memory, while the launch runs.
-        absent: what a shuffle gives from a lane that is not there.
-        absences: shuffles from such lanes, by place: hazards if anything depends on what they gave.
-        bounds: of the shared memory that an instruction may access, by its number.
-        watch: what looks for races and uninitialised reads, if anything does.
-        tally: of the waves that are not counted.
-    """
-
-    program: Program
-    arena: Arena
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    parameters: bytes
-    shared_bytes: int
-    options: LaunchOptions
-    printer: Printer
-    counters: Counters | None
-    deadline: Deadline
-    unwritten: list[Any]
-    textures: Textures
-    surroundings: Surroundings
-    hazards: dict[Any, Hazard] = field(default_factory=dict)
-    workspace: int = 0
-    heap: Heap | None = None
-    absent: np.uint32 = _ABSENT
-    absences: dict[Any, Hazard] = field(default_factory=dict)
-    bounds: dict[int, Range] = field(default_factory=dict)
-    watch: LaunchWatch | None = field(init=False)
-    tally: Tally = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.tally, self.watch = Tally(self.program), None
-        if self.options.check:
-            changing = may_change(self.program, self.parameters, self.arena)
-            self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self), changing)
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether hazards were looked for, in all that was done, and there are none."""
-        return self.watch is not None and not self.hazards and not self.unchecked
-
-    @property
-    def unchecked(self) -> tuple[str, ...]:
-        """What the race check could not look at."""
-        return () if self.watch is None else tuple(self.watch.reporter.unseen)
-
-    def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
-        """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""
-        if self.watch is None:
-            return {}
-        threads = prod((*self.grid, *self.block))
-        held = {position: getattr(argument, "allocation", None) for position, argument in enumerate(args)}
-        read = self.watch.read_bytes
-        return {position: read[memory] / threads for position, memory in held.items() if memory in read}
+_WINDOW = np.uint64(1 << 40)  # bytes of each window of generic addresses: shared, local, global
 
 
 class Wave:
-    """The memories and the extents of some blocks; see the module's docstring."""
+    """The memories and extents of some blocks; see the module's docstring.
 
-    def __init__(self, launch: Launch, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
+    Attributes:
+        steps: number of basic blocks executed, over all groups.
+        looks: number of reads of a clock.
+    """
+
+    def __init__(self, launch: LaunchState, block_ids: npt.NDArray[np.intp], is_counted: bool) -> None:
         self.launch, self.program, self.arena = launch, launch.program, launch.arena
         self.shape = Shape(launch.grid, launch.block, block_ids)
         self.counters = launch.counters if is_counted else None
@@ -145,14 +69,14 @@ class Wave:
         self.total_shared = np.uint32(launch.shared_bytes - launch.program.reserved_shared)
 
     def as_f64(self, register: int, value: Value) -> Value:
-        """Convert a float32 register to float64, or return the last conversion if the value is still the same."""
+        """Convert a float32 register to float64. The last conversion is cached."""
         held = self._doubles.get(register)
         if held is None or held[0] is not value:
             held = self._doubles[register] = (value, value.astype(np.float64))
         return held[1]
 
     def check_time(self) -> None:
-        """Raise TimeIsUp if the launch has used up its time: long basic blocks ask now and then."""
+        """Raise TimeIsUp after the time limit; long basic blocks call this periodically."""
         self.launch.deadline.check()
 
     def parameter(self, offset: Any, dtype: Dtype) -> Value:
@@ -172,19 +96,19 @@ class Wave:
         return np.ascontiguousarray(every[offset.astype(np.intp)]).view(dtype)[..., 0]
 
     def note_lanes(self, what: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
-        """Note a `barrier` hazard of the lanes at which a mask holds, once a place."""
+        """Note a `barrier` hazard of the lanes in a mask, once per source line."""
         key = ("barrier", what, where)
         if key not in self.launch.hazards:
             bad = np.broadcast_to(bad, lanes.shape)
             self.launch.hazards[key] = Hazard("barrier", what, where, first_lane(lanes, bad), int(bad.sum()))
 
     def workspace(self, register: str) -> Value:
-        """`%envreg1` and `%envreg2`: the halves of the address of the workspace of grid synchronisation."""
+        """Return `%envreg1` or `%envreg2`: half of the address of the workspace for grid synchronisation."""
         high, low = divmod(self.launch.workspace, 1 << 32)
         return np.uint32(high if register == "%envreg1" else low)
 
     def note_absent(self, lanes: Lanes, site: Site, bad: npt.NDArray[np.bool_]) -> None:
-        """Note a shuffle whose source lane, for the lanes at which a mask holds, is not there, once a place."""
+        """Note a shuffle from an absent lane, for the lanes in a mask, once per source line."""
         key = ("barrier", "shuffle", site.where)
         if key not in self.launch.absences:
             what = "invalid arguments: a shuffle from a lane that is inactive or has exited; its value is undefined"
@@ -194,11 +118,11 @@ class Wave:
     # --- loads and stores -------------------------------------------------------------------------
 
     def check_shared(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Raise KernelFault if any lane leaves the shared array that its address is computed from."""
+        """Raise KernelFault if a lane accesses beyond the shared array that its address is based on."""
         self.shared.check(lanes, site, address, shared_bounds(self.launch, site))
 
     def _access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Check, count and watch an access to shared memory."""
+        """Check, count and record an access to shared memory."""
         self.check_shared(lanes, site, address)
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
@@ -206,13 +130,13 @@ class Wave:
             self.watch.access_shared(lanes, site, address, values)
 
     def load_global(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read `count` elements a lane from global memory."""
+        """Read `count` elements per lane from global memory."""
         if self.counters is not None:
             self.counters.arena(lanes, site, address)
         return self.arena.load(lanes, site, address, dtype, count, self.watch)
 
     def load_const(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read `count` elements a lane from constant memory."""
+        """Read `count` elements per lane from constant memory."""
         values = self.load_global(lanes, site, address, dtype, count)
         read = self.launch.options.disturbed
         return values if read is None else disturb(read, self.arena, lanes, address, values)
@@ -224,7 +148,7 @@ class Wave:
         self.arena.store(lanes, site, address, values, self.watch)
 
     def load_shared(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read `count` elements a lane from shared memory."""
+        """Read `count` elements per lane from shared memory."""
         self._access_shared(lanes, site, address, [])
         return self._load_banked(self.shared, lanes.column, lanes, address, dtype, count)
 
@@ -234,7 +158,10 @@ class Wave:
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def land_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Write elements to shared memory, as a copy does whose start has counted as the write."""
+        """Write elements to shared memory at the end of an asynchronous copy.
+
+        The race check has recorded the write when the copy started.
+        """
         if self.counters is not None:
             self.counters.shared(lanes, site, address)
         if self.watch is not None:
@@ -242,7 +169,7 @@ class Wave:
         self._store_banked(self.shared, lanes.column, lanes, address, values)
 
     def load_local(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read `count` elements a lane from local memory."""
+        """Read `count` elements per lane from local memory."""
         self.local.check(lanes, site, address)
         if self.watch is not None:
             self.watch.access_local(lanes, site, address)
@@ -288,13 +215,13 @@ class Wave:
         return pieces
 
     def in_shared(self, lanes: Lanes, site: Site, address: Value) -> Value:
-        """Return generic addresses, which must point to shared memory, as addresses there."""
+        """Convert generic addresses to addresses in shared memory, and check them."""
         inner = address - np.uint64(SHARED_WINDOW)
         self.shared.check(lanes, site, inner)
         return inner
 
     def load_generic(self, lanes: Lanes, site: Site, address: Value, dtype: Dtype, count: int) -> list[Value]:
-        """Read `count` elements a lane from wherever the addresses point."""
+        """Read `count` elements per lane through generic addresses."""
         pieces = self._by_space(lanes, address)
         found = []
         for space, subset, inner in pieces:
@@ -306,7 +233,7 @@ class Wave:
         return [union.join(values) for values in zip(*found, strict=True)]
 
     def store_generic(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """Write elements to wherever the addresses point."""
+        """Write elements through generic addresses."""
         for space, subset, inner in self._by_space(lanes, address):
             store: Callable[..., None] = getattr(self, f"store_{space}")
             parts = [subset.take(value) for value in values] if subset else values
@@ -317,7 +244,7 @@ class Wave:
     def atomic(
         self, lanes: Lanes, site: Site, operation: str, address: Value, dtype: Dtype, values: list[Value], wanted: bool
     ) -> Value:
-        """Carry out an atomic operation; return what each lane found (zeros if not wanted)."""
+        """Execute an atomic operation; return the old values (zeros if not `wanted`)."""
         out = np.zeros(lanes.shape, dtype)
         spaces = self._by_space(lanes, address) if site.space == "generic" else [(site.space, None, address)]
         for space, subset, inner in spaces:
@@ -366,26 +293,26 @@ class Wave:
         if dtype.itemsize <= 4:
             view = memory.words.view(dtype).reshape(-1)
             return _ordered(lanes, view, memory.index(address, lanes.column, dtype.itemsize), operation, values, wanted)
-        # the halves of a 64-bit word lie in two rows: work on a copy with whole words
+        # the halves of a 64-bit word are in two rows: work on a copy with whole words
         copy = np.ascontiguousarray(memory.words.reshape(-1, 2, memory.columns).transpose(0, 2, 1)).view(dtype)
         index = (address >> address.dtype.type(3)).astype(np.intp) * memory.columns + lanes.column
         found = _ordered(lanes, copy.reshape(-1), index, operation, values, wanted)
         memory.words[:] = copy.view(np.uint32).transpose(0, 2, 1).reshape(memory.words.shape)
         return found
 
-    # --- what the driver provides -----------------------------------------------------------------------
+    # --- calls to the driver -----------------------------------------------------------------------
 
     def printf(self, lanes: Lanes, site: Site, text: Value, arguments: Value) -> None:
-        """`vprintf`: append every lane's line to the launch's output."""
+        """Execute `vprintf`: append every lane's line to the launch's output."""
         self.launch.printer.print(self, lanes, text, arguments)
 
     def assertion(self, lanes: Lanes, site: Site, message: Value, file: Value, line: Value) -> NoReturn:
-        """`__assertfail`."""
+        """Execute `__assertfail`."""
         text = string_at(self, places(lanes)[0], int(np.broadcast_to(message, lanes.shape).flat[0]))
         raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
 
     def trap(self, lanes: Lanes, site: Site) -> NoReturn:
-        """`trap`."""
+        """Execute `trap`."""
         if self.program.grid_syncs and not self.launch.workspace:  # how cooperative groups refuse a null workspace
             raise KernelFault("barrier", ORDINARY_LAUNCH, site.where, lane_at(lanes, 0))
         raise KernelFault("trap", "the kernel stopped itself with __trap()", site.where, lane_at(lanes, 0))
@@ -400,7 +327,7 @@ def _space_of(window: int) -> tuple[str, int]:
 
 
 def _indices(lanes: Lanes, part: Lanes) -> npt.NDArray[np.intp]:
-    """Where the lanes of a part stand in the flattened shape of the whole."""
+    """Return the positions of a subset's lanes in the flattened shape of all lanes."""
     return lanes._index[part.position.ravel()]
 
 

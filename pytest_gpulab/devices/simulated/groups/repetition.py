@@ -43,7 +43,7 @@ class State(Protocol):
         """Return the rest of the state."""
 
 
-class Repetition:
+class CycleDetector:
     """The iterations of each loop of a wave, and the saved states.
 
     Args:

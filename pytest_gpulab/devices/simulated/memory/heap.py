@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 from .spaces import Allocation, first_lane, invalid
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.execution.wave import Launch
+    from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
 HEAP_BYTES = 8 << 20  # in use at once, as cudaLimitMallocHeapSize has it unless a program changes it
 ADDRESS_BYTES = 32 << 20  # handed out in one launch, what was freed included
@@ -84,7 +84,7 @@ class Heap(Allocation):
 
 
 @contextmanager
-def heap_of(launch: Launch) -> Iterator[None]:
+def heap_of(launch: LaunchState) -> Iterator[None]:
     """Give a launch its heap while it runs, if its kernel allocates memory."""
     if not launch.program.allocates:
         yield

@@ -14,7 +14,7 @@ from pytest_gpulab.devices.source.names import unmangle_local
 from .spaces import NULL_BYTES, OutOfBounds, Range
 
 if TYPE_CHECKING:
-    from pytest_gpulab.devices.simulated.execution.wave import Launch
+    from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
 _WRAPPED = 1 << 32  # an unsigned index below zero is so much too large
 POINTER_BYTES = 8
@@ -32,7 +32,7 @@ class _Candidate:
     base: int | None = None
 
 
-def located(launch: Launch, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
+def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
     """Return the fault with the kernel's output and hazards until then, and with the array if one was missed."""
     what, location = fault.what, None
     if isinstance(fault, OutOfBounds):
@@ -41,7 +41,7 @@ def located(launch: Launch, fault: KernelFault, hazards: tuple[Hazard, ...]) -> 
     return KernelFault(fault.code, what, fault.where, fault.lane, launch.printer.text, location, hazards=hazards)
 
 
-def locate(launch: Launch, site: Site, space: str, address: int) -> Location | None:
+def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:
     """Return where an address of a memory space lies; None if no array is near.
 
     Args:
@@ -68,7 +68,7 @@ def locate(launch: Launch, site: Site, space: str, address: int) -> Location | N
     return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *whose)
 
 
-def shared_bounds(launch: Launch, site: Site) -> Range:
+def shared_bounds(launch: LaunchState, site: Site) -> Range:
     """Return the shared memory that an instruction may access: one variable's, or all if its address may be of others.
 
     The order of variables is the compiler's choice, so an index beyond one of them reaches another one only by luck.
@@ -93,7 +93,7 @@ def _distance(offset: int, nbytes: int) -> int:
     return -offset if offset < 0 else max(offset - nbytes + 1, 0)
 
 
-def _banked(launch: Launch, space: str) -> Iterator[tuple[_Candidate, str]]:
+def _banked(launch: LaunchState, space: str) -> Iterator[tuple[_Candidate, str]]:
     """Yield the variables in shared or local memory, with the compiler's names."""
     program = launch.program
     dynamic = launch.shared_bytes - program.static_shared
@@ -102,7 +102,7 @@ def _banked(launch: Launch, space: str) -> Iterator[tuple[_Candidate, str]]:
             yield _Candidate(start, nbytes or dynamic, unmangle_local(name)), name
 
 
-def _global(launch: Launch, names: frozenset[str]) -> Iterator[tuple[_Candidate, str]]:
+def _global(launch: LaunchState, names: frozenset[str]) -> Iterator[tuple[_Candidate, str]]:
     """Yield the arrays that parameters point to, and the variables that the address may come from."""
     program, arena = launch.program, launch.arena
     known = set()

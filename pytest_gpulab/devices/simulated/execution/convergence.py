@@ -1,0 +1,99 @@
+"""Warp convergence at `_sync` operations: lanes that wait for other lanes, and the rules for masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import SourceLine
+from pytest_gpulab.devices.simulated.groups.group import Group, reconverge
+from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Subset, Value, from_warps, to_warps
+from pytest_gpulab.devices.simulated.translation.blocks import TranslatedBlock
+from pytest_gpulab.devices.simulated.warps.collectives import activemask
+
+from .barriers import Barriers
+from .wave import Wave
+
+_ALL_LANES = 0xFFFFFFFF
+_NONE = np.uint32(0)
+_BITS = (np.uint32(1) << np.arange(WARP, dtype=np.uint32)).reshape(1, WARP, 1)
+Key = tuple[int, int]
+"""The tag of a group and its basic block; the scheduler runs the lowest key first."""
+
+
+class PartialWarps:
+    """The lanes of a wave that wait for other lanes of their warps.
+
+    Attributes:
+        waiting: groups by key.
+    """
+
+    def __init__(self, wave: Wave, barriers: Barriers) -> None:
+        self._wave, self._barriers = wave, barriers
+        self.waiting: dict[Key, list[Group]] = {}
+
+    def complete(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
+        """Return the lanes of complete warps, or None. If the launch checks hazards, check their masks, too."""
+        whole = self._gathered(group, block, step)
+        if whole is not None and step.mask is not None and self._wave.watch is not None:
+            self._check_mask(whole.lanes, step.mask(self._wave, whole), step.where)
+        return whole
+
+    def _gathered(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
+        """Store the lanes whose mask names lanes that have not arrived yet; return the others."""
+        key = (group.tag, block)
+        if key in self.waiting:
+            group = reconverge([group, *self.waiting.pop(key)], step.live_in)
+        missing = self._missing(group, step)
+        if missing is None or not missing.any():
+            return group
+        if missing.all():
+            self.waiting.setdefault(key, []).append(group)
+            return None
+        missing = np.ascontiguousarray(np.broadcast_to(missing, group.lanes.shape))
+        subsets: list[Subset] = [group.lanes.subset(missing), group.lanes.subset(~missing)]
+        waiting, complete = group.diverge(subsets, [step.live_in] * 2)
+        self.waiting.setdefault(key, []).append(waiting)
+        return complete
+
+    def _missing(self, group: Group, step: TranslatedBlock) -> Any:
+        lanes = group.lanes
+        if lanes.full or _has_whole_warps(lanes) or step.mask is None:
+            return None
+        alive = self._barriers.alive_bits(lanes)
+        return step.mask(self._wave, group) & alive & ~activemask(lanes) != 0
+
+    def _check_mask(self, lanes: Lanes, mask: Value, where: SourceLine | None) -> None:
+        """Note a hazard if a mask lacks its own thread, or if threads of one warp have different masks.
+
+        CUDA requires that a mask has the calling thread's bit, and that all threads that it names pass the same mask.
+        """
+        if mask.ndim == 0 and int(mask) == _ALL_LANES:
+            return
+        grid = to_warps(lanes, np.broadcast_to(mask, lanes.shape if mask.ndim else (lanes.shape[0], 1)), _NONE)
+        missing = from_warps(lanes, grid & _BITS == 0)
+        if missing.any():
+            self._invalid("must name the thread that calls it", where, lanes, missing)
+        elif mask.ndim and mask.size > 1:
+            differs = np.zeros(grid.shape, np.bool_)
+            for lane in range(WARP):
+                other = grid[:, lane : lane + 1]
+                differs |= (other != _NONE) & (grid >> np.uint32(lane) & np.uint32(1) != 0) & (other != grid)
+            if (bad := from_warps(lanes, differs)).any():
+                self._invalid("must be the same in all threads that it names", where, lanes, bad)
+
+    def _invalid(self, rule: str, where: SourceLine | None, lanes: Lanes, bad: npt.NDArray[np.bool_]) -> None:
+        self._wave.note_lanes(f"invalid arguments: the mask of a _sync operation {rule}", where, lanes, bad)
+
+
+def _has_whole_warps(lanes: Lanes) -> bool:
+    """Return whether every warp among the lanes is complete."""
+    if lanes.flat:
+        return False
+    last = lanes.wave.threads % WARP
+    expected = lanes.warp_count // len(lanes.columns) * WARP
+    if last and lanes.threads[-1] // WARP == lanes.wave.warps - 1:
+        expected -= WARP - last
+    return len(lanes.threads) == expected
