@@ -18,7 +18,6 @@ from pytest_gpulab.devices.simulated.hazards.checker import HazardChecker
 from pytest_gpulab.devices.simulated.memory import atomics
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
 from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
-from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb
 from pytest_gpulab.devices.simulated.memory.locating import shared_bounds
 from pytest_gpulab.devices.simulated.memory.printf import places, string_at
 from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
@@ -139,7 +138,11 @@ class Wave:
         """Read `count` elements per lane from constant memory."""
         values = self.load_global(lanes, site, address, dtype, count)
         read = self.launch.options.disturbed
-        return values if read is None else disturb(read, self.arena, lanes, address, values)
+        if read is None:
+            return values
+        from pytest_gpulab.devices.simulated.memory.disturbed_reads import disturb  # for `uses` checks only
+
+        return disturb(read, self.arena, lanes, address, values)
 
     def store_global(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
         """Write elements to global memory."""
