@@ -168,7 +168,7 @@ class Grader(CheckGrader):
 
             findings = with_unread_tunable(findings, self._builds.notes(), outcome.runs)
             if not self._has_failed and findings == outcome.findings:  # pytest -x shows only the first failure
-                findings = self._cases.with_most_telling(case, findings)
+                findings = self._cases.with_likely_cause(case, findings)
             self._has_failed = True
         return check.result(outcome.verdict, findings, printed=outcome.printed)
 

@@ -61,7 +61,7 @@ def test_a_function_that_is_defined_nowhere_is_no_matter_of_the_device(
     (finding,) = results["compile"].findings
     assert finding.where == line_of(source, "weighed(tile")
     assert "the function `weighed` is called, but defined nowhere" in finding.what
-    assert finding.hint == "The grader compiles this file by itself: define the function in it, marked `__device__`."
+    assert finding.hint == "The grader compiles this file alone: define the function in it, marked `__device__`."
 
 
 def test_a_compile_error_has_the_compilers_words_and_the_students_line(gpu: Device, tmp_path: Path) -> None:

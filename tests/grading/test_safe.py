@@ -98,7 +98,7 @@ def test_a_race_check_that_was_cut_short_is_not_passed_and_says_what_it_did_not_
     (finding,) = results["safe[race]"].findings
     assert results["safe[race]"].points == 0
     assert finding.code == "not-checked"
-    assert finding.what == "The race check ran out of memory: it did not look at some accesses."
+    assert finding.what == "The race check ran out of memory: it skipped some accesses."
     assert finding.evidence == ("seen in correct[n=4], correct[n=70]",)
     assert finding.hint.startswith("The rest has no race.")
 

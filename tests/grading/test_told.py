@@ -266,7 +266,7 @@ def test_the_first_failure_shows_the_case_that_tells_most_if_it_tells_nothing_it
     alone = graded(gpu, catalogue, kernel, check).findings[0]
     assert alone.hint == HINTS["wrong-result"] and alone.bits == 0
     found = graded(gpu, catalogue, kernel, check, first=True).findings[0]
-    at = next(i for i, line in enumerate(found.evidence) if " tells more: `out`: " in line)
+    at = next(i for i, line in enumerate(found.evidence) if " shows more: `out`: " in line)
     assert any(told in line for line in found.evidence[at:]) and hint in found.hint
 
 

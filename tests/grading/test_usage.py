@@ -76,7 +76,7 @@ def test_reads_of_constant_memory_count_if_their_values_are_used(gpu: Device, tm
     source = changed(TREE, "if (threadIdx.x == 0) out[blockIdx.x] = weight * tile[0];", plain)
     found, *_ = graded(tmp_path, gpu, source, exercise)["uses[idea]"].findings
     assert found.what == "Too few reads of constant memory: 0 per warp; this check requires 0.2."
-    assert found.evidence[-1] == "12 reads of constant memory were given other values: 0 changed an output"
+    assert found.evidence[-1] == "12 reads of constant memory got other values: 0 of them changed an output"
 
 
 def test_a_wrong_kernel_is_not_counted(gpu: Device, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_without_a_simulated_gpu_nothing_is_counted(monkeypatch: pytest.MonkeyPa
     with pytest.raises(BuildFailed) as blocked:
         usage_module.counting_device()
     assert blocked.value.verdict == "not gradable"
-    assert blocked.value.finding.what == "What the kernels use cannot be counted here: NVRTC is not installed"
+    assert blocked.value.finding.what == "The kernels cannot be counted here: NVRTC is not installed"
 
 
 USAGE = Usage(

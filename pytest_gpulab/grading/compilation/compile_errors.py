@@ -58,7 +58,7 @@ def _host_hint(what: str, code: DeviceText) -> str:
     if "is undefined in device code" in what:
         return "Arrays at file scope belong to host code unless they are marked: write `__constant__` before it."
     if "is called, but defined nowhere" in what:
-        return "The grader compiles this file by itself: define the function in it, marked `__device__`."
+        return "The grader compiles this file alone: define the function in it, marked `__device__`."
     deleted = _DELETED.search(what)
     if deleted:
         return f"`{deleted[1]}` (line {deleted[2]}) is host code. Mark it `__device__` to call it from a kernel."

@@ -1,4 +1,4 @@
-"""Run the cases of an exercise for one submission, each once: what `correct` and `safe` checks look at."""
+"""The runs of an exercise's cases for one submission, each case once, for `correct` and `safe` checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
-from pytest_gpulab.grading.diagnosis.explain import WRONG_RESULTS, most_telling, with_hazards
+from pytest_gpulab.grading.diagnosis.explain import WRONG_RESULTS, with_best_explanation, with_hazards
 from pytest_gpulab.grading.diagnosis.whole_array_reads import Rereads, with_rereads
 from pytest_gpulab.grading.findings import because_of, finding, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
@@ -47,19 +47,19 @@ from pytest_gpulab.grading.time_limits import DEFAULT_LIMITS, TIME_LIMIT, TimeBu
 from .judging import differ, judged, same, wrong_with
 
 MAX_PRINTED_CHARS = 4000
-MAX_STOPPED = 3  # cases that may use up their time before the rest is taken to do so as well
-LOOK_S = 2.0  # for other cases that may say more of a wrong result
+MAX_STOPPED = 3  # cases that may reach their time limit; then the rest is not run
+LOOK_S = 2.0  # to run other cases, which may reveal more about a wrong result
 
 
 @dataclass(frozen=True)
 class CaseLimits:
-    """How much may be run.
+    """Limits on the cases of a grading.
 
     Attributes:
-        time: how long kernels may run on the simulated GPU.
-        max_elements: the extents' product above which a case is not run; None is no limit.
-        again: whether to run every pattern twice, or only one, and that where the order of warps may matter.
-        beside_a_gpu: whether a real GPU runs everything again, so a case that takes too long here says nothing.
+        time: time limits of kernels on the simulated GPU.
+        max_elements: the largest product of a case's extents; larger cases are not run. None: no limit.
+        again: True to run every pattern twice; False to run again only one, and only if the order of warps may matter.
+        beside_a_gpu: True if a real GPU runs everything again; a timeout on the simulated GPU is then no verdict.
     """
 
     time: TimeLimits = DEFAULT_LIMITS
@@ -70,17 +70,17 @@ class CaseLimits:
 
 USUAL = CaseLimits()
 BESIDE_A_GPU = CaseLimits(TimeLimits(case_s=2.0, file_s=20.0), 1 << 21, again=False, beside_a_gpu=True)
-"""What the simulated GPU runs within a second or two; the GPU runs everything again."""
+"""Limits to cases of a second or two on the simulated GPU; the real GPU runs everything again."""
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes:
-        verdict: `passed`, `failed`, `not gradable`, or what blocked the build says.
-        findings: why it did not pass.
-        runs: the replays that were made; outputs are dropped.
+        verdict: `passed`, `failed`, `not gradable`, or that of a failed build.
+        findings: the reasons if it did not pass.
+        runs: its replays, without outputs.
     """
 
     verdict: Verdict
@@ -89,31 +89,31 @@ class CaseOutcome:
 
     @property
     def hazards(self) -> tuple[Hazard, ...]:
-        """Everything unsafe that did not end a replay."""
+        """The hazards of all replays."""
         return tuple(hazard for run in self.runs for hazard in run.hazards)
 
     @property
     def faults(self) -> tuple[KernelFault, ...]:
-        """What ended a replay."""
+        """The faults that ended replays."""
         return tuple(run.error for run in self.runs if isinstance(run.error, KernelFault))
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """What the race check did not look at, in words; each once."""
+        """Accesses that the race check skipped, in words; each once."""
         return tuple(dict.fromkeys(what for run in self.runs for profile in run.profiles for what in profile.unchecked))
 
     @property
     def printed(self) -> str:
-        """What the first replay that printed anything printed, capped."""
+        """The output of the first replay that printed anything, capped."""
         return capped(next((run.printed for run in self.runs if run.printed), ""))
 
 
 def capped(text: str, more: int = 0) -> str:
-    """Return what kernels printed, at a length that can be read and without what a terminal would obey.
+    """Return the output of kernels, cut to a readable length and without control sequences.
 
     Args:
-        text: all of it, or what is longer than that length.
-        more: characters that followed.
+        text: the output, or more of it than fits.
+        more: count of characters after `text`.
     """
     text = plain(text)
     over = len(text) - MAX_PRINTED_CHARS + more
@@ -121,7 +121,7 @@ def capped(text: str, more: int = 0) -> str:
 
 
 class CaseRuns:
-    """The outcomes of one submission's cases, each made when first asked for."""
+    """The outcomes of one submission's cases, each made on first use."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class CaseRuns:
         self.rereads = Rereads()
 
     def outcome(self, case: Case) -> CaseOutcome:
-        """Run a case, in as many repetitions of each pattern as may differ, up to the first thing that is wrong.
+        """Run each pattern of a case in every variation that may differ, up to the first error; return the outcome.
 
         Raises:
             BuildFailed: there is no build to run.
@@ -154,14 +154,14 @@ class CaseRuns:
         return self._outcomes[case.name]
 
     def _given_up(self) -> CaseOutcome | None:
-        """Return the outcome of a case that is not run, because others have used up the time."""
+        """Return the outcome of a case that is not run because others have used up the time, or None."""
         if not self._stopped or (len(self._stopped) < MAX_STOPPED and not self._budget.is_used_up):
             return None
         case, found = self._stopped[0]
         return CaseOutcome("failed", (because_of(correct_name(case), found, case.hidden),))
 
     def _noted(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
-        """Return an outcome, where time ran out with what follows from that for this case and the next ones."""
+        """Return the outcome to report; after a time limit, shorten those of later cases."""
         if not any(fault.code == TIME_LIMIT for fault in outcome.faults):
             return outcome
         if self._limits.beside_a_gpu:
@@ -176,26 +176,26 @@ class CaseRuns:
         self._budget.be_short()
         return outcome
 
-    def with_most_telling(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        """Add to a case's wrong result that tells nothing of the cause what another case of its variant tells.
+    def with_likely_cause(self, case: Case, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        """Add the likely cause that another case of the variant reveals to a wrong result without one.
 
-        Only the simulated GPU looks: it runs them within seconds, and survives what goes wrong there.
+        Only on the simulated GPU: it runs other cases within seconds, and survives their faults.
         """
         is_alone = self._is_simulated and not self._limits.beside_a_gpu
         if findings[0].code not in WRONG_RESULTS or findings[0].bits or not is_alone:
             return findings
         others = ((correct_name(other), self.outcome(other).findings) for other in self._like(case))
-        return most_telling(findings, others)
+        return with_best_explanation(findings, others)
 
     def _like(self, case: Case) -> Iterator[Case]:
-        """Yield other visible cases of the variant, while they take little time."""
+        """Yield other visible cases of the variant, for at most `LOOK_S`."""
         end_s = time.perf_counter() + LOOK_S
         for other in cases_of(self._loaded.exercise, case.variant):
             if other.name != case.name and not other.hidden and time.perf_counter() < end_s:
                 yield other
 
     def record_failure(self, case: Case, found: Finding) -> None:
-        """Take a case for failed without running it, because it brought down another process."""
+        """Record a case as failed without a run, because it ended another process."""
         file, _, line = found.where.rpartition(":")
         fault = KernelFault(found.code, found.what, SourceLine(file, int(line)) if file else None)
         self._outcomes[case.name] = CaseOutcome("failed", (found,), (Run(error=fault),))
@@ -213,7 +213,7 @@ class CaseRuns:
                     rng = rng_for(self._seed, self._loaded.name, case.name, pattern)
                     prepared = prepare(self._loaded.exercise, problem, plan, pattern, rng)
                     decoy = None if runs or not build.module.has_state else self._decoy(case, problem, prepared)
-                    if not runs:  # then once for all patterns: who asks often waits often
+                    if not runs:  # once for all patterns, because each request may wait
                         stay.enter_context(at_work_on(self._device))
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                     reread = self.rereads.of(case, plan, runs, build.parameters)
@@ -236,7 +236,7 @@ class CaseRuns:
         return most is not None and bool(np.prod(problem.size, dtype=float) > most)
 
     def _decoy(self, case: Case, problem: Problem, prepared: Prepared) -> Mapping[str, Array]:
-        """Return inputs to launch on first: whoever kept that result and takes these for the same is wrong."""
+        """Return look-alike inputs to run first: a kernel that keeps results and recognises inputs becomes wrong."""
         rng = rng_for(self._seed, self._loaded.name, case.name, "decoy")
         others = make_inputs(self._loaded.exercise, problem, prepared.plan, case.patterns[0], rng)
         return look_alike(prepared.inputs, others, rng)
@@ -244,7 +244,7 @@ class CaseRuns:
     def _run_pattern(
         self, build: Build, prepared: Prepared, decoy: Mapping[str, Array] | None, runs: list[Run]
     ) -> tuple[Verdict, tuple[Finding, ...]]:
-        """Replay everything of one pattern in the same arrays, so that who skips work on known pointers is wrong."""
+        """Run all replays of a pattern in the same arrays: a kernel that skips work on known pointers becomes wrong."""
         plan, arrays = prepared.plan, Arrays(self._device, prepared.plan)
         replayed = partial(
             replay, self._device, build.module, plan, arrays=arrays, names=build.parameters, vectors=build.vectors
@@ -252,11 +252,13 @@ class CaseRuns:
         try:
             if decoy is not None:
                 try:
-                    build.module.reset_variables()  # contents that another case left are no input of this one
+                    build.module.reset_variables()  # no contents from other cases
                 except DeviceError as error:
                     return judged(Run(error=error), prepared, FIRST)
                 run = replayed(decoy, DECOY, read_back=False)
-                if isinstance(run.error, KernelFault) and not self._is_simulated:  # a GPU does not survive it
+                if (
+                    isinstance(run.error, KernelFault) and not self._is_simulated
+                ):  # after a fault, a GPU runs nothing more
                     runs.append(run)
                     return judged(run, prepared, FIRST)
             return self._repeated(prepared, partial(replayed, prepared.inputs), runs)
@@ -295,7 +297,7 @@ class CaseRuns:
         runs: list[Run],
         findings: tuple[Finding, ...],
     ) -> tuple[Finding, ...]:
-        """Mark wrong results that another order of warps and other leftovers in memory change."""
+        """Mark wrong results that change with another order of warps and other garbage in memory."""
         if not self._is_simulated or findings[0].code != "wrong-result":
             return findings
         again = replayed(LAST_WARP_FIRST)
@@ -316,11 +318,11 @@ def _hung(run: Run) -> bool:
 
 
 def _orders(first: Run) -> tuple[Repetition, ...]:
-    """Return in which orders to run again what was right with all warps in step; none where no order can matter.
+    """Return the orders of warps for further runs after a correct one in lockstep; none if no order matters.
 
-    Warps that take turns cost several times more than in step, so one input pattern of a case must do. Both orders are
-    tried where warps share memory: whether low warps read what high ones write, as in a tree, or the other way round,
-    as in a scan, a missing barrier shows in one order alone.
+    Warps that take turns cost several times more than in lockstep, so only one input pattern is run so. If warps share
+    memory, both orders are needed, because a missing barrier shows in only one of them: in a tree low warps read the
+    results of high ones, in a scan it is the other way round.
     """
     if first.profiles and all(profile.order_free for profile in first.profiles):
         return ()
@@ -329,12 +331,12 @@ def _orders(first: Run) -> tuple[Repetition, ...]:
 
 
 def _notes(case: Case, pattern: str) -> tuple[str, ...]:
-    """Name the input pattern that failed, and those before it that passed."""
+    """Return notes on the input pattern that failed, and on those before it that passed."""
     passed = case.patterns[: case.patterns.index(pattern)]
     correct = (f"correct with other inputs of this size: {', '.join(passed)}",) if passed else ()
     return (*correct, f"input pattern: {pattern}")
 
 
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:
-    """Drop what can be large: outcomes are kept until the submission is graded."""
+    """Return runs without their outputs, which are large; outcomes are kept until the submission is graded."""
     return tuple(replace(run, outputs={}) for run in runs)

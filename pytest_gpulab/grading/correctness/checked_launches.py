@@ -1,8 +1,8 @@
-"""Replays on a device that counts or estimates, and whether their outputs are right.
+"""Replays that are counted or costed, and the comparison of their outputs.
 
-Whatever is counted or estimated is a launch whose outputs are compared. Where all blocks of a plan run in reasonable
-time, they all do, and some are counted. A kernel cannot tell which: the choice differs from submission to submission
-and from run to run. Beyond that time a sample runs alone, and what it must have written is compared.
+The outputs of every counted or costed launch are compared. If all blocks of a plan run in reasonable time, all of them
+run, and some are counted. A kernel cannot know which: the choice differs between submissions and between runs.
+Otherwise only a sample of blocks runs, and the elements that it must have written are compared.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from .judging import overwritten, wrong_with
 
 Array = npt.NDArray[Any]
 
-# Enough threads (16 k and more with usual blocks) to keep NumPy busy, and every kind of block of a regular grid.
+# 64 blocks have enough threads (16 k with usual blocks) for NumPy, and include every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64
-# All blocks run where they issue so many instructions of warps: about two seconds of a processor's time.
+# All blocks run if they issue at most so many warp instructions: about two seconds of CPU time.
 COMPLETE_WORK = 60_000_000
-COMPLETE_WORK_OF_SEVERAL = 4 * COMPLETE_WORK  # launches: what a sample of the first leaves the others is no input
-WRITTEN_SHARE = 0.75  # that a sample must write of its share of an output
+COMPLETE_WORK_OF_SEVERAL = (
+    4 * COMPLETE_WORK
+)  # for several launches: after a sample of the first one, the others have no complete input
+WRITTEN_SHARE = 0.75  # part of its share of an output that a sample must write
 
 SAMPLED = replace(FIRST, options=replace(FIRST.options, sample_blocks=SAMPLE_BLOCKS))
 
 
 @dataclass(frozen=True)
 class CostedRun:
-    """A replay whose launches are counted.
+    """A replay with counted launches.
 
     Attributes:
-        plan, inputs: what was replayed.
-        run: what came of it, with the outputs.
-        is_complete: whether all blocks ran.
+        plan, inputs: of the replay.
+        run: its result, with the outputs.
+        is_complete: True if all blocks ran.
     """
 
     plan: Plan
@@ -56,11 +58,11 @@ class CostedRun:
 
 
 def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
-    """Replay a plan and estimate what it costs.
+    """Replay a plan and estimate its time.
 
     Args:
         device, build, plan, inputs: as in `replay`.
-        seed: chooses the blocks that are counted.
+        seed: the seed of the choice of counted blocks.
     """
     limit = COMPLETE_WORK if len(plan.launches) == 1 else COMPLETE_WORK_OF_SEVERAL
     run = run_fresh(device, build, plan, inputs, _sample(seed, limit))
@@ -74,7 +76,7 @@ def run_costed(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Ar
 def run_sampled(
     device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int, read_back: bool = True
 ) -> CostedRun:
-    """Replay a sample of each launch's blocks; all of them where the sample waits for others."""
+    """Replay a sample of each launch's blocks; all of them if the sample waits for other blocks."""
     run = run_fresh(device, build, plan, inputs, _sample(seed), read_back)
     if run.error is None:
         return CostedRun(plan, inputs, run, False)
@@ -82,11 +84,11 @@ def run_sampled(
 
 
 run_unread_sample = partial(run_sampled, read_back=False)
-"""For an estimate whose outputs are not compared: of a baseline, or of a kernel that is too slow for any point."""
+"""Replay a sample without a comparison of outputs: of a baseline, or of a kernel that is too slow for any point."""
 
 
 def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], seed: int) -> CostedRun:
-    """Replay a plan and count what all blocks do; where that takes too long, what a sample does."""
+    """Replay a plan and count all blocks, or a sample if that takes too long."""
     run = run_fresh(device, build, plan, inputs, _options(count=True, complete_within=COMPLETE_WORK))
     if isinstance(run.error, TooMuchWork):
         return run_sampled(device, build, plan, inputs, seed)
@@ -96,13 +98,13 @@ def run_counted(device: Device, build: Build, plan: Plan, inputs: Mapping[str, A
 def run_again(
     device: Device, build: Build, first: CostedRun, others: Mapping[str, Array], rng: np.random.Generator
 ) -> CostedRun:
-    """Replay a plan once more with what the first run left in the module's variables.
+    """Replay a plan again with the contents that the first run left in the module's variables.
 
-    One element in eight is new, so a kernel that knows some of the others again must still read all.
+    One element in eight is new, so that a kernel that recognises the others must still read all.
 
     Args:
-        others: inputs that the new elements are taken from.
-        rng: chooses where they are.
+        others: the inputs with the new elements.
+        rng: the generator that chooses their positions.
     """
     inputs = {name: _mixed(values, others[name], rng) for name, values in first.inputs.items()}
     run = replay(
@@ -118,7 +120,7 @@ def run_again(
 
 
 def _mixed(old: Array, new: Array, rng: np.random.Generator) -> Array:
-    """Return an array with a stretch of another one, which may go on at the beginning."""
+    """Return an array with a range of another one, which may wrap around."""
     mixed: Array = np.array(old)
     if old.size:
         places = (np.arange(-(-old.size // 8)) + rng.integers(old.size)) % old.size
@@ -134,7 +136,7 @@ def run_fresh(
     options: LaunchOptions,
     read_back: bool = True,
 ) -> Run:
-    """Replay with nothing left behind by other launches."""
+    """Replay after a reset of the module's variables."""
     try:
         build.module.reset_variables()
     except DeviceError as error:
@@ -156,12 +158,12 @@ def _sample(seed: int, complete_within: int | None = None) -> LaunchOptions:
 
 
 def _options(**changes: Any) -> LaunchOptions:
-    """Hazards are looked for in the cases."""
+    """Return options without hazard checks, which the cases already make."""
     return replace(FIRST.options, check=False, **changes)
 
 
 def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tuple[Finding, ...]:
-    """Return what is wrong with the outputs of a replay that came to its end.
+    """Return the findings of wrong outputs of a replay that ended normally.
 
     Raises:
         InstructorsMistake: the exercise's own reference is wrong.
@@ -175,7 +177,7 @@ def wrong_outputs(exercise: Exercise, problem: Problem, costed: CostedRun) -> tu
 
 
 def _wrong_sample(prepared: Prepared, run: Run) -> tuple[Finding, ...]:
-    """Of a single launch, what a sample of its blocks writes is final; results that are summed up are left out."""
+    """Compare the elements that a sample of a single launch's blocks wrote; sums of all blocks are left out."""
     plan, expected = prepared.plan, prepared.expected
     share = run.profiles[0].counted_share
     found = list(overwritten(run))
@@ -189,7 +191,7 @@ def _wrong_sample(prepared: Prepared, run: Run) -> tuple[Finding, ...]:
 
 
 def _too_few(name: str, actual: Array, share: float) -> Finding | None:
-    """Return a finding if a sample of so many of the blocks, chosen at random, has written much less than its share."""
+    """Return a finding if a random sample of that many blocks has written much less than its share, or None."""
     written = actual.size - int(np.count_nonzero(FIRST.poison.remaining(actual)))
     wanted = math.floor(WRITTEN_SHARE * share * actual.size)
     if written >= wanted:

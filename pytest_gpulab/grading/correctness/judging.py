@@ -1,4 +1,4 @@
-"""Judge replays: by what a kernel left in memory, and by whether two replays left the same."""
+"""Verdicts on replays: comparison of the outputs with the expected ones, and of two replays with each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_gpulab.grading.plans.replay import FIRST, Repetition, Run
 
 
 def judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdict, tuple[Finding, ...]]:
-    """Return the verdict on one replay, and what is wrong with it."""
+    """Return the verdict on one replay, and its findings."""
     if run.error is not None:
         verdict, found = of_error(run.error)
         return verdict, (found,)
@@ -22,12 +22,12 @@ def judged(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Verdic
 
 
 def wrong_with(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[Finding, ...]:
-    """Return what is wrong with the memory that a replay left behind."""
+    """Return the findings of wrong outputs and overwritten inputs."""
     return (*overwritten(run), *_mismatches(run, prepared, repetition))
 
 
 def overwritten(run: Run) -> tuple[Finding, ...]:
-    """Return which inputs that must stay as they are a replay changed."""
+    """Return the findings of inputs that a replay must not change, but did."""
     return tuple(
         finding("input-changed", f"`{name}`: {_were(count)} overwritten; this input must stay as it is.")
         for name, count in run.changed.items()
@@ -51,14 +51,14 @@ def _mismatches(run: Run, prepared: Prepared, repetition: Repetition) -> tuple[F
 
 
 def _not_repeatable(findings: tuple[Finding, ...], repetition: Repetition) -> Finding:
-    """Explain a result that was right at first."""
+    """Return the finding of a result that is correct in the first run and wrong in a repetition."""
     what = f"The result depends on luck: correct {FIRST.how}, wrong {repetition.how}."
     evidence = (line for found in findings for line in (found.what, *found.evidence))
     return finding("not-repeatable", what, evidence=evidence)
 
 
 def differ(one: Run, other: Run, prepared: Prepared) -> bool:
-    """Return whether two wrong results differ by more than what the tolerance allows right ones."""
+    """Return True if two wrong results differ by more than the tolerance."""
     tolerance = prepared.expected.tolerance
     return any(
         one.outputs[name].tobytes() != other.outputs[name].tobytes()
@@ -68,7 +68,7 @@ def differ(one: Run, other: Run, prepared: Prepared) -> bool:
 
 
 def same(first: Run, second: Run) -> tuple[Verdict, tuple[Finding, ...]]:
-    """Compare two correct results bit for bit."""
+    """Return the verdict on two correct results, which must be equal bit by bit."""
     names = [name for name in first.outputs if first.outputs[name].tobytes() != second.outputs[name].tobytes()]
     what = "Two runs on the same input gave different results, each within the tolerance."
     evidence = (f"they differ in `{name}`" for name in names)

@@ -1,4 +1,4 @@
-"""The `safe` checks: hazards and faults of one kind, gathered over the runs of all cases."""
+"""The `safe` checks: the hazards and faults of one kind in the runs of all cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_FINDINGS = 5
 MAX_CHECKS_NAMED = 3
 
 Outcomes = Iterable[tuple[Case, CaseOutcome]]
-"""Those of visible cases before those of hidden ones: what is told is what was seen first."""
+"""Visible cases come before hidden ones, because the first sighting is reported."""
 
 _KIND_OF_FAULT = {
     "out-of-bounds": "memory",
@@ -26,12 +26,12 @@ _KIND_OF_FAULT = {
     "deadlock": "barrier",
     "barrier": "barrier",
 }
-_CODE_OF_KIND = {"memory": "out-of-bounds"}  # any other kind of hazard is a code itself
+_CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds are codes themselves
 
 
 @dataclass
 class _Sighting:
-    """The same kind of thing at the same line: what was seen first, by which thread and launch, and in which cases."""
+    """A hazard at a line: its first occurrence, with thread and launch, and the cases that show it."""
 
     what: str
     where: str
@@ -40,18 +40,18 @@ class _Sighting:
     cases: list[Case] = field(default_factory=list)
 
     def add(self, case: Case) -> None:
-        """Note that a case shows it."""
+        """Add a case that shows it."""
         if case not in self.cases:
             self.cases.append(case)
 
     def found(self, code: str, what: str, hint: str | None = None) -> Finding:
-        """Return it as a finding, hidden if only hidden cases show it."""
+        """Return the finding; it is hidden if only hidden cases show it."""
         found = finding(code, what, self.where, (*self.evidence, _seen_in(self.cases)), hint)
         return replace(found, hidden=all(case.hidden for case in self.cases))
 
 
 def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
-    """Return the findings of a kind, one for each place in the source, out of cases with their outcomes."""
+    """Return the findings of a kind in the outcomes, one per source line."""
     sightings: dict[tuple[str, str], _Sighting] = {}
     for case, outcome in outcomes:
         for code, sighting in _sighted(kind, outcome):
@@ -64,17 +64,17 @@ def unsafe(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
 
 
 def not_checked(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
-    """Return a finding for each thing that a check of the kind did not look at."""
+    """Return a finding for each group of accesses that a check of the kind skipped."""
     sightings: dict[str, _Sighting] = {}
     for case, outcome in outcomes:
         for what in outcome.unchecked if kind == "race" else ():
-            sighting = _Sighting(f"The race check ran out of memory: it did not look at {what}.", "", ())
+            sighting = _Sighting(f"The race check ran out of memory: it skipped {what}.", "", ())
             sightings.setdefault(what, sighting).add(case)
     return tuple(sighting.found("not-checked", sighting.what) for sighting in sightings.values())
 
 
 def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
-    """Return what looks like a hazard of a kind but cannot change a result, as notes, one for each place."""
+    """Return notes on hazards of a kind that cannot change a result, one per source line."""
     places: dict[tuple[str, str], _Sighting] = {}
     for case, outcome in outcomes:
         for hazard in outcome.hazards:
@@ -86,7 +86,7 @@ def harmless(kind: str, outcomes: Outcomes) -> tuple[Finding, ...]:
 
 
 def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, _Sighting]]:
-    """Return everything of the kind, each with its code."""
+    """Return all hazards and faults of the kind, with their codes."""
     code = _CODE_OF_KIND.get(kind, kind)
     hazards = [
         (code, _Sighting(hazard.what, str(hazard.where or ""), _evidence(hazard), hint_for(hazard)))
@@ -102,13 +102,13 @@ def _sighted(kind: str, outcome: CaseOutcome) -> list[tuple[str, _Sighting]]:
 
 
 def _evidence(hazard: Hazard) -> tuple[str, ...]:
-    """Return the thread and the launch; of a race also the access that it met."""
+    """Return the thread and the launch, and the other access of a race."""
     lines = evidence_of(hazard)
     return (f"{lines[0]}, against the {hazard.other}", *lines[1:]) if hazard.other and hazard.lane else lines
 
 
 def _seen_in(cases: Iterable[Case]) -> str:
-    """Name the checks; hidden ones only where no other shows it."""
+    """Name the checks; hidden ones only if no visible one shows it."""
     cases = list(cases)
     checks = [correct_name(case) for case in cases if not case.hidden] or [correct_name(case) for case in cases]
     more = len(cases) - len(checks[:MAX_CHECKS_NAMED])

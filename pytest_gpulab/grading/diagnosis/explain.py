@@ -19,7 +19,7 @@ SAME_RUN = "in the same run: "
 WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 
 
-def most_telling(
+def with_best_explanation(
     findings: tuple[Finding, ...], others: Iterable[tuple[str, tuple[Finding, ...]]]
 ) -> tuple[Finding, ...]:
     """Add the most informative of other wrong results, and its hint, to a wrong result.
@@ -33,7 +33,7 @@ def most_telling(
     name, best = max(alike, key=lambda other: other[1].bits, default=("", first))
     if best.bits <= first.bits:
         return findings
-    lines = (f"{name} tells more: {best.what}", *best.evidence)
+    lines = (f"{name} shows more: {best.what}", *best.evidence)
     return (replace(first, evidence=(*first.evidence, *lines), hint=best.hint), *rest)
 
 
@@ -46,7 +46,9 @@ def with_hazards(findings: tuple[Finding, ...], runs: list[Run], source: str | N
         source: the submission's text if the device sees races and unwritten memory, else None. Without a hazard, a
             result that varies then has another cause, such as a variable without a value.
     """
-    seen = {(hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if is_telling(hazard)}
+    seen = {
+        (hazard.what, hazard.where): hazard for run in runs for hazard in run.hazards if explains_wrong_results(hazard)
+    }
     hazards = list(seen.values())[:MAX_HAZARDS]
     if not hazards:
         is_luck = any(found.by_luck or found.code == "not-repeatable" for found in findings)
@@ -99,6 +101,6 @@ def with_unread_tunable(
     )
 
 
-def is_telling(hazard: Hazard) -> bool:
+def explains_wrong_results(hazard: Hazard) -> bool:
     """Return True if a hazard that ends no launch can explain a wrong result."""
     return hazard.kind in ("race", "uninitialised") and not hazard.harmless

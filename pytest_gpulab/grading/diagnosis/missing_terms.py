@@ -101,7 +101,7 @@ def _few_different(output: WrongValue, name: str, values: Array) -> Pattern | No
         mask = values != 0
         place = place_of(mask, output.context.tiling(name, values, first=True))
         what = f"it misses the only element of `{name}` that is not 0, at index {np.flatnonzero(mask)[0]}"
-        return Pattern(what, place.cause if place else "", telling=bool(place))
+        return Pattern(what, place.cause if place else "", shows_cause=bool(place))
     return None
 
 

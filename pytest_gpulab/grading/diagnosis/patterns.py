@@ -27,13 +27,13 @@ class Pattern:
     Attributes:
         what: the statement, which is true for any cause.
         cause: the usual cause, never the solution; empty if there is none.
-        telling: True if the values show the cause; False if the positions may show more.
+        shows_cause: True if the values show the cause; False if the positions may show more.
         bits: the information in it, see `coincidence`; 0 if it explains nothing.
     """
 
     what: str
     cause: str = ""
-    telling: bool = True
+    shows_cause: bool = True
     bits: float = 0.0
 
 

@@ -72,7 +72,7 @@ def pattern_of(output: WrongValue) -> Pattern | None:
 
 def _weighed(pattern: Pattern, way: _Way, bits: float) -> Pattern:
     """Return the pattern with its bits; unspecific ones, which many mistakes produce, get the fewest."""
-    if way in _FACTS or not pattern.telling:
+    if way in _FACTS or not pattern.shows_cause:
         return pattern
     general = way in _KINDS or pattern.cause in (PER_BLOCK, PERMUTED)
     return replace(pattern, bits=min(pattern.bits or bits, GENERAL if general else CERTAIN))
@@ -104,9 +104,9 @@ def _constant(output: WrongValue) -> Pattern | None:
         names |= {limits.min: f"the lowest {kind} number", limits.max: f"the highest {kind} number"}
     if first in names and (output.got == first).all():
         cause = CONSTANT if output.at.size > 1 or output.actual.size > 1 or _starts_with(output, first) else ""
-        return Pattern(f"{_them(output)} is {names[first]}", cause, telling=False)
+        return Pattern(f"{_them(output)} is {names[first]}", cause, shows_cause=False)
     if output.at.size > 2 and (output.got == first).all() and np.ptp(output.wanted) > 0:
-        return Pattern(f"{_them(output)} is {number(first)}", CONSTANT, telling=False)
+        return Pattern(f"{_them(output)} is {number(first)}", CONSTANT, shows_cause=False)
     return None
 
 
@@ -179,11 +179,11 @@ def _shift(output: WrongValue) -> Pattern | None:
 def _own_input(output: WrongValue) -> Pattern | None:
     """Recognise the other kind of scan by its own element too much or too little, even with one element."""
     for name, values in output.like_output().items():
-        own, is_telling = values[output.at], output.at.size > 1 or output.actual.size == 1
+        own, shows_cause = values[output.at], output.at.size > 1 or output.actual.size == 1
         if output.is_explained_by(output.wanted + own):
-            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", SHIFT, is_telling)
+            return Pattern(f"{_them(output)} is too large by its own element of `{name}`", SHIFT, shows_cause)
         if output.is_explained_by(output.wanted - own):
-            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", SHIFT, is_telling)
+            return Pattern(f"{_them(output)} is too small by its own element of `{name}`", SHIFT, shows_cause)
         if output.is_explained_by(own):
             return Pattern(f"{_them(output)} is its own element of `{name}`, unchanged", UNCHANGED)
     return None

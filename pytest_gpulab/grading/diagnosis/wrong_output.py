@@ -55,7 +55,7 @@ def wrong_output(output: WrongValue, is_complete: bool) -> Finding:
     evidence = [_element(output, tuple(index)) for index in np.argwhere(output.wrong)[:MAX_ELEMENTS_SHOWN].tolist()]
     if common:
         evidence.append(common.what)
-    by_weight = (common, place) if common and common.telling else (place, common)
+    by_weight = (common, place) if common and common.shows_cause else (place, common)
     best = next((pattern for pattern in by_weight if pattern and pattern.cause), None)
     found = finding("wrong-result", what, evidence=evidence, hint=best.cause if best else None)
     return replace(found, bits=_weight(best))

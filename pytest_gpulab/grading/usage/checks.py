@@ -1,4 +1,4 @@
-"""The `uses` checks: whether a submission really used the idea, by what the simulated GPU counts of it."""
+"""The `uses` checks: the simulated GPU's counters of a submission against the exercise's bounds."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .constant_reads import COUNTERS, READS, used_share
 from .second_size import jittered
 
 MAX_LINES_NAMED = 3
-MANY = 100  # from here on a figure has no fraction
-SLACK = 0.25  # by which a bound may be missed at other sizes than its own
-SLACK_AT_ZERO = 0.05  # where the bound is 0
+MANY = 100  # figures from here on are shown without decimals
+SLACK = 0.25  # allowed deviation from a bound at other sizes than its own
+SLACK_AT_ZERO = 0.05  # allowed value if the bound is 0
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """What a submission did at one size, by source line and launch, too; and what is wrong with the outputs."""
+    """The counts of a submission at one size, in all and per source line, and the findings of wrong outputs."""
 
     whole: Usage
     lines: Mapping[str, Usage]
@@ -42,37 +42,37 @@ class _Counted:
 
     @property
     def profiles(self) -> Sequence[LaunchProfile]:
-        """Those of its launches."""
+        """The profiles of its launches."""
         return self.costed.run.profiles
 
 
 class Usages:
-    """What one submission did at each size and variant that is asked for, counted once on the simulated GPU."""
+    """The usage of one submission, counted on the simulated GPU once per size and variant."""
 
     def __init__(
         self, loaded: LoadedExercise, simulated: Device, builds: Builds, seed: int, costs: EstimatedCosts
     ) -> None:
-        """Count nothing yet.
+        """Keep references; nothing is counted yet.
 
         Args:
             loaded: the exercise.
             simulated: the device that counts.
-            builds: of the submission, on that device.
-            seed: of the input data.
-            costs: of the submission, on that device.
+            builds: the submission's builds on that device.
+            seed: the seed of the input data.
+            costs: the submission's costs on that device.
         """
         self._loaded, self._device, self._builds, self._seed, self._costs = loaded, simulated, builds, seed, costs
         self._usages: dict[tuple[Size, VariantKey], _Counted | BuildFailed] = {}
 
     def unused(self, check: UsesCheck) -> tuple[Finding, ...]:
-        """Return a finding for each bound that is not kept, or for outputs of the counted launches that are wrong.
+        """Return a finding for each bound that is broken, or for wrong outputs of the counted launches.
 
-        At its own size a bound must be kept as it is. A kernel may know that size. So it must also be kept, with some
-        slack, by what each element costs at a smaller size that differs each time, and at those of the speed checks.
+        At its own size, a bound holds exactly. A kernel may recognise that size. So the bound must also hold, with some
+        slack, for the counts per element at a smaller random size, and at the sizes of the speed checks.
 
         Raises:
-            BuildFailed: it cannot be counted: the machine's fault (`not gradable`), or a kernel ends abnormally
-                at this size (`failed`).
+            BuildFailed: there are no counts. `not gradable`: the machine is the cause. `failed`: a kernel ends
+                abnormally at this size.
             InstructorsMistake: the exercise's own code is wrong.
         """
         counted = self._usage(check.size, check.variant)
@@ -81,36 +81,36 @@ class Usages:
         return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
 
     def _broken_elsewhere(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
-        """Count again at a smaller size, where the exercise has one that can be told."""
+        """Return the findings at a smaller size, if one can be derived."""
         variant, tunables = check.variant, self._builds.of(check.variant).tunables
         rng = rng_for(self._seed, self._loaded.name, "near", size_text(check.size), self._builds.sha256)
         try:
             known = [case.problem(tunables).size for case in cases_of(self._loaded.exercise, variant)]
             size = jittered(check.size, known, rng)
             counted = None if size is None else self._usage(size, variant)
-        except (InstructorsMistake, IndexError):  # the exercise has other rules for sizes
+        except (InstructorsMistake, IndexError):  # the exercise does not accept the derived size
             return ()
         if size is None or counted is None:
             return ()
-        found = counted.wrong or _broken_for_each_element(check.bounds, size, counted.profiles, own)
-        per_element = _for_each_element(size, counted.profiles, own)
+        found = counted.wrong or _broken_per_element(check.bounds, size, counted.profiles, own)
+        per_element = _per_element(size, counted.profiles, own)
         return _at(size, found or self._broken_if_unused(check, size, per_element, SLACK))
 
     def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float = 0.0) -> tuple[Finding, ...]:
-        """Leave out reads of constant memory whose values are not used, where bounds depend on such reads."""
+        """Return the bounds that are broken without unused reads of constant memory, if bounds depend on such reads."""
         costed = self._usage(size, check.variant).costed
         if not costed.plan.constants or not _broken(check.bounds, _with_constants(whole, 0.0), {}, slack):
             return ()
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
         share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
-        unused = f"{READS} reads of constant memory were given other values: {READS * share:.0f} changed an output"
+        unused = f"{READS} reads of constant memory got other values: {READS * share:.0f} of them changed an output"
         broken = _broken(check.bounds, _with_constants(whole, share), {}, slack)
         return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
 
     def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
-        """Hold the launches to the bounds that are costed, at a size that may be much larger."""
+        """Return the findings at the sizes of the speed checks, from the launches that are costed anyway."""
         for size, profiles in self._costs.profiles(check.variant).items():
-            if found := _broken_for_each_element(check.bounds, size, profiles, own):
+            if found := _broken_per_element(check.bounds, size, profiles, own):
                 return _at(size, found)
         return ()
 
@@ -138,23 +138,23 @@ class Usages:
 
 
 def counting_device() -> Device:
-    """Return a simulated GPU: no other device counts.
+    """Return a simulated GPU; a real one has no such counters.
 
     Raises:
-        BuildFailed: `not gradable` where there is none.
+        BuildFailed: `not gradable` if it cannot be opened.
     """
     try:
         return open_device("sim", isolated=True)[0]
     except DeviceError as error:
-        what = f"What the kernels use cannot be counted here: {error}"
+        what = f"The kernels cannot be counted here: {error}"
         raise BuildFailed("not gradable", finding("not-counted", what)) from error
 
 
 def kept(bound: Bound, value: float, slack: float = 0.0) -> bool:
-    """Return whether a figure keeps to its bound, or misses it by some share of it at most."""
+    """Return True if a figure keeps its bound, or misses it by at most the share `slack` of it."""
     if bound.at_most is not None:
         return value <= bound.at_most + slack * (bound.at_most or SLACK_AT_ZERO / SLACK)
-    assert bound.at_least is not None  # one of the two is given
+    assert bound.at_least is not None  # a bound has one of the two
     return value >= bound.at_least * (1 - slack)
 
 
@@ -167,16 +167,16 @@ def _broken(
         return tuple(_finding(bound, value, lines) for bound, value in broken)
 
 
-def _broken_for_each_element(
+def _broken_per_element(
     bounds: Iterable[Bound], size: Size, profiles: Sequence[LaunchProfile], own: Usage
 ) -> tuple[Finding, ...]:
-    """Hold what launches at another size do for each element to bounds, as if that were done at the bounds' size."""
-    whole = _for_each_element(size, profiles, own)
+    """Return the bounds that launches at another size break, scaled per element to the bounds' own size."""
+    whole = _per_element(size, profiles, own)
     return _broken(bounds, whole, _by_line(profiles, whole, _scale(size, own)), SLACK)
 
 
-def _for_each_element(size: Size, profiles: Sequence[LaunchProfile], own: Usage) -> Usage:
-    """Return what launches at another size do for each element, as if that were done at a size of its own."""
+def _per_element(size: Size, profiles: Sequence[LaunchProfile], own: Usage) -> Usage:
+    """Return the usage of launches at another size, scaled per element to the size of `own`."""
     return _summed(profiles, own.problem, own.min_bytes, _scale(size, own))
 
 
@@ -185,7 +185,7 @@ def _scale(size: Size, own: Usage) -> float:
 
 
 def _with_constants(usage: Usage, share: float) -> Usage:
-    """Return a usage with a share of its reads of constant memory."""
+    """Return a usage with only a share of its reads of constant memory."""
     constants = {name: share * usage.counters.get(name, 0.0) for name in COUNTERS}
     return replace(usage, counters={**usage.counters, **constants})
 
@@ -204,7 +204,7 @@ def _finding(bound: Bound, value: float, lines: Mapping[str, Usage]) -> Finding:
 
 
 def _figure(value: float, bound: Bound) -> str:
-    """Return a figure with two digits, or as many as tell it from the bound."""
+    """Return a figure with two digits, or with as many as distinguish it from the bound."""
     limit = bound.at_most if bound.at_most is not None else bound.at_least
     rounded = (f"{value:.{digits}g}" for digits in (2, 3, 4, 6))
     text = next((text for text in rounded if float(text) != limit), f"{value:g}")
@@ -212,7 +212,7 @@ def _figure(value: float, bound: Bound) -> str:
 
 
 def _worst_lines(bound: Bound, lines: Mapping[str, Usage]) -> list[tuple[str, float]]:
-    """Return the lines that break an upper bound by themselves, worst first."""
+    """Return the lines that alone break an upper bound, worst first."""
     figures = [(place, bound.measure(usage)) for place, usage in lines.items()]
     broken = [(place, figure) for place, figure in figures if not kept(bound, figure)]
     return sorted(broken, key=lambda line: -line[1])[:MAX_LINES_NAMED]
@@ -229,7 +229,7 @@ def _summed(profiles: Iterable[LaunchProfile], problem: Problem, least: float | 
 
 
 def _by_line(profiles: Iterable[LaunchProfile], whole: Usage, scale: float = 1.0) -> dict[str, Usage]:
-    """Return the usage of each source line; what belongs to no line, such as the number of warps, is the whole's."""
+    """Return the usage per source line; counters without lines, such as the number of warps, are the total's."""
     split: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for profile in profiles:
         for line in profile.lines:
@@ -240,7 +240,7 @@ def _by_line(profiles: Iterable[LaunchProfile], whole: Usage, scale: float = 1.0
 
 
 def _add(total: dict[str, float], counters: Mapping[str, float], scale: float) -> None:
-    """Add what can be added: sums, not ratios."""
+    """Add the counters that are sums, not the ratios."""
     for name, value in counters.items():
         if name.endswith(".sum"):
             total[name] += value * scale

@@ -1,7 +1,7 @@
-"""The share of reads of constant memory whose values the outputs depend on.
+"""The share of constant memory reads that the outputs depend on.
 
-A kernel can read constant memory for show, and take the values from elsewhere. So some of its reads, chosen at random,
-give other values, each in a run of its own. A read whose values are used changes an output.
+A kernel can read constant memory for show, and take the values from elsewhere. So some reads, chosen at random, give
+other values, one per run. If the kernel uses the values, an output changes.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from pytest_gpulab.grading.time_limits import TIME_LIMIT
 Array = npt.NDArray[Any]
 
 COUNTERS = ("gpulab__constant_requests.sum", "gpulab__constant_words.sum")
-READS = 12  # that are disturbed; of a kernel that uses a quarter of them, nine or more count once in 2,500 times
-ENOUGH = 0.75  # of them: the others may be of threads that have no element, or cancel out
-LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # what a run may take beyond so many undisturbed ones: the value may end a loop
+READS = (
+    12  # to disturb; if a kernel uses a quarter of its reads, 9 or more of them change an output once in 2,500 times
+)
+ENOUGH = 0.75  # enough of them: other reads may be of threads without an element, or cancel out
+LIMIT_S, LIMIT_TIMES = 1.0, 2.0  # time limit per run, in undisturbed runs: the value may end a loop
 
 
 def used_share(
     device: Device, build: Build, plan: Plan, inputs: Mapping[str, Array], rng: np.random.Generator
 ) -> float:
-    """Return the share of a submission's reads of the plan's constants, of all of constant memory, that are used.
+    """Return the used share of a submission's constant memory reads; only reads of the plan's constants can be used.
 
     Args:
         device, build, plan, inputs: as in `replay`.
-        rng: chooses the reads.
+        rng: the generator that chooses the reads.
 
     Raises:
-        BuildFailed: there is not enough time for all these runs, or they fail for another reason than the reads.
+        BuildFailed: the runs take too long, or fail for another reason than the disturbed reads.
     """
     none = DisturbedRead(nth=-1, flipped=0)
     begin_s = time.perf_counter()
@@ -53,7 +55,9 @@ def used_share(
     used = 0
     for read in reads:
         run = _run(device, build, plan, inputs, read, limit_s)
-        if isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT:  # its own, or the time of all is up
+        if (
+            isinstance(run.error, KernelFault) and run.error.code == TIME_LIMIT
+        ):  # ends the check if the budget is used up
             _undisturbed(device, build, plan, inputs, none)
         used += _differ(undisturbed, run)
     return 1.0 if used >= ENOUGH * READS else used / READS
@@ -79,7 +83,7 @@ def _run(
 
 
 def _differ(one: Run, other: Run) -> bool:
-    """Return whether outputs differ in any bit; a run that faults depends on what it read."""
+    """Return True if outputs differ in any bit; a run that faults depends on its reads, too."""
     if other.error is not None:
         return True
     return any(one.outputs[name].tobytes() != other.outputs[name].tobytes() for name in one.outputs)

@@ -1,4 +1,4 @@
-"""A second, smaller size than one that an exercise names: a kernel that knows the first one does not know this one."""
+"""A second size, smaller than the exercise's and random, so that no kernel can recognise it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from pytest_gpulab.exercise import Size
 
-LEAST = 64  # an extent below that counts something else than elements, such as vectors
-SHARES = 4, 2  # of a size, the smallest and the largest
-WHOLE_BLOCKS, WHOLE_WARPS = 1024, 32  # threads: no partial ones where the size itself has none
+LEAST = 64  # a smaller extent may count something else than elements, such as vectors
+SHARES = 4, 2  # divisors of the size: the new one is a quarter to a half of it
+WHOLE_BLOCKS, WHOLE_WARPS = 1024, 32  # threads: no partial block or warp if the size itself has none
 
 
 def jittered(size: Size, known: Sequence[Size], rng: np.random.Generator) -> Size | None:
-    """Return a size of a quarter to a half of another in each extent, or None.
+    """Return a size with a quarter to a half of each extent, or None.
 
-    What all sizes of an exercise have in common is kept: powers of two, a common divisor, extents that are equal.
+    It has the properties that all sizes of the exercise share: powers of two, a common divisor, equal extents.
 
     Args:
-        size: that the exercise names.
-        known: others that it names.
-        rng: chooses.
+        size: the exercise's size.
+        known: other sizes of the exercise.
+        rng: the generator that chooses.
     """
     extents = _extents(size)
     columns = [(n, *(_extents(other)[axis] for other in known)) for axis, n in enumerate(extents)]
