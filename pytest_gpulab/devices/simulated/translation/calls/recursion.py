@@ -95,7 +95,7 @@ class StackCall:
 
     Attributes:
         number: position among the callee's calls.
-        caller: frame of the calling function; None for the kernel.
+        caller: frame of the calling function; None for the kernel, because no function changes its registers.
         callee: frame of the called function.
         saved: registers to save.
         where: source line.
