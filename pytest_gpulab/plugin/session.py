@@ -97,9 +97,9 @@ class GradingSession:
 
         processes.mark_what_is_started()
         if will_grade and self._will_fork():
-            from pytest_gpulab.grading.isolation import forked
+            from pytest_gpulab.grading.isolation import fork_server
 
-            forked.load_ahead()  # takes as long as opening the device
+            fork_server.preload()  # takes as long as opening the device
         info, reason = self._opened() if self.settings.course.scheduler is None else self._joined()
         why = reason.partition("; ")[0]  # without the advice on what to install, which the header need not repeat
         self.device_info = info

@@ -23,7 +23,7 @@ from pytest_gpulab.course.executors.processes import Executor
 from pytest_gpulab.course.jobs import NotGraded
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.system.processes import is_grader
-from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation import fork_server
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
@@ -36,21 +36,21 @@ def exercises(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files, and a nursery that has been started with it."""
+    """A folder for temporary files, and a fork server that has been started with it."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    forked._nursery.cache_clear()
+    fork_server._server.cache_clear()
     yield folder
-    forked._nursery.cache_clear()
+    fork_server._server.cache_clear()
     assert not list(folder.iterdir())
 
 
 def graders() -> list[int]:
-    nursery = forked.get_ready()
-    assert nursery is not None
-    return workers_of(nursery.number)
+    server = fork_server.ensure_running()
+    assert server is not None
+    return workers_of(server.pid)
 
 
 @linux
@@ -154,11 +154,11 @@ def test_no_grader_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "TMPDIR": str(temporary)}
     parent = subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], env=os.environ | environment)
     wait_for(lambda: list(temporary.glob("gpulab-*/gpulab-*/gpulab-*/twice.cu")))
-    (nursery,) = (number for number in wait_for(lambda: workers_of(parent.pid)) if is_grader(number))
-    (grader,) = wait_for(lambda: workers_of(nursery))
+    (server,) = (number for number in wait_for(lambda: workers_of(parent.pid)) if is_grader(number))
+    (grader,) = wait_for(lambda: workers_of(server))
     parent.send_signal(signal.SIGKILL)
     parent.wait(LIMIT_S)
-    wait_for(lambda: not is_alive(grader) and not is_alive(nursery))
+    wait_for(lambda: not is_alive(grader) and not is_alive(server))
     assert not list(temporary.glob("gpulab-*"))
 
 
@@ -166,6 +166,6 @@ def test_no_grader_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
 def test_graders_are_known_for_such_wherever_they_are_started(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPULAB_GRADER", raising=False)
     with closing(GpuExecutor(1, ("cuda:0",))):
-        nursery = forked.get_ready()
-        assert nursery is not None
-        wait_for(lambda: is_grader(nursery.number))  # a process that has just begun has no environment for a moment
+        server = fork_server.ensure_running()
+        assert server is not None
+        wait_for(lambda: is_grader(server.pid))  # a process that has just begun has no environment for a moment

@@ -137,6 +137,6 @@ def opened(spec: str, launch_limit_s: float, *described: str | None, **options: 
     return SimulatedDevice() if spec == "sim" else HostileDevice(), "a test wants it"
 
 
-def main(lifeline: int) -> None:
+def main(watchdog_pipe: int) -> None:
     worker.open_device = opened
-    worker.main(lifeline)
+    worker.main(watchdog_pipe)

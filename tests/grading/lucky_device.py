@@ -120,8 +120,8 @@ def no_counting_device() -> Any:
     raise AssertionError("the process with the simulated GPU is to count")
 
 
-def main(lifeline: int) -> None:
+def main(watchdog_pipe: int) -> None:
     worker.open_device = opened
     if CANNOT_COUNT_VARIABLE in os.environ:
         usage_checks.counting_device = no_counting_device
-    worker.main(lifeline)
+    worker.main(watchdog_pipe)

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpulab import devices
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation import fork_server
 from pytest_gpulab.plugin.session import GradingSession
 from pytest_gpulab.plugin.settings import ClassSettings, Settings
 
@@ -30,7 +30,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     monkeypatch.setattr(devices, "open_device", open_device)
-    monkeypatch.setattr(forked, "get_ready", lambda: begun.append("nursery"))
+    monkeypatch.setattr(fork_server, "ensure_running", lambda: begun.append("fork server"))
     return begun
 
 
@@ -52,12 +52,12 @@ def opened(settings: Settings, will_grade: bool = True) -> None:
 @pytest.mark.parametrize("course", [ClassSettings(), CLASS], ids=["", "class"])
 def test_where_there_may_be_a_gpu(begun: list[str], device: str, course: ClassSettings) -> None:
     opened(replace(ASKED, device=device, course=course))
-    assert begun == ["nursery", "device"]
+    assert begun == ["fork server", "device"]
 
 
 def test_where_checks_have_a_time_limit(begun: list[str]) -> None:
     opened(replace(ASKED, timeout_s=60.0))
-    assert begun == ["nursery", "device"]
+    assert begun == ["fork server", "device"]
 
 
 @pytest.mark.usefixtures("pycuda")

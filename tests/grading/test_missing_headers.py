@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from block_sums import TREE, graded
 from lucky_device import LACKS_HEADERS_VARIABLE, lacking_headers
-from test_second_opinion import LUCKY, USES
-from test_second_opinion import graded as graded_on_a_gpu
+from test_cross_check import LUCKY, USES
+from test_cross_check import graded as graded_on_a_gpu
 
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.devices.simulated import SimulatedDevice

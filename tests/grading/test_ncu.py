@@ -177,12 +177,12 @@ def test_an_ncu_that_does_not_start_is_a_note(bench: Class) -> None:
 
 
 def test_an_ncu_that_says_nothing_is_a_note(bench: Class) -> None:
-    assert note(counted(bench, "exit 7")) == "ncu: the process that it watched ended with exit status 7"
+    assert note(counted(bench, "exit 7")) == "ncu: the profiled process ended with exit status 7"
 
 
 def test_an_ncu_that_talks_in_between_is_a_note(bench: Class) -> None:
     said = note(counted(bench, 'echo hello; exec "$@"'))
-    assert said == "ncu: the process that it watched could not be heard: hello"
+    assert said == "ncu: the profiled process wrote something other than an answer: hello"
 
 
 def test_a_cuda_that_refuses_to_start_under_ncu_is_a_note(bench: Class) -> None:
@@ -208,10 +208,11 @@ def test_a_process_that_does_not_start_under_ncu_is_a_note(bench: Class, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("missing", "whose"), [("TemporaryDirectory", "the counters"), ("TemporaryFile", "its process")]
+    ("missing", "words"),
+    [("TemporaryDirectory", "the counters cannot be stored"), ("TemporaryFile", "its process cannot be started")],
 )
-def test_without_room_for_ncu_there_is_a_note(
-    bench: Class, monkeypatch: pytest.MonkeyPatch, missing: str, whose: str
+def test_a_full_disk_under_ncu_is_a_note(
+    bench: Class, monkeypatch: pytest.MonkeyPatch, missing: str, words: str
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -221,4 +222,4 @@ def test_without_room_for_ncu_there_is_a_note(
     monkeypatch.setattr(tempfile, missing, full)
     said = note(grader.run(bench.checks["speedup[0.5x]"]))
     grader.close()
-    assert said.startswith(f"ncu: there is no room for {whose}: ") and said.endswith(": No space left on device")
+    assert said.startswith(f"ncu: {words}: ") and said.endswith(": No space left on device")

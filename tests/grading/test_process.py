@@ -21,7 +21,7 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.system.processes import LOCKS
 from pytest_gpulab.devices.system.threads import ONE_THREAD
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
-from pytest_gpulab.grading.isolation import forked, worker_process
+from pytest_gpulab.grading.isolation import fork_server, worker_process
 from pytest_gpulab.grading.isolation.worker_process import Crashed, ProcessScope, Worker
 
 LEAVES = """
@@ -51,7 +51,7 @@ def test_what_it_leaves_in_its_temporary_folder_goes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: str, ending: object
 ) -> None:
     monkeypatch.setattr(worker_process, "STOP_LIMIT_S", 0.1)
-    forked.get_ready()  # which has a folder of its own
+    fork_server.ensure_running()  # which has a folder of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv(LOCKS, raising=False)
     started = Worker({})
@@ -100,7 +100,7 @@ def test_another_thread_ends_it_and_whatever_would_follow(tmp_path: Path, thread
     with pytest.raises(CancelledError):
         Worker({}, scope)
     with pytest.raises(CancelledError):
-        worker_process.answered_under(["env"], {}, {}, 60.0, scope)
+        worker_process.answer_under(["env"], {}, {}, 60.0, scope)
     with pytest.raises(CancelledError):
         scope.check()
     before.check()
@@ -136,7 +136,7 @@ def test_a_tool_shares_the_temporary_folder_with_others(tmp_path: Path, monkeypa
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LEAVES))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv(LOCKS, "elsewhere")
-    answer, _ = worker_process.answered_under(["env"], {}, {}, 60.0, ProcessScope())
+    answer, _ = worker_process.answer_under(["env"], {}, {}, 60.0, ProcessScope())
     assert (Path(answer["left"]).parent, answer["locks"]) == (tmp_path, "elsewhere")
 
 
@@ -179,7 +179,7 @@ def test_one_that_closes_its_answers_and_does_not_end_is_not_waited_for_for_ever
     started = Worker({})
     with monkeypatch.context() as patch:
         patch.setattr(worker_process, "KILL_LIMIT_S", 0.2)
-        with pytest.raises(Crashed, match=r"^closed its answers and had not ended 0\.2 s later$"):
+        with pytest.raises(Crashed, match=r"^closed its output and had not ended 0\.2 s later$"):
             started.ask({}, 60.0)
     started.kill()
     assert started._process.returncode == -signal.SIGKILL
@@ -224,7 +224,7 @@ NO_PROCESS = BlockingIOError(11, "Resource temporarily unavailable")
 NO_THREAD = RuntimeError("can't start new thread")
 FULL = OSError(28, "No space left on device")
 MANY_FILES = OSError(24, "Too many open files")
-NO_FURTHER = "no further one is allowed"
+NO_FURTHER = "the limit on processes is reached"
 IS_FULL = r"the folder for temporary files \(TMPDIR\) is full"
 
 
@@ -235,23 +235,23 @@ IS_FULL = r"the folder for temporary files \(TMPDIR\) is full"
         ("os.pipe", MANY_FILES, "Too many open files"),
         ("tempfile.TemporaryFile", FULL, f"{IS_FULL}: No space left on device"),
         ("tempfile.TemporaryDirectory", FULL, f"{IS_FULL}: No space left on device"),
-        ("_started", NO_PROCESS, f"{NO_FURTHER}: Resource temporarily unavailable"),
+        ("_start_process", NO_PROCESS, f"{NO_FURTHER}: Resource temporarily unavailable"),
         ("threading.Thread.start", NO_THREAD, f"{NO_FURTHER}: can't start new thread"),
     ],
 )
 @pytest.mark.usefixtures("threads")
-def test_a_worker_for_which_there_is_no_room_says_so_and_leaves_nothing(
+def test_a_worker_that_cannot_be_started_says_so_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, error: Exception, words: str
 ) -> None:
     def refused(*_: object, **__: object) -> None:
         raise error
 
-    forked.get_ready()  # which has a folder and files of its own
+    fork_server.ensure_running()  # which has a folder and files of its own
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     gc.collect()
     before = open_files()
     monkeypatch.setattr(f"pytest_gpulab.grading.isolation.worker_process.{missing}", refused)
-    with pytest.raises(DeviceUnavailable, match=f"^there is no room for its process: {words}$"):
+    with pytest.raises(DeviceUnavailable, match=f"^its process cannot be started: {words}$"):
         Worker({})
     monkeypatch.undo()
     assert not open_files() - before and not list(tmp_path.iterdir())

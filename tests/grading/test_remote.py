@@ -217,36 +217,34 @@ def refuse(*_: object, **__: object) -> None:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
-NO_ROOM = "there is no room for its process: no further one is allowed: Resource temporarily unavailable"
+NO_ROOM = "its process cannot be started: the limit on processes is reached: Resource temporarily unavailable"
 
 
-def test_that_there_is_no_room_for_its_process_is_said_at_the_beginning(
+def test_a_process_that_cannot_be_started_is_reported_at_the_beginning(
     bench: Class, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "_started", refuse)
+    monkeypatch.setattr(process, "_start_process", refuse)
     grader = bench.grader()
     with pytest.raises(DeviceUnavailable, match=f"^{NO_ROOM}$"):
         grader.begin()
     grader.close()
 
 
-def test_where_there_is_no_room_for_its_process_nothing_is_graded(
-    hostile: Class, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "_started", refuse)
+def test_if_the_process_cannot_be_started_nothing_is_graded(hostile: Class, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_start_process", refuse)
     results = graded(hostile, KERNEL)
     assert set(verdicts(results).values()) == {"not gradable"}
     assert {result.findings[0].what for result in results.values()} == {f"The device failed: {NO_ROOM}"}
 
 
-def test_a_check_for_whose_process_there_is_no_room_does_not_keep_others_from_being_graded(
+def test_a_check_whose_process_cannot_be_started_does_not_affect_others(
     bench: Class, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grader = bench.grader()
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     grader.close()
     with monkeypatch.context() as patch:
-        patch.setattr(process, "_started", refuse)
+        patch.setattr(process, "_start_process", refuse)
         result = grader.run(bench.checks["correct[n=1]"])
     assert (result.verdict, result.findings[0].what) == ("not gradable", f"The device failed: {NO_ROOM}")
     assert grader.run(bench.checks["correct[n=31]"]).verdict == "passed"

@@ -16,7 +16,7 @@ from pytest_gpulab.course.jobs import Job, NotGraded, graded_apart
 from pytest_gpulab.devices.protocol import DeviceInfo
 from pytest_gpulab.devices.system import processes
 from pytest_gpulab.grading.grade import Grade
-from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation import fork_server
 from pytest_gpulab.grading.isolation.worker_process import ProcessScope
 
 from .processes import OTHER_FILES, Executor, LocalExecutor, allow_files
@@ -51,22 +51,22 @@ class GpuExecutor:
     def __init__(self, workers: int, devices: Sequence[str], info: DeviceInfo | None = None) -> None:
         allow_files(FILES_A_WORKER * workers + OTHER_FILES)
         processes.mark_what_is_started()  # before the fork server starts: its children show its environment
-        nursery = forked.get_ready()
-        within = None if nursery is None else nursery.folder  # removed even if this process is killed
+        server = fork_server.ensure_running()
+        within = None if server is None else server.folder  # removed even if this process is killed
         self._folder = tempfile.TemporaryDirectory(prefix="gpulab-", dir=within, ignore_cleanup_errors=True)
         self._known = {devices[0]: info}
         self._free: SimpleQueue[str] = SimpleQueue()
         for number in range(workers):
             self._free.put(devices[number % len(devices)])
         self._pool = ThreadPoolExecutor(workers, "grading")
-        self._custodies: dict[Future[Grade], ProcessScope] = {}
+        self._scopes: dict[Future[Grade], ProcessScope] = {}
 
     def submit(self, job: Job) -> Future[Grade]:
         """Run a job as soon as a worker is free."""
         scope = ProcessScope(self._folder.name)
         future = self._pool.submit(self._graded, job, scope)
-        self._custodies[future] = scope
-        future.add_done_callback(lambda done: self._custodies.pop(done, None))
+        self._scopes[future] = scope
+        future.add_done_callback(lambda done: self._scopes.pop(done, None))
         return future
 
     def _graded(self, job: Job, scope: ProcessScope) -> Grade:
@@ -81,10 +81,10 @@ class GpuExecutor:
 
     def cancel(self) -> None:
         """Cancel waiting jobs and stop running ones."""
-        custodies = dict(self._custodies)
-        for future in custodies:
+        scopes = dict(self._scopes)
+        for future in scopes:
             future.cancel()
-        for scope in custodies.values():
+        for scope in scopes.values():
             scope.end()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Isolation: submissions are graded in worker processes that can be killed.
+"""Isolation: worker processes, which can be killed, grade the submissions.
 
-- `remote`: a grader for the pytest process that asks a worker.
+- `remote`: a grader for the pytest process; it sends requests to a worker.
 - `worker`, `worker_process`: the worker, and its parent's view of it.
-- `fork_server`, `forked`: workers by fork from a process that has loaded everything.
-- `cross_check`: the simulated GPU's verdict on what a real GPU grades.
+- `fork_server`: a process that has loaded all modules and forks workers.
+- `cross_check`: grades on the simulated GPU as well what a real GPU grades.
 """

@@ -1,17 +1,17 @@
-"""What the simulated GPU says of a submission that a real one grades, and what of it counts.
+"""The simulator cross-check: a submission that a real GPU grades runs on the simulated GPU, too.
 
-Hardware lets pass what CUDA forbids: a read past the end of an array, a barrier that not all threads reach, a race that
-nobody lost this time. So whatever a real GPU grades runs on the simulated one, too, in a process with a time limit, as
-far as its cases are small. Then
+Hardware tolerates errors: a read past the end of an array, a barrier that not all threads reach, a race without effect
+in this run. The simulated GPU finds them. It runs the small cases in a process with a time limit. Then
 
-- `safe` fails for what either of them sees;
-- `correct`, right on the GPU, fails if the simulated one proves that this was luck: an access outside of all arrays, or
-  runs of the case that do not agree. Plainly wrong results prove nothing, they might be the simulator's own mistake;
-- `correct`, wrong on the GPU, stays so; where the simulated one names the mistake more precisely its name is given;
-- `uses` and `speedup` need the cases of their variant, as ever; it counts for `uses` what it has compiled anyway;
-- a kernel that the GPU stops at the timed size runs on the simulated one at a smaller size, which may show where.
+- `safe` fails for a hazard that either of them finds;
+- a `correct` check that passed on the GPU fails if the simulated GPU proves that this was luck: an out-of-bounds
+  access, or runs of the case that disagree. Merely wrong results prove nothing, because the simulator could be wrong;
+- a `correct` check that failed on the GPU stays failed, with the simulated GPU's finding if that is more precise;
+- `uses` and `speedup` need the cases of their variant, as always. The counters of `uses` come from the simulated GPU,
+  which has compiled the submission already;
+- a kernel that fails on the GPU at the timed size runs on the simulated one at a smaller size, to find the line.
 
-Where there is no simulated GPU, or it cannot run a case or not in time, the GPU's word stands and nobody loses a point.
+If there is no simulated GPU, or it cannot run a case or not in time, the GPU's verdict stands and no points are lost.
 """
 
 from __future__ import annotations
@@ -32,157 +32,157 @@ from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
 
 from .worker_process import Crashed, Hung, ProcessScope, Worker, WorkerError
 
-LIMIT_S = 30.0  # that a submission's grader waits for answers; the exercises' kernels take one or two
+LIMIT_S = 30.0  # total wait per submission; the exercises' kernels take one or two seconds
 
 PROOF = ("out-of-bounds", "misaligned", "not-repeatable")
 OVERFLOW = "stack-overflow"
 STOPPED = ("out-of-bounds", "misaligned", OVERFLOW, "assert", "trap", "device-fault", "endless-loop", "time-limit")
-"""How a kernel ends abnormally, as hardware says."""
+"""Codes of a kernel that ended abnormally, as hardware reports it."""
 PRECISE = (*PROOF, OVERFLOW, "barrier", "deadlock", "assert", "trap", "texture")
 VAGUE = ("device-fault", "wrong-result", "not-written", "not-repeatable", "endless-loop")
-"""What hardware says of mistakes that the simulated GPU can name."""
+"""Codes of hardware for errors that the simulated GPU can name."""
 
-SEEN = "seen on the simulated GPU, which watches every access"
-LUCK = "right on the GPU, by luck: the simulated GPU watches every access and tries other orders of warps"
+SEEN = "found by the simulated GPU, which checks every access"
+LUCK = "correct on the GPU only by luck: the simulated GPU checks every access and tries other orders of warps"
 
 
 class CrossCheck:
-    """Grades one submission on the simulated GPU in a process of its own, while the real one is at work."""
+    """The grading of one submission on the simulated GPU, in its own process, in parallel with the real GPU."""
 
     def __init__(self, exercise: Exercise, task: Mapping[str, Any], scope: ProcessScope) -> None:
-        """Start nothing yet.
+        """Store the task; `prefetch` starts the process.
 
         Args:
-            exercise: what to grade it for.
-            task: what the process on the real GPU is told.
-            scope: of the process.
+            exercise: the exercise of the submission.
+            task: the task of the process on the real GPU.
+            scope: the process scope of the job.
         """
-        self._custody = scope
+        self._scope = scope
         self._exercise, self._task = exercise, {**task, **_SIMULATED}
-        self._counts = not task["annotate"]  # what is annotated is counted where that happens
+        self._counts = not task["annotate"]  # annotated listings are counted on the real GPU's worker
         self._checks = {check.name: check for check in checks_of(exercise)}
-        self._opinions: dict[str, CheckResult] = {}
+        self._results: dict[str, CheckResult] = {}
         self._worker: Worker | None = None
-        self._unheard: deque[str] = deque()
+        self._pending: deque[str] = deque()
         self._left_s = LIMIT_S
-        self._silent = ""
+        self._unavailable = ""
 
     def prefetch(self, check: Check) -> None:
-        """Ask for everything that will be wanted, in this order: a check, those that follow it, those before."""
+        """Request all results: of this check first, then of those after it, then of those before it."""
         names = list(self._checks)
         first = names.index(check.name)
         for name in (*names[first:], *names[:first]):
             kind = self._checks[name].kind
             if kind in ("compile", "correct", "safe"):
-                self._ask("check", name)
+                self._send("check", name)
             elif kind == "uses" and self._counts:
-                self._ask("count", name)
+                self._send("count", name)
 
-    def objection(self, check: Check) -> CheckResult | None:
-        """Return how a check fails that needs cases whose results are luck, or None: then the GPU is to be asked."""
+    def veto(self, check: Check) -> CheckResult | None:
+        """Return the failure of a check whose cases are correct only by luck; None if the GPU may grade it."""
         if not isinstance(check.subject, SpeedTier | UsesCheck):
             return None
         for case in visible_first(cases_of(self._exercise, check.subject.variant) or self._exercise.cases):
-            opinion = self._on(correct_name(case))
-            if opinion is not None and proves_luck(opinion):
-                return check.result("failed", (because_of(opinion.name, opinion.findings[0], case.hidden),))
+            simulated = self._simulated(correct_name(case))
+            if simulated is not None and proves_luck(simulated):
+                return check.result("failed", (because_of(simulated.name, simulated.findings[0], case.hidden),))
         return None
 
-    def added_to(self, result: CheckResult) -> CheckResult:
-        """Return what a real GPU said of a check, with what the simulated one adds."""
+    def combined_with(self, result: CheckResult) -> CheckResult:
+        """Return the real GPU's result, combined with the simulated GPU's."""
         if was_stopped(result):
             return replace(result, findings=self._traced(result))
         if result.verdict not in ("passed", "failed"):
             return result
         if result.kind == "safe":
-            return _safe(result, self._on(result.name), self._silent)
+            return _safe(result, self._simulated(result.name), self._unavailable)
         if result.kind == "correct":
-            opinion = self._on(result.name)
+            simulated = self._simulated(result.name)
             if result.verdict == "failed":
-                return replace(result, findings=self._explained(result, opinion))
-            if opinion is not None and proves_luck(opinion):
-                first, *others = opinion.findings
+                return replace(result, findings=self._explained(result, simulated))
+            if simulated is not None and proves_luck(simulated):
+                first, *others = simulated.findings
                 first = replace(first, evidence=(*first.evidence, LUCK))
                 return replace(result, verdict="failed", points=0.0, findings=(first, *others))
         return result
 
     def count(self, check: Check) -> CheckResult | None:
-        """Grade a `uses` check by what the simulated GPU counts; None where it cannot be asked."""
-        return self._heard("count", check.name)
+        """Grade a `uses` check by the simulated GPU's counters; return None if it is not available."""
+        return self._answer_to("count", check.name)
 
     def close(self) -> None:
-        """End the process, if there is one; what it was asked has to be asked again."""
-        self._unheard.clear()
+        """End the process, if there is one; its open requests must be sent again."""
+        self._pending.clear()
         if self._worker is not None:
             self._worker.kill()
             self._worker = None
 
-    def _explained(self, result: CheckResult, opinion: CheckResult | None) -> tuple[Finding, ...]:
-        which, seen = "the same case", opinion
-        if opinion is None or opinion.verdict == "not gradable":  # perhaps a smaller one shows it
-            which, seen = self._on_another(result.name)
+    def _explained(self, result: CheckResult, simulated: CheckResult | None) -> tuple[Finding, ...]:
+        which, seen = "the same case", simulated
+        if simulated is None or simulated.verdict == "not gradable":  # a smaller case may show the same error
+            which, seen = self._another_case(result.name)
         first, *others = result.findings
         if seen is None:
             return result.findings
-        if seen is opinion and seen.findings and _is_closer(seen.findings[0].code, first.code):
+        if seen is simulated and seen.findings and _is_closer(seen.findings[0].code, first.code):
             named = seen.findings[0]
             evidence = (*named.evidence, f"on the GPU: {first.what}", *first.evidence)
             return (replace(named, evidence=tuple(dict.fromkeys(evidence))), *others)
-        line = f"{which} on the simulated GPU: {_told(seen)}"
-        where = seen.findings[0].where if seen is opinion and seen.findings else ""
+        line = f"{which} on the simulated GPU: {_summary(seen)}"
+        where = seen.findings[0].where if seen is simulated and seen.findings else ""
         return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
 
     def _traced(self, result: CheckResult) -> tuple[Finding, ...]:
         first, *others = result.findings
-        seen = self._on(result.name)
+        seen = self._simulated(result.name)
         if seen is None or seen.verdict == "not gradable":
             return result.findings
         is_stopped = bool(seen.findings) and seen.findings[0].code in (*STOPPED, *PRECISE)
         subject = self._checks[result.name].subject
         assert isinstance(subject, SpeedTier)
         which = "the same size" if subject.simulated_size is None else "a smaller size"
-        line = f"at {which} on the simulated GPU: {_told(seen) if is_stopped else 'it comes to its end'}"
+        line = f"at {which} on the simulated GPU: {_summary(seen) if is_stopped else 'the kernel ends normally'}"
         where = seen.findings[0].where if is_stopped else ""
         return (replace(first, evidence=(*first.evidence, line), where=first.where or where), *others)
 
-    def _on_another(self, name: str) -> tuple[str, CheckResult | None]:
+    def _another_case(self, name: str) -> tuple[str, CheckResult | None]:
         subject = self._checks[name].subject
         assert isinstance(subject, Case)
         for case in (case for case in cases_of(self._exercise, subject.variant) if not case.hidden):
-            opinion = self._on(correct_name(case))
-            if opinion is not None and opinion.verdict != "not gradable":
-                return f"the case {case.name}", opinion
+            simulated = self._simulated(correct_name(case))
+            if simulated is not None and simulated.verdict != "not gradable":
+                return f"the case {case.name}", simulated
         return "", None
 
-    def _on(self, name: str) -> CheckResult | None:
-        """Return what the simulated GPU makes of a check by itself; None where nothing can be had."""
-        opinion = self._heard("check", name)
-        is_none = opinion is None or any(found.because == "compile" for found in opinion.findings)
-        return None if is_none else opinion
+    def _simulated(self, name: str) -> CheckResult | None:
+        """Return the simulated GPU's result of a check; None where it has none."""
+        simulated = self._answer_to("check", name)
+        is_none = simulated is None or any(found.because == "compile" for found in simulated.findings)
+        return None if is_none else simulated
 
-    def _heard(self, what: str, name: str) -> CheckResult | None:
-        """Return the answer to a request, made now if it was not made before; None where it will never come."""
-        self._ask(what, name)
-        while name not in self._opinions and not self._silent:
-            self._silent = self._hear()
-        if self._silent:
+    def _answer_to(self, what: str, name: str) -> CheckResult | None:
+        """Return the answer to a request, which is sent if it was not; None if no answer will come."""
+        self._send(what, name)
+        while name not in self._results and not self._unavailable:
+            self._unavailable = self._receive()
+        if self._unavailable:
             self.close()
-        return self._opinions.get(name)
+        return self._results.get(name)
 
-    def _ask(self, what: str, name: str) -> None:
-        if self._silent or name in self._opinions or name in self._unheard:
+    def _send(self, what: str, name: str) -> None:
+        if self._unavailable or name in self._results or name in self._pending:
             return
         if self._worker is None:
             try:
-                self._worker = Worker(self._task, self._custody)
+                self._worker = Worker(self._task, self._scope)
             except DeviceUnavailable as missing:
-                self._silent = f"there is no simulated GPU: {missing}"
+                self._unavailable = f"there is no simulated GPU: {missing}"
                 return
         self._worker.send({what: name})
-        self._unheard.append(name)
+        self._pending.append(name)
 
-    def _hear(self) -> str:
-        """Note the next answer; return why there is none and never will be."""
+    def _receive(self) -> str:
+        """Store the next answer; return the reason if no answer will come, else nothing."""
         assert self._worker is not None
         begin_s = time.perf_counter()
         try:
@@ -196,7 +196,7 @@ class CrossCheck:
         except WorkerError as error:
             return f"the simulated GPU has a bug: {error.traceback_end}"
         self._left_s = max(0.0, self._left_s - (time.perf_counter() - begin_s))
-        self._opinions[self._unheard.popleft()] = CheckResult.from_dict(answer["result"])
+        self._results[self._pending.popleft()] = CheckResult.from_dict(answer["result"])
         return ""
 
 
@@ -212,51 +212,53 @@ _SIMULATED: dict[str, Any] = {
 }
 
 
-def _is_closer(code: str, on_the_gpu: str) -> bool:
-    """Whether the simulated GPU names a mistake that hardware only shows the effect of."""
-    return (on_the_gpu in VAGUE and code in PRECISE) or (on_the_gpu == "out-of-bounds" and code == OVERFLOW)
+def _is_closer(code: str, of_hardware: str) -> bool:
+    """Return whether the simulated GPU names an error of which hardware only reports the effect."""
+    return (of_hardware in VAGUE and code in PRECISE) or (of_hardware == "out-of-bounds" and code == OVERFLOW)
 
 
 def was_stopped(result: CheckResult) -> bool:
-    """Say whether the GPU gave up a kernel while it was timed."""
+    """Return whether a timed kernel ended abnormally on the GPU."""
     if result.kind != "speedup" or result.verdict not in ("failed", "missed"):
         return False
     return any(found.code in STOPPED and not found.because for found in result.findings[:1])
 
 
-def proves_luck(opinion: CheckResult) -> bool:
-    """Say whether a `correct` check on the simulated GPU shows that no result of the case can be relied on."""
-    if opinion.verdict != "failed" or opinion.kind != "correct":
+def proves_luck(simulated: CheckResult) -> bool:
+    """Return whether a `correct` check on the simulated GPU shows that the case's results depend on luck."""
+    if simulated.verdict != "failed" or simulated.kind != "correct":
         return False
-    return any(found.code in PROOF or found.by_luck for found in opinion.findings)
+    return any(found.code in PROOF or found.by_luck for found in simulated.findings)
 
 
-def _safe(result: CheckResult, opinion: CheckResult | None, silent: str) -> CheckResult:
+def _safe(result: CheckResult, simulated: CheckResult | None, unavailable: str) -> CheckResult:
     own = tuple(found for found in result.findings if not found.because)
-    if opinion is not None and result.verdict == "passed" and _is_cut_short(opinion):
-        return replace(result, verdict="not gradable", points=0.0, findings=opinion.findings)
-    if opinion is None or opinion.verdict == "not gradable":
-        why = opinion.findings[0].what if opinion is not None else silent or "it does not compile for the simulated GPU"
-        note = finding("cannot-simulate", f"Seen by the GPU alone: {why}", hint="")
+    if simulated is not None and result.verdict == "passed" and _is_cut_short(simulated):
+        return replace(result, verdict="not gradable", points=0.0, findings=simulated.findings)
+    if simulated is None or simulated.verdict == "not gradable":
+        why = unavailable or "it does not compile for the simulated GPU"
+        if simulated is not None:
+            why = simulated.findings[0].what
+        note = finding("cannot-simulate", f"Checked on the GPU only: {why}", hint="")
         return replace(result, findings=(note,)) if result.verdict == "passed" else result
     seen = tuple(
         found if found.code == COMPILER_WARNING else replace(found, evidence=(*found.evidence, SEEN))
-        for found in opinion.findings
+        for found in simulated.findings
         if not found.because
     )
-    if opinion.verdict == "passed":  # with notes on what is harmless
+    if simulated.verdict == "passed":  # with notes on harmless hazards
         return replace(result, findings=(*result.findings, *seen))
     return replace(result, verdict="failed", points=0.0, findings=(*seen, *own)) if seen else result
 
 
-def _is_cut_short(opinion: CheckResult) -> bool:
-    """Whether the check did not look at everything; a GPU sees no race at all."""
-    return any(found.code == "not-checked" for found in opinion.findings)
+def _is_cut_short(simulated: CheckResult) -> bool:
+    """Return whether hazards were not fully checked; then nothing is known about races, which a GPU cannot detect."""
+    return any(found.code == "not-checked" for found in simulated.findings)
 
 
-def _told(opinion: CheckResult) -> str:
-    if opinion.verdict == "passed":
-        return "right"
-    first = opinion.findings[0]
-    who = next((f", {line}" for line in first.evidence if line.startswith("first by ")), "")
-    return (f"{first.where}: " if first.where else "") + first.what + who
+def _summary(simulated: CheckResult) -> str:
+    if simulated.verdict == "passed":
+        return "passed"
+    first = simulated.findings[0]
+    thread = next((f", {line}" for line in first.evidence if line.startswith("first by ")), "")
+    return (f"{first.where}: " if first.where else "") + first.what + thread

@@ -1,12 +1,17 @@
-"""A process that has loaded whatever a worker needs, and makes workers by fork in a tenth of the time: the nursery.
+"""A fork server: a process that has loaded the modules of a worker, and forks workers in a tenth of the time.
 
-`forked` starts it and asks it for children. A child runs the same program text as a worker that is started anew, with
-the streams, environment and folder that it would have. The nursery has one thread, uses no GPU, reads nothing that is
-meant for a child, and keeps nothing of a child but the means to end it.
+The first half of this module is the client, for the processes that need workers. It starts the fork server with the
+first worker and keeps it until this process ends. The second half, `main` and below, is the server.
 
-It is the parent of its children: so it ends them, each with its process group, and only then gives their numbers back
-to the system. When nobody holds the other end of its control socket any more, however that came about, it ends those
-that are left, removes what they left behind, and ends itself.
+A forked worker runs the same program text as a newly started one, with the same streams, environment and folder. The
+server has one thread, uses no GPU, and reads nothing that is meant for a worker.
+
+The server is the parent of its workers. It kills each worker with its process group, and only then reaps it, so that
+the system cannot reuse the process id too early. When its control socket is closed, for whatever reason, the server
+kills the remaining workers, removes its folder and exits.
+
+Python's `multiprocessing.forkserver` does not serve: it gives its children no streams, environment, folder or process
+group of their own.
 """
 
 from __future__ import annotations
@@ -20,18 +25,28 @@ import select
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+import threading
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from pytest_gpulab.devices.compiler import sandbox
+from pytest_gpulab.devices.system.threads import ONE_THREAD, has_one_thread
 
-from .forked import ENDED
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation "
+PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
+DOOMED = ".ended"  # suffix of the server's folder while it is being removed
+END_LIMIT_S = 10.0  # for a server that is still loading; a loaded one exits at once
 
-# What workers load sooner or later. CUDA and NVML are not initialised by that, and could not be used after a fork.
-LOADED = (
+# Modules that workers load sooner or later. Importing them does not initialise CUDA or NVML, which would break in a
+# forked process.
+PRELOADED = (
     "pytest_gpulab.grading.isolation.worker",
     "pytest_gpulab.concepts",
     "pytest_gpulab.numerics",
@@ -45,26 +60,194 @@ LOADED = (
     "pycuda.driver",
     "pynvml",
 )
-DESCRIPTORS = 7  # that come with a request: see `_settled`
+DESCRIPTORS = 7  # of a request: the parameters of `_become_worker`
+
+_starting = threading.Lock()
+
+
+class ForkedProcess:
+    """A process that the fork server has forked, with the part of `subprocess.Popen` that a `Worker` uses.
+
+    Attributes:
+        stdin, stdout: this process's ends of its streams.
+        returncode: its exit status, negative for a signal; None before `wait` returned.
+    """
+
+    def __init__(self, stdin: int, stdout: int, handle: socket.socket) -> None:
+        self.stdin: IO[str] = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8")
+        self.returncode: int | None = None
+        self._handle = handle
+        self._is_killed = False
+
+    def kill(self) -> None:
+        """Kill it and everything that it started."""
+        self._is_killed = True
+        with contextlib.suppress(OSError):  # the server is gone; then the parent-death watchdog kills it
+            self._handle.shutdown(socket.SHUT_WR)
+
+    def wait(self, limit_s: float) -> int:
+        """Wait for its end and return the exit status.
+
+        The status is that of a killed process if the server ended first, or if it was killed and is not gone in time.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended in time and was not killed.
+        """
+        if self.returncode is None:
+            status = b""
+            self._handle.settimeout(limit_s)
+            try:
+                with self._handle.makefile("rb") as stream:
+                    status = stream.readline()
+            except OSError as error:
+                if isinstance(error, TimeoutError) and not self._is_killed:
+                    raise subprocess.TimeoutExpired("a worker", limit_s) from None
+            self._handle.close()
+            self.returncode = int(status or -signal.SIGKILL)
+        return self.returncode
+
+    def close(self) -> None:
+        """Close all streams of a process that was never started."""
+        for end in (self.stdin, self.stdout, self._handle):
+            end.close()
+
+
+def fork(
+    program: str, arguments: Sequence[str], environment: Mapping[str, str], errors: int, watchdog_pipe: int
+) -> ForkedProcess | None:
+    """Request a process from the fork server, without waiting for it.
+
+    Args:
+        program: Python text that it runs.
+        arguments: its `sys.argv`; its descriptor number of the watchdog pipe is appended.
+        environment: its whole environment.
+        errors: file descriptor of its stderr.
+        watchdog_pipe: file descriptor that it inherits; see `worker.main`.
+
+    Returns:
+        The process, or None if it must be started anew: it needs threads, or there is no fork server.
+    """
+    if not has_one_thread(environment):
+        return None
+    server = ensure_running()
+    return server.fork([program, arguments, dict(environment)], errors, watchdog_pipe) if server else None
+
+
+def ensure_running() -> ForkServer | None:
+    """Start the fork server, without waiting until it has loaded; return None where it is not possible."""
+    with _starting:
+        return _server()
+
+
+def preload() -> None:
+    """Start the fork server if workers of this process will be forked, so that it loads in the meantime."""
+    if has_one_thread(os.environ):
+        ensure_running()
+
+
+@lru_cache(maxsize=1)
+def _server() -> ForkServer | None:
+    if sys.platform != "linux":
+        return None
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        os.close(_memory_file(""))
+        return _start()
+    except (AttributeError, OSError):  # Linux before 5.3, or a Python that was built for one
+        return None
+
+
+class ForkServer:
+    """The running fork server, seen from its client.
+
+    Attributes:
+        control: socket for requests.
+        pid: its process id.
+        folder: removed when this process has ended, even if it was killed.
+    """
+
+    def __init__(self, control: socket.socket, pid: int, folder: str) -> None:
+        self.control, self.pid, self.folder = control, pid, folder
+
+    def fork(self, request: list[object], errors: int, watchdog_pipe: int) -> ForkedProcess | None:
+        """Request a process, see the function `fork`; return None if the server has died."""
+        handle, theirs = socket.socketpair()
+        (read, stdin), (stdout, write) = os.pipe(), os.pipe()
+        folder = os.open(".", os.O_PATH | os.O_DIRECTORY)  # not by name: it may have been removed
+        own = [_memory_file(json.dumps(request)), folder, read, write]
+        process = ForkedProcess(stdin, stdout, handle)
+        try:
+            socket.send_fds(self.control, [b"1"], [theirs.fileno(), *own, errors, watchdog_pipe])
+        except OSError:
+            process.close()
+            return None
+        finally:
+            theirs.close()
+            for descriptor in own:
+                os.close(descriptor)
+        return process
+
+
+def _start() -> ForkServer:
+    control, theirs = socket.socketpair()
+    with theirs, contextlib.ExitStack() as if_it_fails:
+        if_it_fails.enter_context(control)
+        folder = tempfile.mkdtemp(prefix="gpulab-")
+        if_it_fails.callback(os.rmdir, folder)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path]), folder],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **ONE_THREAD},  # threads do not survive a fork
+            start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+        )
+        if_it_fails.pop_all()
+    server = ForkServer(control, process.pid, folder)
+    weakref.finalize(server, _shut_down, process, control, folder)
+    return server
+
+
+def _shut_down(process: subprocess.Popen[bytes], control: socket.socket, folder: str) -> None:
+    control.close()
+    try:
+        process.wait(END_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for left in (folder, folder + DOOMED):  # the server has done so, unless it was killed
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _memory_file(text: str) -> int:
+    """Return the descriptor of a file in memory, positioned at its beginning."""
+    descriptor = os.memfd_create("gpulab")
+    os.write(descriptor, text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+# The server: everything below runs in its process, and `_become_worker` in the workers.
 
 
 def main(folder: str) -> None:
-    """Be the nursery whose control socket is stdin; in a child, run its program and end as that does.
+    """Run the fork server, with its control socket as stdin; in a forked worker, run that worker's program.
 
     Args:
-        folder: what children leave behind is in it.
+        folder: for files that workers leave behind; removed in the end.
     """
-    for name in LOADED:
-        with contextlib.suppress(Exception):  # whoever needs it says what is missing
+    for name in PRELOADED:
+        with contextlib.suppress(Exception):  # the worker that needs it reports that it is missing
             importlib.import_module(name)
-    sandbox.refusal()  # tried once, and read once: children inherit the answers
+    sandbox.refusal()  # both results are cached; the workers inherit them
     with contextlib.suppress(Exception):
         importlib.import_module("pytest_gpulab.devices.cuda.nvcc.compile").read_headers()
-    tempfile.tempdir = None  # theirs may be another one
+    tempfile.tempdir = None  # cached; workers have other temporary folders
     os.chdir("/")
     gc.collect()
-    gc.freeze()  # or a child's first collection would copy all of it
-    program = _tend(socket.socket(fileno=0))
+    gc.freeze()  # else a worker's first collection would write to, and so copy, every page
+    program = _serve(socket.socket(fileno=0))
     if program:
         exec(program, {"__name__": "__main__"})
     else:
@@ -73,101 +256,103 @@ def main(folder: str) -> None:
 
 @dataclass
 class _Child:
-    """A process that was forked.
+    """A forked worker, seen from the server.
 
     Attributes:
-        number: its own and its group's.
-        ended: a file descriptor that can be read from once it has ended.
-        handle: a socket whose other end stops sending to have it ended, and hears how it ended.
-        is_killed: whether it was.
+        pid: its process id and that of its group.
+        pidfd: a file descriptor that becomes readable when it has ended.
+        handle: a socket to the client, which closes its end to have the worker killed, and receives the exit status.
+        is_killed: whether it was killed.
     """
 
-    number: int
-    ended: int
+    pid: int
+    pidfd: int
     handle: socket.socket
     is_killed: bool = False
 
     def kill(self) -> None:
         self.is_killed = True
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.number, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
-    def bury(self) -> None:
-        """End what it left behind, tell how it ended, and give its number back."""
+    def reap(self) -> None:
+        """Kill the rest of its group, send its exit status, and release its process id."""
         self.kill()
-        _, status = os.waitpid(self.number, 0)
-        with contextlib.suppress(OSError):  # nobody wants to know
+        _, status = os.waitpid(self.pid, 0)
+        with contextlib.suppress(OSError):  # the client has closed its end
             self.handle.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
         self.close()
 
     def close(self) -> None:
-        os.close(self.ended)
+        os.close(self.pidfd)
         self.handle.close()
 
 
-def _tend(control: socket.socket) -> str:
-    """Make and end children until nobody asks any more; return a program in a child, and nothing in the end."""
+def _serve(control: socket.socket) -> str:
+    """Fork and reap workers until the control socket is closed; return the program in a worker, else nothing."""
     children: list[_Child] = []
     while True:
         handles = [child.handle.fileno() for child in children if not child.is_killed]
-        ready = _ready([control.fileno(), *(child.ended for child in children), *handles])
-        for child in [child for child in children if child.ended in ready]:
+        readable = _wait_readable([control.fileno(), *(child.pidfd for child in children), *handles])
+        for child in [child for child in children if child.pidfd in readable]:
             children.remove(child)
-            child.bury()
+            child.reap()
         for child in children:
-            if child.handle.fileno() in ready:
+            if child.handle.fileno() in readable:
                 child.kill()
-        if control.fileno() in ready:
+        if control.fileno() in readable:
             _, descriptors, _, _ = socket.recv_fds(control, 1, DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
             if not descriptors:
                 _end(children)
                 return ""
-            number = os.fork()
-            if not number:
-                control.detach()  # stdin, which is replaced
+            pid = os.fork()
+            if not pid:
+                control.detach()  # it is stdin, which is replaced
                 for child in children:
                     child.close()
-                return _settled(*descriptors)
-            children.append(_adopted(number, *descriptors))
+                return _become_worker(*descriptors)
+            children.append(_register(pid, *descriptors))
 
 
 def _end(children: Iterable[_Child]) -> None:
     for child in children:
-        child.kill()  # all, before any is waited for
+        child.kill()  # all of them before waiting for the first
     for child in children:
-        child.bury()
+        child.reap()
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder that others may still write to: tools, which are no children, take a moment to end."""
-    ended = folder + ENDED
+    """Remove a folder to which tools may still write: they are no children and take a moment to end."""
+    doomed = folder + DOOMED
     with contextlib.suppress(OSError):
-        Path(folder).rename(ended)  # first: whoever begins something there finds it gone
-    for _ in range(2):  # it may have been at something that was begun before
-        shutil.rmtree(ended, ignore_errors=True)
+        Path(folder).rename(doomed)  # first, so that nothing new is created there
+    for _ in range(2):  # the first pass misses files that are written meanwhile
+        shutil.rmtree(doomed, ignore_errors=True)
 
 
-def _ready(descriptors: Iterable[int]) -> set[int]:
-    """Wait until there is something to be read from one, or its other end is closed, and return which."""
-    poll = select.poll()  # has no limit as low as `select`'s
+def _wait_readable(descriptors: Iterable[int]) -> set[int]:
+    """Wait until descriptors are readable or closed at the other end, and return those."""
+    poll = select.poll()  # `select` is limited to 1024 descriptors
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return {descriptor for descriptor, _ in poll.poll()}
 
 
-def _adopted(number: int, handle: int, *others: int) -> _Child:
+def _register(pid: int, handle: int, *others: int) -> _Child:
     with contextlib.suppress(ProcessLookupError):
-        os.setpgid(number, number)  # here as well as there: either may come first
+        os.setpgid(pid, pid)  # also done in the worker: either may be first
     for descriptor in others:
         os.close(descriptor)
-    return _Child(number, os.pidfd_open(number), socket.socket(fileno=handle))
+    return _Child(pid, os.pidfd_open(pid), socket.socket(fileno=handle))
 
 
-def _settled(handle: int, told: int, folder: int, stdin: int, stdout: int, stderr: int, lifeline: int) -> str:
-    """Become in a child what it was asked for; return its program."""
+def _become_worker(
+    handle: int, request: int, folder: int, stdin: int, stdout: int, stderr: int, watchdog_pipe: int
+) -> str:
+    """Set up a forked process as its request says, and return its program."""
     os.setpgid(0, 0)
     os.close(handle)
-    with os.fdopen(told) as file:
+    with os.fdopen(request) as file:
         program, arguments, environment = json.load(file)
     for standard, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, standard)
@@ -176,6 +361,6 @@ def _settled(handle: int, told: int, folder: int, stdin: int, stdout: int, stder
     os.close(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv[1:] = [*arguments, str(lifeline)]
+    sys.argv[1:] = [*arguments, str(watchdog_pipe)]
     importlib.invalidate_caches()
     return str(program)

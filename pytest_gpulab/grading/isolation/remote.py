@@ -1,7 +1,7 @@
-"""Grade a submission in a process of its own, so that nothing it does to a GPU or a compiler reaches any other.
+"""A grader that sends its checks to a worker process, so that no submission can disturb another.
 
-A kernel fault breaks CUDA for the process it happens in; a hang, a crash or a fault ends that process, and the next
-check goes on in a new one. The new one takes the check that ended the old one for failed and does not repeat it.
+A kernel fault breaks CUDA for its process. A hang, a crash or a fault therefore ends the worker process, and the next
+check gets a new one. The new process is given the failures that ended earlier ones, and does not repeat those checks.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ from .worker_process import (
     ProcessScope,
     Worker,
     WorkerError,
-    answered_under,
+    answer_under,
 )
 
 DEFAULT_TIMEOUT_S = CHECK_S
-IMPATIENT_LAUNCH_S = 1.0  # for the other launches of a submission that hung once
-ATTEMPTS = 2  # a process may also be killed because of others, when memory runs out
+SHORT_LAUNCH_LIMIT_S = 1.0  # of a submission that hung once
+ATTEMPTS = 2  # when memory runs out, the system may kill a process that did not cause it
 
-STARVED = 0.1  # of its time limit: a compilation that had a processor for less was kept waiting
-JUDGED_FROM_S = 5.0  # below, the system's clock ticks are too coarse
-REST = "take fewer processes (a smaller --gpulab-workers or -n)"
+STARVED = 0.1  # share of the time limit; a compilation with less processor time was starved by other processes
+JUDGED_FROM_S = 5.0  # for shorter limits the system's clock ticks are too coarse
+ADVICE = "use fewer processes (a smaller --gpulab-workers or -n)"
 
 
 class RemoteGrader(CheckGrader):
-    """A `Grader` in another process, which starts with the first check or before: the same interface, and `close`.
+    """A `Grader` that works in a worker process, which the first check starts; it must be closed.
 
     Args:
-        exercise: what to grade it for; the worker loads it again from its folder.
+        exercise: the exercise of the submission; the worker loads it again from its folder.
         path: the submission.
         device: as `open_device` takes it, but never `auto`.
-        info: what that device says about itself; if None it must be asked, with `begin`.
-        seed: of all input data.
-        label: what the grade calls the submission; its path if None.
-        timeout_s: the longest that a check may take, its wait for other processes' timing left out.
+        info: the device's description; if None, `begin` must be called to query it.
+        seed: the seed of all input data.
+        label: the submission's name in the grade; its path if None.
+        timeout_s: time limit of a check, without its wait for other processes that time on the GPU.
         sanitize: whether to run failed `correct` checks once more under compute-sanitizer.
         occupancy_architecture: as `open_device` takes it.
-        profiler: whether, and on whose behalf, to count what the timed kernels do with Nsight Compute.
-        annotate: whether to list what each source line does and costs.
+        profiler: the session's profiler, to read the timed kernels' counters with Nsight Compute; None for none.
+        annotate: whether to list the counters of each source line.
         gpu: as `open_device` takes it.
-        scope: of the processes; when it is over, whatever is asked raises `CancelledError`.
+        scope: the process scope of the job; once it has ended, all methods raise `CancelledError`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RemoteGrader(CheckGrader):
         gpu: str | None = None,
         scope: ProcessScope | None = None,
     ) -> None:
-        self._custody = scope or ProcessScope()
+        self._scope = scope or ProcessScope()
         self._loaded, self._timeout_s, self._seed = exercise, timeout_s, seed
         self._label = str(path) if label is None else label
         self._info, self._sanitize, self._profiler = info, sanitize, profiler
@@ -105,23 +105,23 @@ class RemoteGrader(CheckGrader):
         self._begun: set[str] = set()
         self._worker: Worker | None = None
         self._missing: Finding | None = None
-        self._second = CrossCheck(exercise.exercise, self._task, self._custody) if self._on_gpu else None
+        self._cross_check = CrossCheck(exercise.exercise, self._task, self._scope) if self._on_gpu else None
         self._is_built = True
         self._sha256 = _sha256(path)
 
     def begin(self) -> DeviceInfo:
-        """Start the processes, and return what the device says about itself.
+        """Start the processes, and return the device's description.
 
         Raises:
-            DeviceUnavailable: it cannot be opened, or its process not be started; what is known already is opened, and
-                perhaps missed, later.
-            WorkerError: a mistake of this package.
+            DeviceUnavailable: the device cannot be opened, or the process cannot be started. A device whose description
+                is known is opened later, so its absence is not noticed here.
+            WorkerError: a bug of this package.
         """
-        if self._second is not None:  # the GPU takes longer
-            self._second.prefetch(checks_of(self._loaded.exercise)[0])
+        if self._cross_check is not None:  # first, because the GPU takes longer
+            self._cross_check.prefetch(checks_of(self._loaded.exercise)[0])
         ending = ""
         for _ in range(ATTEMPTS):
-            self._worker = Worker(self._task | self._lessons(), self._custody)
+            self._worker = Worker(self._task | self._known_failures(), self._scope)
             try:
                 opened = self._worker.info()
             except Crashed as crash:
@@ -134,8 +134,8 @@ class RemoteGrader(CheckGrader):
 
     @property
     def provenance(self) -> Provenance:
-        """What the grade depends on."""
-        assert self._info is not None, "`begin` asks for it"
+        """The provenance of the grade: everything that it depends on."""
+        assert self._info is not None, "`begin` was not called"
         return provenance_of(self._loaded, self._info, self._seed, self._sha256)
 
     def grade(self) -> Grade:
@@ -147,10 +147,10 @@ class RemoteGrader(CheckGrader):
         return Grade(self._label, self._loaded.name, results, self.provenance)
 
     def run(self, check: Check) -> CheckResult:
-        """Grade one check; whatever becomes of the process that does is in the result.
+        """Grade one check; a hang or crash of the worker process becomes part of the result.
 
         Raises:
-            WorkerError: a mistake of this package.
+            WorkerError: a bug of this package.
         """
         begin_s = time.perf_counter()
         try:
@@ -161,69 +161,69 @@ class RemoteGrader(CheckGrader):
                 result = self._with_counters(check, result, result.measurement)
         except BaseException:  # Ctrl-C above all
             self._kill()
-            if self._second is not None:
-                self._second.close()
+            if self._cross_check is not None:
+                self._cross_check.close()
             raise
         if lacks_device(result):
             self._missing = result.findings[0]
         return replace(result, duration_s=time.perf_counter() - begin_s)
 
     def close(self) -> None:
-        """Have the processes ended, while others go on: the driver takes its time to clear up after one.
+        """Kill the processes, in a thread, because the driver takes long to clean up after a process.
 
-        They are killed: to give back one thing after the other first would take the driver longer.
+        Killing is faster than an orderly exit: the driver takes longer to free one resource after the other.
         """
         worker, self._worker = self._worker, None
         if worker is not None:
             try:
                 threading.Thread(target=worker.kill).start()
-            except RuntimeError:  # no further one is allowed
+            except RuntimeError:  # the limit on processes is reached, which counts threads
                 worker.kill()
-        if self._second is not None:
-            self._second.close()
+        if self._cross_check is not None:
+            self._cross_check.close()
 
     def _judged(self, check: Check) -> CheckResult:
-        """Ask the GPU, unless it was missing before, and, where it is a real one, the simulated one as well."""
-        if self._missing is not None:  # what is graded all the same would be so by chance
+        """Grade a check; one on a real GPU is combined with the cross-check on the simulated GPU."""
+        if self._missing is not None:  # without this, the checks that happen to succeed would be arbitrary
             return check.result("not gradable", (self._missing,))
-        if self._second is None:
+        if self._cross_check is None:
             return self._graded(check)
         if not self._is_built:
             return self._graded(check)
-        self._second.prefetch(check)
-        objection = self._second.objection(check)
-        if objection is not None:
-            return objection
+        self._cross_check.prefetch(check)
+        veto = self._cross_check.veto(check)
+        if veto is not None:
+            return veto
         result = self._used(check) if isinstance(check.subject, UsesCheck) else self._graded(check)
         fails = result.verdict != "passed"
         if fails and (check.kind == "compile" or any(found.because == "compile" for found in result.findings)):
             self._is_built = False
-            self._second.close()
+            self._cross_check.close()
             return result
-        return self._second.added_to(result)
+        return self._cross_check.combined_with(result)
 
     def _used(self, check: Check) -> CheckResult:
-        """Let the process with the simulated GPU count, which has compiled the submission already, if it can."""
-        assert self._second is not None
+        """Grade a `uses` check by the simulated GPU's counters if possible: it has compiled the submission already."""
+        assert self._cross_check is not None
         if self._task["annotate"]:
             return self._graded(check)
         countable = self._graded(check, "countable")
         if countable.verdict != "passed":
             return countable
-        return self._second.count(check) or self._graded(check)
+        return self._cross_check.count(check) or self._graded(check)
 
-    def _graded(self, check: Check, asking: str = "check") -> CheckResult:
-        """Grade a check, and first those that it rests on, if nobody has asked for them yet.
+    def _graded(self, check: Check, kind: str = "check") -> CheckResult:
+        """Grade a check, after the checks that it depends on and that were not requested yet.
 
-        They have time limits of their own, a compiler above all, and one that breaks the GPU for its process, as cases
-        of a `safe` check may, leaves the next one to another process.
+        Each of them is a request with its own time limit, above all the compilation. If one breaks the GPU for its
+        process, as a case of a `safe` check may, the next one runs in a new process.
         """
         self._begun.add(check.name)
         for basis in self._bases(check):
             if basis.name not in self._begun and lacks_device(found := self._graded(basis)):
                 self._missing = found.findings[0]
                 return check.result("not gradable", (self._missing,))
-        return self._graded_now(check, asking)
+        return self._graded_now(check, kind)
 
     def _bases(self, check: Check) -> list[Check]:
         if check.kind == "compile":
@@ -231,11 +231,11 @@ class RemoteGrader(CheckGrader):
         kinds = ("compile", "correct") if check.kind == "safe" else ("compile",)
         return [basis for basis in checks_of(self._loaded.exercise) if basis.kind in kinds]
 
-    def _graded_now(self, check: Check, asking: str) -> CheckResult:
+    def _graded_now(self, check: Check, kind: str) -> CheckResult:
         ending, had_begun, killed = "", False, False
         for _ in range(ATTEMPTS):
             try:
-                return self._asked(check, asking)
+                return self._request(check, kind)
             except DeviceUnavailable as missing:
                 self._kill()
                 return _not_graded(check, missing)
@@ -244,9 +244,9 @@ class RemoteGrader(CheckGrader):
                 self._kill()
                 if starved:
                     return _not_graded(check, DeviceUnavailable(starved))
-                what = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
+                message = f"This check had not ended after {self._limit_s(check):g} s; it was stopped."
                 hint = COMPILER_HINT if check.kind == "compile" else None
-                return self._lost(check, finding("endless-loop", what, hint=hint))
+                return self._failed(check, finding("endless-loop", message, hint=hint))
             except Crashed as crash:
                 self._kill()
                 ending = f"{crash}, {ATTEMPTS} times in a row"
@@ -254,51 +254,52 @@ class RemoteGrader(CheckGrader):
                 killed |= isinstance(crash, KilledForMemory)
         if killed:
             return _not_graded(check, OutOfMemory(f"the system killed the process that grades: {REMEDY}"))
-        is_driver = self._on_gpu and check.kind == "compile"  # which crashed: nvcc has processes of its own
+        is_driver = self._on_gpu and check.kind == "compile"  # nvcc runs in other processes, so the driver crashed
         if is_driver or not had_begun:
             return _not_graded(check, DeviceUnavailable(f"the process that grades {ending}"))
-        return self._lost(check, finding("crash", f"The process that ran this check {ending}."))
+        return self._failed(check, finding("crash", f"The process that ran this check {ending}."))
 
     def _starved(self, check: Check) -> str:
-        """Say how little processor time a compilation had that did not end, if that is to blame; empty if not.
+        """Return the reason if a compilation timed out only for lack of processor time, else nothing.
 
-        A text that makes a compiler work without end takes what it can get. Other checks may wait for a GPU.
+        A source that makes the compiler loop uses all the processor time available. Checks other than `compile` are
+        not judged, because they may wait for the GPU.
         """
         had_s, limit_s = self._worker.processor_s() if self._worker else None, self._limit_s(check)
         if check.kind != "compile" or had_s is None or had_s >= STARVED * limit_s or limit_s < JUDGED_FROM_S:
             return ""
-        return f"compiling had not ended after {limit_s:g} s, in which it had a processor for {had_s:.1f} s; {REST}"
+        return f"compiling had not ended after {limit_s:g} s, in which it had a processor for {had_s:.1f} s; {ADVICE}"
 
-    def _asked(self, check: Check, asking: str) -> CheckResult:
+    def _request(self, check: Check, kind: str) -> CheckResult:
         if self._worker is None:
-            self._worker = Worker(self._task | self._lessons(), self._custody)
-        answer = self._worker.ask({asking: check.name}, self._limit_s(check))
+            self._worker = Worker(self._task | self._known_failures(), self._scope)
+        answer = self._worker.ask({kind: check.name}, self._limit_s(check))
         result = CheckResult.from_dict(answer["result"])
         if result.findings and result.findings[0].code == "assert":
             result = _with_message(result, self._worker.stderr())
         if answer["busy"] or not answer["usable"]:
-            self._kill()  # a busy one disturbs what is timed; after a kernel fault the driver asks for a new process
+            self._kill()  # a busy process would disturb timing; after a kernel fault CUDA requires a new process
         if result.verdict == "failed" and not answer["usable"]:
             self._known[check.name] = result.findings[0]
         return result
 
     def _with_report(self, check: Check, result: CheckResult) -> CheckResult:
-        """Return the result with what compute-sanitizer says of it in another process, if it can."""
+        """Return the result with the report of compute-sanitizer, which runs the check in another process."""
         self._stop()
         found, *others = result.findings
-        no_room = contextlib.suppress(OSError)
-        with no_room, tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
+        disk_full = contextlib.suppress(OSError)
+        with disk_full, tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
             log = Path(folder) / "report"
-            # WorkerError: a call that CUDA refuses under it is its matter, as under ncu
+            # WorkerError: under a tool CUDA may refuse calls that work without it
             with contextlib.suppress(DeviceUnavailable, Crashed, Hung, WorkerError):
-                task = self._task | self._lessons(without=check.name)
-                asked = {"run_timed" if check.kind == "speedup" else "check": check.name}  # once is enough
-                answered_under(sanitizer.command(log), task, asked, self._limit_s(check), self._custody)
+                task = self._task | self._known_failures(without=check.name)
+                request = {"run_timed" if check.kind == "speedup" else "check": check.name}  # one run suffices
+                answer_under(sanitizer.command(log), task, request, self._limit_s(check), self._scope)
             found = replace(found, evidence=(*found.evidence, *sanitizer.report(log)))
         return replace(result, findings=(found, *others))
 
     def _with_counters(self, check: Check, result: CheckResult, measurement: Measurement) -> CheckResult:
-        """Return the result with what Nsight Compute counts in another process, or why it does not."""
+        """Return the result with the counters of Nsight Compute, or the reason why there are none."""
         assert isinstance(check.subject, SpeedTier)
         timed = (check.subject.size, check.subject.variant.name)
         if timed not in self._profiles:
@@ -314,35 +315,35 @@ class RemoteGrader(CheckGrader):
             with tempfile.TemporaryDirectory(prefix="gpulab-") as folder:
                 profile = self._counted(check, Path(folder) / "counters.csv")
         except OSError as error:
-            return ncu.Profile(note=f"ncu: there is no room for the counters: {error.strerror or error}")
+            return ncu.Profile(note=f"ncu: the counters cannot be stored: {error.strerror or error}")
         self._profiler.refused = profile.note == ncu.NO_PERMISSION
         return profile
 
     def _counted(self, check: Check, log: Path) -> ncu.Profile:
         limit_s = self._limit_s(check)
         try:
-            task = self._task | self._lessons()
-            answer, said = answered_under(ncu.command(log), task, {"run_timed": check.name}, limit_s, self._custody)
-            said += "" if answer["ran"] else f"==ERROR== {answer['why']}"
+            task = self._task | self._known_failures()
+            answer, stderr = answer_under(ncu.command(log), task, {"run_timed": check.name}, limit_s, self._scope)
+            stderr += "" if answer["ran"] else f"==ERROR== {answer['why']}"
         except Hung:
             return ncu.Profile(note=ncu.NOT_ENDED.format(limit_s=limit_s))
         except DeviceUnavailable as missing:
-            said = f"==ERROR== {missing}"
-        except WorkerError as mistake:  # under ncu, a call that CUDA refuses is ncu's matter
-            said = f"==ERROR== {mistake.traceback_end}"
+            stderr = f"==ERROR== {missing}"
+        except WorkerError as mistake:  # under ncu CUDA may refuse calls that work without it
+            stderr = f"==ERROR== {mistake.traceback_end}"
         except Crashed as crash:
-            said = f"==ERROR== the process that it watched {crash}"
-        return ncu.profile(log, said)
+            stderr = f"==ERROR== the profiled process {crash}"
+        return ncu.profile(log, stderr)
 
-    def _lessons(self, without: str = "") -> dict[str, Any]:
-        """Return what a new process need not go through again, or ask for."""
+    def _known_failures(self, without: str = "") -> dict[str, Any]:
+        """Return the task entries that spare a new process known failures and queries."""
         hung = any(found.code == "endless-loop" for found in self._known.values())
         known = {name: asdict(found) for name, found in self._known.items() if name != without}
         info = asdict(self._info) if self._info else None
-        return {"known": known, "info": info, "launch_limit_s": IMPATIENT_LAUNCH_S if hung else LAUNCH_LIMIT_S}
+        return {"known": known, "info": info, "launch_limit_s": SHORT_LAUNCH_LIMIT_S if hung else LAUNCH_LIMIT_S}
 
     def _limit_s(self, check: Check) -> float:
-        """Processes that use a GPU wait for those that time on it, which is nobody's fault."""
+        """Return the time limit of a check, including its wait for other processes that time on the GPU."""
         if not self._on_gpu:
             return self._timeout_s
         from pytest_gpulab.devices.cuda import gpu_lock
@@ -351,7 +352,7 @@ class RemoteGrader(CheckGrader):
         waits_s = MAX_SESSIONS * gpu_lock.LOCK_WAIT_S if check.kind == "speedup" else 0
         return self._timeout_s + gpu_lock.SHARED_WAIT_S + waits_s
 
-    def _lost(self, check: Check, found: Finding) -> CheckResult:
+    def _failed(self, check: Check, found: Finding) -> CheckResult:
         self._known[check.name] = found
         return check.result("failed", (found,))
 
@@ -367,7 +368,7 @@ class RemoteGrader(CheckGrader):
 
 
 def _is_wrong(result: CheckResult) -> bool:
-    """Say whether a kernel ran and did wrong, which a tool may explain."""
+    """Return whether a kernel ran and gave a wrong result, which compute-sanitizer may explain."""
     return result.kind == "correct" and result.verdict == "failed" and not result.findings[0].because
 
 
@@ -384,7 +385,7 @@ def _sha256(path: Path) -> str:
 
 
 def _with_message(result: CheckResult, stderr: str) -> CheckResult:
-    """Return the result with the failed assertion that the driver wrote to stderr, once instead of once a thread."""
+    """Return the result with the failed assertion from the driver's stderr, once instead of once per thread."""
     first = next((line for line in stderr.splitlines() if "Assertion" in line), "")
     found, *others = result.findings
     return replace(

@@ -1,7 +1,7 @@
-"""The process that one submission is graded in: it holds the device and a `Grader`, and may be killed at any time.
+"""The program of a worker process: it holds the device and the `Grader` of one submission, and may be killed any time.
 
-Started as a `process.Worker`. Requests come in as JSON, a line each, and so do the answers go out; nothing else can
-get between them, because what kernels print with printf goes to a file instead.
+`worker_process.Worker` starts it. Requests and answers are JSON, one per line. No other output gets between them: the
+output of printf in kernels goes to a file.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from pytest_gpulab.grading.time_limits import TimeLimits
 from pytest_gpulab.grading.tools import ncu
 
 STOP: dict[str, Any] = {"stop": True}
-# A process of its own, which the driver and Python's global lock cannot keep from acting: when the parent has died it
-# kills its group, to which the worker and every compiler belong.
-GUARD = "read _; kill -KILL 0"
-PIECE_BYTES = 1 << 16  # of what kernels printed, read at a time; more than what is told of it
+# The parent-death watchdog: its `read` returns when the parent has died; then it kills the process group, with the
+# worker and every compiler. It is a process, because the driver and Python's global lock could block a thread.
+WATCHDOG = "read _; kill -KILL 0"
+PIECE_BYTES = 1 << 16  # read at a time of the kernels' output; more than the part that is reported
 _Request = dict[str, Any]
 
 
-def main(lifeline: int) -> None:
-    """Grade the checks that stdin asks for, until it says stop.
+def main(watchdog_pipe: int) -> None:
+    """Answer the requests of stdin until `STOP`.
 
     Args:
-        lifeline: file descriptor of a pipe whose other end the parent alone holds, until it dies.
+        watchdog_pipe: file descriptor of a pipe; only the parent holds the other end, which closes when it dies.
     """
     prefer_this_process()
-    guard = subprocess.Popen(["/bin/sh", "-c", GUARD], stdin=lifeline, stdout=subprocess.DEVNULL)
+    watchdog = subprocess.Popen(["/bin/sh", "-c", WATCHDOG], stdin=watchdog_pipe, stdout=subprocess.DEVNULL)
     requests = _taken_over(0, "r", os.open(os.devnull, os.O_RDONLY))
     with tempfile.TemporaryFile() as printed:
         _serve(requests, _taken_over(1, "w", os.dup(printed.fileno())), printed)
-    guard.kill()
-    guard.wait()
+    watchdog.kill()
+    watchdog.wait()
 
 
 def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
@@ -105,12 +105,12 @@ class _Bench:
         if "run_timed" in request:
             return self._run_timed(self._checks[request["run_timed"]])
         judge = {"check": self._grader.run, "countable": self._grader.countable, "count": self._grader.count}
-        ((asked, name),) = request.items()
-        result = judge[asked](self._checks[name])
+        ((kind, name),) = request.items()
+        result = judge[kind](self._checks[name])
         ctypes.pythonapi.fflush(None)
         if result.kind == "correct" and not result.printed:
             result = replace(result, printed=self._printed_since())
-        self._forget_printed()
+        self._clear_printed()
         usable = not isinstance(self.device, BreakableDevice) or self.device.usable
         return {"result": result.to_dict(), "usable": usable, "busy": reference_time.goes_on()}
 
@@ -124,21 +124,21 @@ class _Bench:
         return {"ran": True}
 
     def _printed_since(self) -> str:
-        """Return what the driver wrote to stdout since `_forget_printed`, capped.
+        """Return the driver's output on stdout since `_clear_printed`, capped.
 
-        The rest is counted only: each launch may add as much as the driver's buffer holds, a mebibyte and more.
+        The rest is only counted: each launch may add the driver's whole buffer, 1 MiB or more.
         """
         self._printed.seek(0)
         texts = codecs.iterdecode(iter(lambda: self._printed.read(PIECE_BYTES), b""), "utf-8", "replace")
         return capped(next(texts, ""), more=sum(map(len, texts)))
 
-    def _forget_printed(self) -> None:
+    def _clear_printed(self) -> None:
         self._printed.seek(0)
         self._printed.truncate()
 
 
 def _taken_over(descriptor: int, mode: str, instead: int) -> IO[str]:
-    """Return a private copy of a standard stream, and put another file in its place for whatever runs here."""
+    """Return a private copy of a standard stream, and replace the stream by another file."""
     stream = os.fdopen(os.dup(descriptor), mode, encoding="utf-8")
     os.dup2(instead, descriptor)
     os.close(instead)

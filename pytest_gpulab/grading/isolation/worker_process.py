@@ -1,4 +1,4 @@
-"""A worker process as its parent sees it: to start, to ask with a time limit, and to end with all that it started."""
+"""A worker process, seen from its parent: start, requests with time limits, and end with its process group."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from pytest_gpulab.devices.system.threads import with_one_thread
 from pytest_gpulab.grading.catalogue import importing
 from pytest_gpulab.grading.speed.contents import FOLDER
 
-from .forked import Forked, forked
+from .fork_server import ForkedProcess, fork
 from .worker import STOP
 
 START_LIMIT_S = 120.0  # many processes may start at once
 STOP_LIMIT_S = 10.0
-KILL_LIMIT_S = 15.0  # until a process that ends is gone: one that a driver does not let go is left to the system
+KILL_LIMIT_S = 15.0  # until a killed process is gone; a driver may block that, then it is left to the system
 MAX_STDERR_BYTES = 100_000
 
-# The same modules as in this process, wherever that found them; but nothing from where it happens to run.
+# The worker has the `sys.path` of this process. `-I` keeps the current folder out of it.
 PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pytest_gpulab.grading.isolation.worker import main; "
 )
 PROGRAM += "main(int(sys.argv[2]))"
 COMMAND = (sys.executable, "-I", "-c", PROGRAM)
 
-MISSING = {
-    errno.EAGAIN: "no further one is allowed: ",
+RESOURCES = {
+    errno.EAGAIN: "the limit on processes is reached: ",
     errno.ENOSPC: "the folder for temporary files (TMPDIR) is full: ",
 }
 
 
 class WorkerError(Exception):
-    """A mistake of this package, met in the worker process: its traceback, and what the process wrote to stderr."""
+    """A bug of this package in the worker process: its traceback and the stderr of the process."""
 
     def __init__(self, traceback_text: str, stderr: str) -> None:
         super().__init__(f"{traceback_text}\nstderr of the process:\n{stderr}")
@@ -53,27 +53,27 @@ class WorkerError(Exception):
 
 
 class Hung(Exception):
-    """There was no answer in time."""
+    """The worker did not answer in time."""
 
 
 class Crashed(Exception):
-    """The process ended instead of answering: how, in words that follow "the process"."""
+    """The process ended without an answer; the message says how and continues "the process ..."."""
 
 
 class KilledForMemory(Crashed):
-    """The system killed it, as memory had run out."""
+    """The system killed the process because memory had run out."""
 
 
 class NeverBegan(Crashed):
-    """It did so before it had seen the submission."""
+    """The process ended before it had read the submission."""
 
 
 class ProcessScope:
-    """Of one grading's processes: where they leave their files, and how another thread ends them.
+    """The processes of one job: their folder for files, and a way for other threads to end them all.
 
     Args:
-        folder: for temporary files, and for contents that all of its processes share; None for the usual one, and for
-            contents of their own.
+        folder: for temporary files and for buffer contents that the processes share; None for the default folder and
+            for separate contents.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -83,26 +83,26 @@ class ProcessScope:
         self._is_over = False
 
     def end(self) -> None:
-        """End all processes, whose askers meet a crash, and let there be no further ones."""
+        """End all processes, so that pending requests raise `Crashed`, and refuse further ones."""
         with self._lock:
             self._is_over = True
             for worker in self._workers:
                 worker.end()
 
     def check(self) -> None:
-        """Raise what tells that nobody wants to know any more, if so: processes may have been ended.
+        """Raise an error if the job was cancelled, because its processes may have been ended.
 
         Raises:
-            CancelledError: it is over.
+            CancelledError: the job was cancelled.
         """
         if self._is_over:
             raise CancelledError
 
-    def take(self, worker: Worker) -> None:
-        """Take in a process that has just begun.
+    def add(self, worker: Worker) -> None:
+        """Add a process that has just started.
 
         Raises:
-            CancelledError: there are to be none; this one, too, is ended.
+            CancelledError: the job was cancelled; the process is killed.
         """
         with self._lock:
             if not self._is_over:
@@ -111,61 +111,61 @@ class ProcessScope:
         worker.kill()
         raise CancelledError
 
-    def release(self, worker: Worker) -> None:
-        """Let go of a process that its own thread is about to end."""
+    def remove(self, worker: Worker) -> None:
+        """Remove a process that its own thread is about to end."""
         with self._lock:
             self._workers.discard(worker)
 
 
-def answered_under(
+def answer_under(
     tool: Sequence[str], task: dict[str, Any], request: dict[str, Any], limit_s: float, scope: ProcessScope
 ) -> tuple[dict[str, Any], str]:
-    """Ask one thing of a process that runs under a tool, and end it, whereupon the tool writes its report.
+    """Send one request to a process under a tool, and stop the process, so that the tool writes its report.
 
     Returns:
-        The answer, and what the process and the tool wrote to stderr.
+        The answer, and the stderr of the process and the tool.
 
     Raises:
         DeviceUnavailable, WorkerError, Crashed, Hung: as `Worker` and its `ask`.
     """
     worker = Worker(task, scope, tool)
     try:
-        answer, said = worker.ask(request, limit_s), worker.stderr()
+        answer, stderr = worker.ask(request, limit_s), worker.stderr()
     except BaseException:
         worker.kill()
         raise
     worker.stop()
-    return answer, said
+    return answer, stderr
 
 
-class StartedAnew(subprocess.Popen[str]):
-    """A process that ends with its whole group."""
+class NewProcess(subprocess.Popen[str]):
+    """A newly started process, which leads its process group."""
 
     def kill(self) -> None:
-        """End it, at once, with all that it started."""
-        if self.returncode is None:  # else its number may be another process's by now
+        """Kill it and everything that it started."""
+        if self.returncode is None:  # else the system may have given its process id to another one
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
 
 class Worker:
-    """The other end of `worker.main`: a process, with all that it starts in one group.
+    """A worker process, running `worker.main`, in a process group with everything that it starts.
 
-    Its temporary folder goes with it: a compiler that is killed leaves large files. A tool that it runs under keeps the
-    common one, where Nsight Compute has a lock.
+    Its temporary folder is removed with it, because a killed compiler leaves large files. Under a tool it uses the
+    common temporary folder, where Nsight Compute has its lock.
 
-    It opens its device while whoever started it does something else; the first answer says if it could not, or, with a
-    GPU that is known, the first that needs it.
+    The worker opens its device while its parent continues. If that fails, the first answer says so. If `task` has the
+    `DeviceInfo` of a GPU, the first answer that needs the GPU says so.
     """
 
     def __init__(self, task: dict[str, Any], scope: ProcessScope | None = None, under: Sequence[str] = ()) -> None:
-        """Start it.
+        """Start the process.
 
         Raises:
-            CancelledError: whoever has the scope wants no further processes.
-            DeviceUnavailable: there is no room for one; says what is missing.
+            CancelledError: the scope was ended.
+            DeviceUnavailable: no process can be started; the message names the missing resource.
         """
-        self._custody = scope or ProcessScope()
+        self._scope = scope or ProcessScope()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -176,32 +176,32 @@ class Worker:
         try:
             self._start(under)
         except OSError as error:
-            raise _no_room(error) from None
+            raise _cannot_start(error) from None
         try:
             self._listener.start()
-        except RuntimeError as error:  # to the system a thread is a process
+        except RuntimeError as error:  # the system's limit on processes counts threads
             self.kill()
-            raise _no_room(OSError(errno.EAGAIN, str(error))) from None
-        self._custody.take(self)
+            raise _cannot_start(OSError(errno.EAGAIN, str(error))) from None
+        self._scope.add(self)
         self.send(task)
 
     def _start(self, under: Sequence[str]) -> None:
         processes.mark_what_is_started()
-        known = with_one_thread(os.environ)
-        if self._custody.folder is not None:
-            known |= {FOLDER: self._custody.folder}
+        environment = with_one_thread(os.environ)
+        if self._scope.folder is not None:
+            environment |= {FOLDER: self._scope.folder}
         with contextlib.ExitStack() as if_it_fails, contextlib.ExitStack() as in_any_case:
             self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
-            for_guard, self._lifeline = os.pipe()
-            in_any_case.callback(os.close, for_guard)
-            if_it_fails.callback(os.close, self._lifeline)
+            watchdog_end, self._watchdog_pipe = os.pipe()
+            in_any_case.callback(os.close, watchdog_end)
+            if_it_fails.callback(os.close, self._watchdog_pipe)
             if not under:
                 self._folder = tempfile.TemporaryDirectory(
-                    prefix="gpulab-", dir=self._custody.folder, ignore_cleanup_errors=True
+                    prefix="gpulab-", dir=self._scope.folder, ignore_cleanup_errors=True
                 )
                 if_it_fails.callback(self._folder.cleanup)
-                known = {processes.LOCKS: tempfile.gettempdir()} | known | {"TMPDIR": self._folder.name}
-            self._process = _started(under, known, self._errors.fileno(), for_guard)
+                environment = {processes.LOCKS: tempfile.gettempdir()} | environment | {"TMPDIR": self._folder.name}
+            self._process = _start_process(under, environment, self._errors.fileno(), watchdog_end)
             if_it_fails.pop_all()
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Worker:
         return self.answer(limit_s)
 
     def send(self, request: dict[str, Any]) -> None:
-        """Send a request, which is answered when those before it are."""
+        """Send a request; answers come in the order of the requests."""
         assert self._process.stdin is not None
         if self._is_killed:
             return
@@ -219,17 +219,17 @@ class Worker:
             self._process.stdin.flush()
 
     def answer(self, limit_s: float) -> dict[str, Any]:
-        """Wait for the answer to the first request that has none yet.
+        """Wait for the answer to the oldest open request.
 
         Raises:
             DeviceUnavailable: the process cannot open its device, or did not start in time.
-            Hung, Crashed, WorkerError: see there.
+            Hung, Crashed, WorkerError: see these classes.
         """
         self.info()
         return self._next_answer(limit_s)
 
     def info(self) -> DeviceInfo:
-        """Return what its device says about itself, once that is open.
+        """Wait until its device is open, and return the description.
 
         Raises:
             DeviceUnavailable, Crashed, WorkerError: as `answer`.
@@ -240,7 +240,7 @@ class Worker:
         return self._info
 
     def processor_s(self) -> float | None:
-        """Return the processor time that it has had with all that it started; None if that is not known."""
+        """Return the processor time of its process group, in seconds; None if unknown."""
         return None if self._number is None else processes.processor_s(self._number)
 
     def _first_answer(self) -> dict[str, Any]:
@@ -264,41 +264,41 @@ class Worker:
         self._memory_kills = memory_kills()
         try:
             answer: dict[str, Any] = json.loads(line)
-        except ValueError:  # a tool that it runs under speaks up
-            raise Crashed(f"could not be heard: {line.strip()}") from None
+        except ValueError:  # output of a tool that it runs under
+            raise Crashed(f"wrote something other than an answer: {line.strip()}") from None
         if "error" in answer:
             raise WorkerError(answer["error"], self.stderr())
         return answer
 
     def stop(self) -> None:
-        """Let the process give the device back and end; kill it, and what it left behind, if it takes too long."""
+        """Let the process close its device and exit; then kill whatever of its group is left."""
         self.send(STOP)
         self._listener.join(STOP_LIMIT_S)
         self.kill()
 
     def end(self) -> None:
-        """Have the process ended by another thread than that which uses it; that one has to `kill` what is left."""
+        """End the process from another thread. The thread that uses it must still call `kill`."""
         if self._process.returncode is None:
             self._process.kill()
 
     def kill(self) -> None:
-        """End the process and all that it started, at once; do nothing if that was done."""
-        self._custody.release(self)
+        """Kill the process and everything that it started; further calls do nothing."""
+        self._scope.remove(self)
         with self._ending_lock:
             if self._is_killed:
                 return
             self._is_killed = True
-        os.close(self._lifeline)
-        if self._process.returncode is None:  # as long as nobody waited for it the group's number is its own
+        os.close(self._watchdog_pipe)
+        if self._process.returncode is None:  # before `wait` the system cannot reuse the group's id
             self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(KILL_LIMIT_S)
-        if self._listener.ident is not None:  # else there was no room for it
+        if self._listener.ident is not None:  # else it could not be started
             self._listener.join(KILL_LIMIT_S)
         assert self._process.stdin is not None and self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        if not self._listener.is_alive():  # else it would be waited for
+        if not self._listener.is_alive():  # else `close` would block
             self._process.stdout.close()
         self._errors.close()
         if self._folder is not None:
@@ -314,7 +314,7 @@ class Worker:
         try:
             code = self._process.wait(KILL_LIMIT_S)
         except subprocess.TimeoutExpired:
-            return Crashed(f"closed its answers and had not ended {KILL_LIMIT_S:g} s later")
+            return Crashed(f"closed its output and had not ended {KILL_LIMIT_S:g} s later")
         if code == -signal.SIGKILL and memory_kills() > self._memory_kills:
             return KilledForMemory("was killed by the system, which had no memory left")
         if code < 0:
@@ -322,29 +322,32 @@ class Worker:
         return Crashed(f"ended with exit status {code}")
 
     def stderr(self) -> str:
-        """Return what the process and its driver wrote there until now."""
-        contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)  # the process goes on writing at its own place
+        """Return the stderr of the process and its driver so far."""
+        # not `read`: the process shares the file's position, at which it writes
+        contents = os.pread(self._errors.fileno(), MAX_STDERR_BYTES, 0)
         return contents.decode("utf-8", "replace")
 
 
-def _no_room(error: OSError) -> DeviceUnavailable:
-    missing = MISSING.get(error.errno or 0, "")
-    return DeviceUnavailable(f"there is no room for its process: {missing}{error.strerror or error}")
+def _cannot_start(error: OSError) -> DeviceUnavailable:
+    missing = RESOURCES.get(error.errno or 0, "")
+    return DeviceUnavailable(f"its process cannot be started: {missing}{error.strerror or error}")
 
 
-def _started(under: Sequence[str], known: dict[str, str], errors: int, lifeline: int) -> StartedAnew | Forked:
-    """Start a process with an environment: by fork if that is possible, or anew."""
+def _start_process(
+    under: Sequence[str], environment: dict[str, str], errors: int, watchdog_pipe: int
+) -> NewProcess | ForkedProcess:
+    """Start a process: by the fork server if possible, else anew."""
     *python, program = COMMAND
-    with importing:  # another thread may have put an exercise's folder there
+    with importing:  # while another thread imports an exercise, `sys.path` has its folder
         path = json.dumps([str(entry) for entry in sys.path])
-    child = None if under else forked(program, [path], known, errors, lifeline)
-    return child or StartedAnew(
-        [*under, *python, program, path, str(lifeline)],
+    child = None if under else fork(program, [path], environment, errors, watchdog_pipe)
+    return child or NewProcess(
+        [*under, *python, program, path, str(watchdog_pipe)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
         encoding="utf-8",
-        env=known,
+        env=environment,
         start_new_session=True,
-        pass_fds=(lifeline,),
+        pass_fds=(watchdog_pipe,),
     )

@@ -1,4 +1,4 @@
-"""What the simulated GPU sees counts on a real one, too; a device stands for it on which wrong kernels are lucky."""
+"""The simulator cross-check of a GPU; a fake device stands for the GPU, on which wrong kernels pass by luck."""
 
 from __future__ import annotations
 
@@ -168,12 +168,12 @@ def test_what_the_gpu_stops_while_it_is_timed_is_looked_for_on_the_simulated_one
     trap = KERNEL.replace("if (i < n)", "if (n > 1000) __trap();\n    if (i < n)")
     for text, evidence, where in (
         (trap, f"{told}twice.cu:3: The kernel stopped itself with __trap(), first by block 0 thread 0", "twice.cu:3"),
-        (KERNEL, f"{told}it comes to its end", ""),
+        (KERNEL, f"{told}the kernel ends normally", ""),
     ):
         with closing(bench.grader(text)) as grader:
             stopped = bench.checks["speedup[0.5x]"].result(verdict, (Finding("device-fault", "given up"),))
-            assert grader._second is not None
-            (found,) = grader._second.added_to(stopped).findings
+            assert grader._cross_check is not None
+            (found,) = grader._cross_check.combined_with(stopped).findings
         assert (found.code, found.what, found.evidence, found.where) == ("device-fault", "given up", (evidence,), where)
 
 
@@ -183,7 +183,7 @@ def test_what_the_gpu_stops_is_left_to_it_where_there_is_no_simulated_one(
     monkeypatch.setenv(ALONE_VARIABLE, "1")
     with closing(bench.grader()) as grader:
         stopped = bench.checks["speedup[0.5x]"].result("failed", (Finding("device-fault", "given up"),))
-        assert grader._second is not None and grader._second.added_to(stopped) == stopped
+        assert grader._cross_check is not None and grader._cross_check.combined_with(stopped) == stopped
 
 
 def test_a_wrong_result_stays_what_it_is(bench: Class) -> None:
@@ -220,14 +220,14 @@ def notes(found: dict[str, CheckResult]) -> list[str]:
 
 def test_what_is_too_large_to_simulate_is_left_to_the_gpu(bench: Class) -> None:
     (note,) = notes(results(large(bench), READS_BEYOND))
-    assert note.startswith("Seen by the GPU alone: Not graded, because `correct[n=2^22]` did not pass: ")
+    assert note.startswith("Checked on the GPU only: Not graded, because `correct[n=2^22]` did not pass: ")
     assert note.endswith("The case is too large to be run on the simulated GPU beside a real one.")
 
 
 def test_without_a_simulated_gpu_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALONE_VARIABLE, "1")
     (note,) = notes(results(bench, READS_BEYOND))
-    assert note == "Seen by the GPU alone: there is no simulated GPU: NVRTC is not installed"
+    assert note == "Checked on the GPU only: there is no simulated GPU: NVRTC is not installed"
 
 
 def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,23 +237,23 @@ def test_without_room_for_its_process_the_real_ones_word_stands(bench: Class, mo
 
     monkeypatch.setattr(cross_check, "Worker", Refused)
     (note,) = notes(results(bench, READS_BEYOND))
-    what = "there is no room for its process: the folder for temporary files (TMPDIR) is full: No space left on device"
-    assert note == f"Seen by the GPU alone: there is no simulated GPU: {what}"
+    what = "its process cannot be started: the folder for temporary files (TMPDIR) is full: No space left on device"
+    assert note == f"Checked on the GPU only: there is no simulated GPU: {what}"
 
 
 def test_what_was_asked_before_closing_is_asked_again_after_it(bench: Class) -> None:
     with closing(bench.grader(READS_BEYOND)) as grader:
-        second = grader._second
-        assert second is not None
-        second.prefetch(bench.checks["compile"])
-        second.close()
+        check = grader._cross_check
+        assert check is not None
+        check.prefetch(bench.checks["compile"])
+        check.close()
         for name in ("correct[n=31]", "safe[memory]", "correct[n=1]"):
             result = grader.run(bench.checks[name])
             assert (result.verdict, result.findings[0].code) == ("failed", "out-of-bounds")
-        assert all(opinion.name == name for name, opinion in second._opinions.items())
+        assert all(result.name == name for name, result in check._results.items())
 
 
-def test_after_an_exception_in_one_check_the_next_has_its_second_opinion(
+def test_after_an_exception_in_one_check_the_next_has_its_cross_check(
     bench: Class, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:
@@ -281,14 +281,14 @@ def test_a_simulated_gpu_that_takes_too_long_costs_no_points(bench: Class, monke
     monkeypatch.setattr(cross_check, "LIMIT_S", 0.05)
     lucky_at_the_third_case = READS_BEYOND.replace("in[i + 1]", "n == 100 ? in[i + 1] : 0")
     (note,) = notes(results(bench, lucky_at_the_third_case))
-    assert note == "Seen by the GPU alone: the simulated GPU would have taken more than 0.05 s"
+    assert note == "Checked on the GPU only: the simulated GPU would have taken more than 0.05 s"
 
 
 def test_a_bug_of_the_simulated_gpu_costs_no_points(bench: Class, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = LUCKY.replace("main(int", "import lucky_device; lucky_device.SimulatedDevice = None; main(int")
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", broken))
     (note,) = notes(results(bench, READS_BEYOND))
-    assert note.startswith("Seen by the GPU alone: the simulated GPU has a bug: TypeError: ")
+    assert note.startswith("Checked on the GPU only: the simulated GPU has a bug: TypeError: ")
 
 
 def test_a_file_that_does_not_compile_fails_as_ever(bench: Class) -> None:
@@ -322,13 +322,13 @@ def test_what_does_not_compile_is_not_simulated(bench: Class) -> None:
     grader = bench.grader(KERNEL.replace(";", ""))
     with closing(grader):
         assert grader.run(bench.checks["compile"]).verdict == "failed"
-        assert grader._second is not None and grader._second._worker is None
+        assert grader._cross_check is not None and grader._cross_check._worker is None
 
 
 def test_closing_ends_both_processes(bench: Class) -> None:
     grader = bench.grader()
     assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
-    workers: list[Any] = [grader._worker, grader._second._worker]  # type: ignore[union-attr]
+    workers: list[Any] = [grader._worker, grader._cross_check._worker]  # type: ignore[union-attr]
     grader.close()
     end_s = time.monotonic() + WAIT_S
     while any(worker._process.returncode is None for worker in workers):

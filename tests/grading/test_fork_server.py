@@ -1,4 +1,4 @@
-"""Workers made by fork: they are what a process started anew would be, and neither they nor the nursery outlive it."""
+"""Forked workers: they equal newly started ones, and neither they nor the fork server outlive their client."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 from remote_class import KERNEL, WAIT_S, Class, is_alive, verdicts, wait_for_end
 
-from pytest_gpulab.grading.isolation import fork_server, forked, worker_process
-from pytest_gpulab.grading.isolation.forked import Forked
+from pytest_gpulab.grading.isolation import fork_server, worker_process
+from pytest_gpulab.grading.isolation.fork_server import ForkedProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
 
-Start = Callable[[str], Forked]
+Start = Callable[[str], ForkedProcess]
 
 
 @pytest.fixture
-def own_nursery() -> Iterator[None]:
-    """Let the test have a nursery of its own, which ends with it."""
-    forked._nursery.cache_clear()
+def own_server() -> Iterator[None]:
+    """Give the test its own fork server, which ends with it."""
+    fork_server._server.cache_clear()
     yield
-    forked._nursery.cache_clear()
+    fork_server._server.cache_clear()
 
 
 @pytest.fixture
@@ -41,31 +41,31 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def start(one_thread: None, tmp_path: Path) -> Iterator[Start]:
     """Return a function that starts a child with a program."""
     children = []
-    lifeline, cut = os.pipe()
+    watchdog_pipe, cut = os.pipe()
     with (tmp_path / "errors").open("wb") as errors:
 
-        def start(program: str) -> Forked:
-            child = forked.forked(program, ["told"], os.environ, errors.fileno(), lifeline)
+        def start(program: str) -> ForkedProcess:
+            child = fork_server.fork(program, ["told"], os.environ, errors.fileno(), watchdog_pipe)
             assert child is not None
             children.append(child)
             return child
 
         yield start
     os.close(cut)
-    os.close(lifeline)
+    os.close(watchdog_pipe)
     for child in children:
         child.kill()
         child.wait(WAIT_S)
         child.close()
 
 
-def nursery_number() -> int:
-    made = forked._nursery()
+def server_pid() -> int:
+    made = fork_server._server()
     assert made is not None
-    return made.number
+    return made.pid
 
 
-def said_by(child: Forked) -> Any:
+def said_by(child: ForkedProcess) -> Any:
     return json.loads(child.stdout.read())
 
 
@@ -81,7 +81,7 @@ print(json.dumps({
 """
 
 
-def test_a_child_finds_what_a_process_started_anew_would(
+def test_a_child_has_the_surroundings_of_a_newly_started_process(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,9 +93,9 @@ def test_a_child_finds_what_a_process_started_anew_would(
     assert said["path"] == [str(entry) for entry in sys.path]
     assert said["is its group"] and said["session"] not in (os.getsid(0), 0)
     assert said["threads"] == "1"
-    *arguments, lifeline = said["arguments"]
+    *arguments, watchdog_pipe = said["arguments"]
     assert arguments == ["-c", "told"]
-    assert {0, 1, 2, int(lifeline)} < set(said["files"])
+    assert {0, 1, 2, int(watchdog_pipe)} < set(said["files"])
     assert len(said["files"]) == 5, "the fifth is the list's own"
     assert sibling.returncode is None
 
@@ -116,7 +116,7 @@ def test_a_folder_may_have_been_removed(start: Start, tmp_path: Path, monkeypatc
         ("import os; os.kill(os.getpid(), 11)", -signal.SIGSEGV),
     ],
 )
-def test_it_is_heard_how_a_child_ended(start: Start, tmp_path: Path, program: str, status: int) -> None:
+def test_the_client_receives_the_exit_status(start: Start, tmp_path: Path, program: str, status: int) -> None:
     child = start(program)
     assert (child.wait(WAIT_S), child.wait(WAIT_S), child.returncode) == (status, status, status)
     errors = (tmp_path / "errors").read_text()
@@ -130,7 +130,7 @@ print(subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3).pid, flush=True)
 
 
 @pytest.mark.parametrize("then", ["input()", "os.kill(os.getpid(), 9)", ""])
-def test_a_child_ends_with_all_that_it_started_and_keeps_nobody_waiting(start: Start, then: str) -> None:
+def test_a_child_ends_with_its_process_group_and_delays_no_other(start: Start, then: str) -> None:
     other = start("input()")
     child = start(STARTS_ANOTHER + "import os; " + then)
     started = int(child.stdout.readline())
@@ -163,11 +163,11 @@ def test_the_order_of_births_is_in_nothing_that_a_child_inherits(start: Start) -
     assert first[0] is None, "the folder for temporary files is in the environment, which may be another by then"
 
 
-def test_the_nursery_has_one_thread_and_a_session_of_its_own(start: Start) -> None:
+def test_the_fork_server_has_one_thread_and_a_session_of_its_own(start: Start) -> None:
     start("").wait(WAIT_S)
-    status = Path(f"/proc/{nursery_number()}/status").read_text()
+    status = Path(f"/proc/{server_pid()}/status").read_text()
     assert re.search(r"^Threads:\s+1$", status, re.M)
-    assert os.getsid(nursery_number()) == nursery_number()
+    assert os.getsid(server_pid()) == server_pid()
 
 
 def test_whether_bubblewrap_works_is_tried_once_for_all_children(start: Start) -> None:
@@ -182,14 +182,14 @@ echo '#$ INCLUDES="-I{folder}/include"' >&2
 
 
 def test_what_cudas_headers_declare_is_read_once_for_all_children(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_nursery: None, start: Start
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_server: None, start: Start
 ) -> None:
     (tmp_path / "include").mkdir()
     (tmp_path / "include/vector_functions.h").write_text("int2 make_int2(int x, int y);\n")
     (tmp_path / "nvcc").write_text(NVCC.format(folder=tmp_path))
     (tmp_path / "nvcc").chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    asks = "from pathlib import Path; from pytest_gpulab.devices.cuda import headers, toolkit; "
+    asks = "from pathlib import Path; from pytest_gpulab.devices.cuda.nvcc import headers, toolkit; "
     asks += f"headers.needless(toolkit.headers_of('{tmp_path}/nvcc'), '', {{}}); "
     asks += "print([*headers._optional.cache_info()[:2]])"
     assert [said_by(start(asks)) for _ in range(2)] == [[1, 1], [1, 1]]  # found, and read before
@@ -200,7 +200,7 @@ LOADS = worker_process.PROGRAM + "; print(*sorted(set(sys.modules) - before), fi
 LOADS = LOADS.replace("sys.path[:]", "before = set(sys.modules); sys.path[:]")
 
 
-def test_the_nursery_has_loaded_what_grading_needs(
+def test_the_fork_server_has_loaded_the_modules_that_grading_needs(
     tmp_path: Path, one_thread: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_process, "COMMAND", (sys.executable, "-I", "-c", LOADS))
@@ -208,7 +208,7 @@ def test_the_nursery_has_loaded_what_grading_needs(
     grader = bench.grader()
     assert {grader.run(check).verdict for check in bench.checks.values()} == {"passed"}
     worker = grader._worker
-    assert worker is not None and isinstance(worker._process, Forked)
+    assert worker is not None and isinstance(worker._process, ForkedProcess)
     worker.send(worker_process.STOP)
     worker._process.wait(WAIT_S)
     loaded = worker.stderr().split()
@@ -216,29 +216,29 @@ def test_the_nursery_has_loaded_what_grading_needs(
     assert not [name for name in loaded if name.startswith(("pytest_gpulab", "numpy", "cuda", "pycuda", "pynvml"))]
 
 
-def test_who_may_use_several_threads_is_started_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_process_with_several_threads_is_started_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for number in ("4", ""):
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", number)
-        assert forked.forked("", [], os.environ, 2, 0) is None
+        assert fork_server.fork("", [], os.environ, 2, 0) is None
 
 
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation import fork_server
 
 WRITES = "import os, tempfile; print(os.getpid(), flush=True)\\nwhile True: tempfile.mkdtemp(dir=os.environ['FOLDER'])"
-lifeline, _ = os.pipe()
-nursery = forked.get_ready()
-child = forked.forked(WRITES, [], {**os.environ, "FOLDER": nursery.folder}, 2, lifeline)
-print(nursery.folder, nursery.number, child.stdout.readline(), end="", flush=True)
-while not any(Path(nursery.folder).iterdir()):
+watchdog_pipe, _ = os.pipe()
+server = fork_server.ensure_running()
+child = fork_server.fork(WRITES, [], {**os.environ, "FOLDER": server.folder}, 2, watchdog_pipe)
+print(server.folder, server.pid, child.stdout.readline(), end="", flush=True)
+while not any(Path(server.folder).iterdir()):
     pass
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_it_ends_its_children_and_removes_what_they_left_if_who_asked_for_them_is_killed(tmp_path: Path) -> None:
+def test_if_the_client_is_killed_the_server_kills_its_children_and_removes_their_files(tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path), "OPENBLAS_NUM_THREADS": "1"}
     program = [sys.executable, "-c", DIES]
     ended = subprocess.run(program, capture_output=True, text=True, env=environment, timeout=WAIT_S)
@@ -248,20 +248,20 @@ def test_it_ends_its_children_and_removes_what_they_left_if_who_asked_for_them_i
     assert Path(folder).parent == tmp_path and not list(tmp_path.iterdir())
 
 
-def test_what_a_nursery_could_not_remove_in_time_is_removed_by_who_ends_it(
+def test_the_client_removes_a_folder_that_the_fork_server_could_not_remove_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forked, "END_LIMIT_S", 0.1)
-    for name in ("nursery", "nursery.ended"):
+    monkeypatch.setattr(fork_server, "END_LIMIT_S", 0.1)
+    for name in ("server", "server.ended"):
         (tmp_path / name).mkdir()
     control, theirs = socket.socketpair()
     endless = subprocess.Popen(["sleep", "1000"])
     with theirs:
-        forked._end(endless, control, str(tmp_path / "nursery"))
+        fork_server._shut_down(endless, control, str(tmp_path / "server"))
     assert endless.returncode == -signal.SIGKILL and not list(tmp_path.iterdir())
 
 
-def test_a_nursery_has_room_for_many_children() -> None:
+def test_the_fork_server_polls_many_descriptors() -> None:
     """A process may have more open files than the 1024 that `select` looks at."""
     resource = pytest.importorskip("resource")
     many = 1100
@@ -273,22 +273,22 @@ def test_a_nursery_has_room_for_many_children() -> None:
     try:
         os.dup2(read, many)
         os.write(write, b"1")
-        assert fork_server._ready([many]) == {many}
+        assert fork_server._wait_readable([many]) == {many}
     finally:
         for descriptor in (read, write, many):
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.usefixtures("own_nursery", "one_thread")
-def test_a_lost_nursery_costs_nothing(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_server", "one_thread")
+def test_after_the_fork_server_died_workers_are_started_anew(tmp_path: Path) -> None:
     bench = Class(tmp_path)
     grader = bench.grader(KERNEL)
     assert grader.run(bench.checks["compile"]).verdict == "passed"
     worker = grader._worker
-    assert worker is not None and isinstance(worker._process, Forked)
-    os.kill(nursery_number(), signal.SIGKILL)
-    wait_for_end([nursery_number()])
+    assert worker is not None and isinstance(worker._process, ForkedProcess)
+    os.kill(server_pid(), signal.SIGKILL)
+    wait_for_end([server_pid()])
     assert grader.run(bench.checks["correct[n=1]"]).verdict == "passed"
     grader._kill()
     assert worker._process.returncode == -signal.SIGKILL
@@ -297,9 +297,9 @@ def test_a_lost_nursery_costs_nothing(tmp_path: Path) -> None:
     grader.close()
 
 
-@pytest.mark.usefixtures("own_nursery", "one_thread")
+@pytest.mark.usefixtures("own_server", "one_thread")
 @pytest.mark.parametrize("because", ["old Linux", "Python for an old Linux", "not Linux", "no process"])
-def test_without_a_nursery_workers_are_started_anew(
+def test_without_a_fork_server_workers_are_started_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, because: str
 ) -> None:
     def refuse(*args: Any, **options: Any) -> None:
@@ -308,49 +308,49 @@ def test_without_a_nursery_workers_are_started_anew(
     bench = Class(tmp_path)
     with monkeypatch.context() as patch:
         if because == "not Linux":
-            patch.setattr(forked.sys, "platform", "darwin")
+            patch.setattr(fork_server.sys, "platform", "darwin")
         elif because == "old Linux":
             patch.setattr(os, "pidfd_open", refuse)
         elif because == "Python for an old Linux":
             patch.delattr(os, "memfd_create")
         else:
-            patch.setattr(forked.subprocess, "Popen", refuse)
-        assert forked._nursery() is None
+            patch.setattr(fork_server.subprocess, "Popen", refuse)
+        assert fork_server._server() is None
     assert verdicts({result.name: result for result in bench.grader().grade().checks}).keys() == bench.checks.keys()
-    assert forked._nursery() is None
+    assert fork_server._server() is None
 
 
-@pytest.mark.usefixtures("own_nursery", "one_thread")
-def test_a_nursery_that_does_not_come_up_is_ended_with_whoever_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked, "PROGRAM", "import time; time.sleep(1000)")
-    monkeypatch.setattr(forked, "END_LIMIT_S", 0.2)
-    child = forked.forked("", [], os.environ, 2, 0)
+@pytest.mark.usefixtures("own_server", "one_thread")
+def test_a_fork_server_that_hangs_while_loading_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "PROGRAM", "import time; time.sleep(1000)")
+    monkeypatch.setattr(fork_server, "END_LIMIT_S", 0.2)
+    child = fork_server.fork("", [], os.environ, 2, 0)
     assert child is not None
     child.kill()
     assert child.wait(0.2) == -signal.SIGKILL
     child.close()
-    number = nursery_number()
-    forked._nursery.cache_clear()
+    number = server_pid()
+    fork_server._server.cache_clear()
     assert not is_alive(number)
 
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from pytest_gpulab.grading.isolation import forked
+from pytest_gpulab.grading.isolation import fork_server
 from remote_class import Class
 
 bench = Class(Path(sys.argv[1]))
 grader = bench.grader()
 grader.run(bench.checks["compile"])
-print(forked._nursery().number, flush=True)
+print(fork_server._server().pid, flush=True)
 time.sleep(1000)
 """
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("one_thread")
-def test_the_nursery_does_not_outlive_the_process_that_asked(tmp_path: Path, ending: signal.Signals) -> None:
+def test_the_fork_server_does_not_outlive_its_client(tmp_path: Path, ending: signal.Signals) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", PARENT, str(tmp_path)]
     heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731 background shells let children ignore it
@@ -367,4 +367,4 @@ def test_the_nursery_does_not_outlive_the_process_that_asked(tmp_path: Path, end
 
 
 def test_a_request_says_how_many_descriptors_it_has() -> None:
-    assert fork_server._settled.__code__.co_argcount == fork_server.DESCRIPTORS
+    assert fork_server._become_worker.__code__.co_argcount == fork_server.DESCRIPTORS
