@@ -11,7 +11,7 @@ import pytest
 from .items import CudaFile
 
 if TYPE_CHECKING:
-    from pytest_gpulab.course.intake.submissions import HandedIn, Problem
+    from pytest_gpulab.course.intake.submissions import HandedIn, Unusable
     from pytest_gpulab.grading.catalogue import LoadedExercise
     from pytest_gpulab.grading.checks import CheckGrader
 
@@ -43,7 +43,7 @@ class ClassFolder(pytest.Collector):
 class HandedInFile(CudaFile):
     """One submission of a class, or one that cannot be graded."""
 
-    def __init__(self, *, handed_in: HandedIn | Problem, **kwargs: Any) -> None:
+    def __init__(self, *, handed_in: HandedIn | Unusable, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._handed_in = handed_in
 
@@ -64,24 +64,24 @@ class HandedInFile(CudaFile):
             OSError: it cannot be read, or is not a kind of file that is read.
         """
         from pytest_gpulab.course.intake.entries import unreadable
-        from pytest_gpulab.course.intake.submissions import Problem
+        from pytest_gpulab.course.intake.submissions import Unusable
 
         given = self._handed_in
-        if isinstance(given, Problem):
+        if isinstance(given, Unusable):
             raise OSError(given.finding.what)
         try:
             return given.read()
         except OSError as error:
-            self._handed_in = Problem(given.student, given.exercise, given.label, unreadable(error))
+            self._handed_in = Unusable(given.student, given.exercise, given.label, unreadable(error))
             raise
 
     def grader(self, exercise: LoadedExercise) -> CheckGrader:
         """Return the grader that waits for the job, or one that gives the reason why there is none."""
-        from pytest_gpulab.course.intake.submissions import Problem
+        from pytest_gpulab.course.intake.submissions import Unusable
         from pytest_gpulab.course.schedule import RefusedGrader
         from pytest_gpulab.grading.grader import provenance_of
 
-        if not isinstance(self._handed_in, Problem):
+        if not isinstance(self._handed_in, Unusable):
             return super().grader(exercise)
         grading = self.grading
         assert grading.device_info is not None, "a device is opened before anything runs"

@@ -21,7 +21,7 @@ from .summary import REPORTCHARS
 
 if TYPE_CHECKING:
     from pytest_gpulab.course.intake.roster import Roster
-    from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem
+    from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Unusable
     from pytest_gpulab.grading.catalogue import Catalogue
     from pytest_gpulab.grading.grade import Finding
     from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
@@ -136,7 +136,7 @@ class ClassRun:
         return {each.student for each in self.collected}
 
     @property
-    def collected(self) -> list[HandedIn | Problem]:
+    def collected(self) -> list[HandedIn | Unusable]:
         """The submissions for an exercise, and the files in their place that cannot be graded."""
         return [*self.collection.submissions, *(each for each in self.collection.problems if each.exercise)]
 
@@ -186,7 +186,7 @@ class ClassRun:
                 self._gradebook.owners[problem.label] = student
 
     def _duplicates(self) -> Iterator[SimilarPair]:
-        from pytest_gpulab.course.intake.similarity import alike, given_with
+        from pytest_gpulab.course.intake.similarity import given_with, similar_groups
         from pytest_gpulab.reports.gradebook import SimilarPair
 
         owners = {each.label: self.student_id(each.student) for each in self.collection.submissions}
@@ -195,7 +195,7 @@ class ClassRun:
             with suppress(OSError):  # an unreadable file is no copy
                 by_exercise.setdefault(submission.exercise, {})[submission.label] = submission.read()
         for exercise, sources in by_exercise.items():
-            for group in alike(sources, given_with(self._exercises / exercise), owners):
+            for group in similar_groups(sources, given_with(self._exercises / exercise), owners):
                 yield from (
                     SimilarPair(exercise, match.submissions, match.similarity, match.lines) for match in group.matches
                 )

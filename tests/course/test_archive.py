@@ -137,7 +137,7 @@ def test_a_date_that_no_calendar_has_is_the_oldest(scratch: Path) -> None:
 def test_a_name_that_leads_out_is_told_and_not_unpacked(scratch: Path, name: str) -> None:
     found = collected(scratch, packed((name, b"out"), ("bob/reduction.cu", b"fine")))
     assert labels(found) == ["bob/reduction.cu"] and codes(found) == [("", "", "bad-name")]
-    assert found.problems[0].finding.what == "Its name leads out of the ZIP: it is not unpacked."
+    assert found.problems[0].finding.what == "Its path leads outside the ZIP, so it is not unpacked."
     assert not list(scratch.parent.rglob("etc")) and len(list(scratch.parent.rglob("reduction.cu"))) == 1
 
 
@@ -190,7 +190,7 @@ def test_a_bomb_is_not_unpacked(scratch: Path) -> None:
     found = collected(scratch, packed(("alice/reduction.cu", bytes(HUGE)), ("bob/reduction.cu", b"fine")))
     assert labels(found) == ["bob/reduction.cu"] and codes(found) == [("alice", "reduction", "too-large")]
     what = found.problems[0].finding.what
-    assert re.fullmatch(r"It swells from \d+ to 10000000 bytes: it is not unpacked\.", what)
+    assert re.fullmatch(r"It would grow from \d+ to 10000000 bytes, so it is not unpacked\.", what)
 
 
 def test_a_file_that_is_merely_large_is_not_unpacked(scratch: Path) -> None:
@@ -209,7 +209,7 @@ def test_all_files_of_a_student_have_a_limit_together(scratch: Path, monkeypatch
     )
     assert labels(found) == ["alice/scan/1.cu", "bob/scan/1.cu"]
     assert codes(found) == [("alice", "", "too-large"), ("bob", "", "too-large")]
-    assert found.problems[0].finding.what == "With this one the packed files have more than 25 bytes."
+    assert found.problems[0].finding.what == "The student's packed files, up to this one, have more than 25 bytes."
 
 
 def test_a_student_with_far_too_many_files_is_alone_with_that(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_a_packing_that_swells_without_limit_is_not_read(scratch: Path) -> None:
     info = member("alice/scan.cu")
     info.compress_type = zipfile.ZIP_LZMA
     found = collected(scratch, packed((info, b"text")))
-    assert only_problem(found).finding.what == "It is packed in a way that is not read."
+    assert only_problem(found).finding.what == "Its compression method is not supported."
 
 
 def test_a_truncated_zip_is_refused(scratch: Path) -> None:

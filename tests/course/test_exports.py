@@ -76,8 +76,8 @@ def test_what_canvas_calls_late_is_told_once_a_student(scratch: Path) -> None:
     contents = (packed(("scan.cu", b"")) if name.endswith(".zip") else b"" for name in names)
     found = collected(scratch, packed(*zip(names, contents, strict=True)))
     assert [(each.label, each.finding.what) for each in found.problems] == [
-        ("ann_canvas_17", "reduction.cu and scan.cu were handed in late, says Canvas."),
-        ("bob_canvas_18", "scan.cu was handed in late, says Canvas."),
+        ("ann_canvas_17", "reduction.cu and scan.cu were handed in late, according to Canvas."),
+        ("bob_canvas_18", "scan.cu was handed in late, according to Canvas."),
     ]
 
 

@@ -120,13 +120,13 @@ def test_the_absent_the_strangers_and_shared_folders_are_listed(tmp_path: Path) 
         ("name,mark\nAda,1\n", "uid, username, email, email address); there are: name, mark"),
         ("id,name,ID\n1,a,2\n", "line 1: two columns are called id"),
         ("id,name\n", "there is no student below the header"),
-        ("id,name\n17,Ada\n18\n,Bob\n", "line 4: there is no id"),
-        ("id,name\n17,Lovelace, Ada\n", "line 2: 3 cells for 2 columns; put a cell with a separator in it in quotes"),
+        ("id,name\n17,Ada\n18\n,Bob\n", "line 4: the id is missing"),
+        ("id,name\n17,Lovelace, Ada\n", "line 2: 3 cells for 2 columns; quote cells that contain a separator"),
         ('id,name\n17,"A\nda"\n18,"B', "line 4: unexpected end of data"),
-        ('"id,name\n17,Ada\n', "line 1: a quote in the header has no end"),
-        ("id,name\n17,Ada\nab\x1bc,Bob\n", "line 3: ab\\x1bc: too long, or with signs that cannot be printed"),
-        ("id,name\n17,Ada\n\n17,Bob\n", "line 4: the id 17 is on line 2 already"),
-        ("id,folder\n17,f\n18,F\n", "line 3: the folder F is on line 2 already"),
+        ('"id,name\n17,Ada\n', "line 1: a quote in the header is not closed"),
+        ("id,name\n17,Ada\nab\x1bc,Bob\n", "line 3: ab\\x1bc: too long, or with unprintable characters"),
+        ("id,name\n17,Ada\n\n17,Bob\n", "line 4: the id 17 is already on line 2"),
+        ("id,folder\n17,f\n18,F\n", "line 3: the folder F is already on line 2"),
         (b"id,name\n17,Ada\n18,B\xf6b\n", "line 3: this is not UTF-8; save the table as CSV in UTF-8"),
         ("id,name\n17,Ada\n".encode("utf-16"), "line 1: this is not UTF-8; save the table as CSV in UTF-8"),
     ],
@@ -138,8 +138,8 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, contents: str | bytes, 
 
 def test_all_mistakes_are_told_at_once_but_not_hundreds(tmp_path: Path) -> None:
     assert mistakes(tmp_path, "id\n1\n1\n1\n") == [
-        "line 3: the id 1 is on line 2 already",
-        "line 4: the id 1 is on line 2 already",
+        "line 3: the id 1 is already on line 2",
+        "line 4: the id 1 is already on line 2",
     ]
     assert mistakes(tmp_path, "id\n" + "1\n" * 40)[-1] == "and 19 more mistakes"
 

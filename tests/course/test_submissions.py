@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpulab.course.intake import entries, submissions
-from pytest_gpulab.course.intake.submissions import Collection, HandedIn, Problem, SubmissionsError, handed_in
+from pytest_gpulab.course.intake.submissions import Collection, HandedIn, SubmissionsError, Unusable, handed_in
 
 EXERCISES = ("reduction", "scan")
 NOON_S = 1_772_366_400  # 2026-03-01 12:00:00 UTC
@@ -38,7 +38,7 @@ def collected(folder: Path) -> Collection:
     return handed_in(folder, EXERCISES, scratch)
 
 
-def only_problem(folder: Path) -> Problem:
+def only_problem(folder: Path) -> Unusable:
     (problem,) = collected(folder).problems
     return problem
 
@@ -130,7 +130,7 @@ def test_files_for_no_exercise_are_told_once_a_student(folder: Path) -> None:
     told = "3 files for no exercise, left out: helper.cu, scan/deeper/file.cu, notes.txt."
     assert problem.finding.code == "no-exercise" and problem.finding.what == told, "kernels come first"
     assert problem.finding.evidence == ("alice/helper.cu", "alice/scan/deeper/file.cu", "alice/notes.txt")
-    assert problem.finding.hint == "Call a file after its exercise: reduction or scan."
+    assert problem.finding.hint == "Name a file after its exercise: reduction or scan."
 
 
 def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
@@ -144,7 +144,7 @@ def test_of_many_files_for_no_exercise_three_are_named(folder: Path) -> None:
 def test_the_only_exercise_is_named_alone(folder: Path) -> None:
     write(folder, "alice/z.cu")
     (problem,) = handed_in(folder, ["scan"], folder.parent).problems
-    assert problem.finding.hint == "Call a file after its exercise: scan."
+    assert problem.finding.hint == "Name a file after its exercise: scan."
 
 
 def test_a_student_with_sources_for_no_exercise_only_is_told_so(folder: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_student_with_far_too_many_files_is_alone_with_that(folder: Path, monk
     found = collected(folder)
     assert [submission.student for submission in found.submissions] == ["bob"]
     assert [(each.student, each.finding.code) for each in found.problems] == [("alice", "too-many-files")]
-    assert found.problems[0].finding.what == "There are more than 10 files: none of them is read."
+    assert found.problems[0].finding.what == "There are more than 10 files, so none is read."
 
 
 def test_any_number_of_hidden_files_hides_no_submission(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ def test_other_archives_than_zips_are_told_with_their_student(folder: Path, name
     found = collected(folder)
     assert found.students == ("ada", "bob")
     assert [(each.student, each.finding.what) for each in found.problems] == [
-        ("ada", "Of archives only ZIPs are unpacked.")
+        ("ada", "It is an archive, but not a ZIP.")
     ]
 
 

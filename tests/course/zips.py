@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_gpulab.course.intake.submissions import Collection, Problem, handed_in
+from pytest_gpulab.course.intake.submissions import Collection, Unusable, handed_in
 
 EXERCISES = ("reduction", "scan")
 NOON = (2026, 3, 1, 12, 0, 0)
@@ -52,6 +52,6 @@ def codes(found: Collection) -> list[tuple[str, str, str]]:
     return [(problem.student, problem.exercise, problem.finding.code) for problem in found.problems]
 
 
-def only_problem(found: Collection) -> Problem:
+def only_problem(found: Collection) -> Unusable:
     (problem,) = found.problems
     return problem

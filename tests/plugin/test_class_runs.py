@@ -127,7 +127,7 @@ def test_whose_files_do_not_count_is_told_and_has_a_row(school: Course, kept: st
     result.stdout.fnmatch_lines(
         [
             "dora: There is no .cu file, but notes.txt.",
-            "frank: 1 file for no exercise, left out: const.cu. Call a file after its exercise: twice.",
+            "frank: 1 file for no exercise, left out: const.cu. Name a file after its exercise: twice.",
             "gil: 2 files for no exercise, left out: Twise.cu, notes.txt.",
             "hal: There is no .cu file.",
             "ida/all.zip: *",

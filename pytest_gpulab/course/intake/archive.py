@@ -1,9 +1,9 @@
-"""A ZIP as learning platforms export it, unpacked without trusting anything in it.
+"""ZIP exports of learning platforms, unpacked without trust in their contents.
 
-No folder's name in a ZIP ever names one on this machine: each file that is worth reading is written to a new folder of
-its own below a private one. So neither `..`, nor a second file of the same name or one that differs in case only,
-reaches what is there already. What nobody reads is not unpacked. For the rest there are limits: to a file's size and to
-what it may swell to, to the number and to the bytes of all files of one student.
+No name in a ZIP becomes a folder on this machine: each file is written to its own new folder below a private one. So
+neither `..`, nor a second file of the same name, nor a name that differs only in case can overwrite anything. Files
+that are never read are not unpacked. Limits apply to a file's size and compression ratio, and to the number and bytes
+of the files of each student.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from . import entries
 from .entries import Entry
 
 MAX_MEMBERS = 500_000
-"""Of a ZIP: more is no class."""
+"""Members of a ZIP; no class has more."""
 MAX_STUDENT_BYTES = 64 << 20
-"""Unpacked, of all the files of one student that are read."""
-MAX_SWELLING = 200
-"""How many times its packed size a file may have: sources reach 10, zeros 1000."""
+"""Unpacked bytes of the files of one student that are read."""
+MAX_RATIO = 200
+"""Compression ratio of a file: sources reach 10, zeros 1000."""
 UNSUSPICIOUS_BYTES = 1 << 16
-MAX_TOLD = 120
+MAX_MESSAGE_CHARS = 120
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _ENCRYPTED, _UTF8 = 0x1, 0x800  # of a member's flags
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others swell without a limit before one can look
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # zipfile decompresses the others without a limit per read
 _DAMAGED = (
     zipfile.BadZipFile,
     NotImplementedError,
@@ -50,15 +50,15 @@ _DAMAGED = (
     struct.error,
     zlib.error,
 )
-_HINT = "Pack the files anew, as a plain ZIP without a password."
+_HINT = "Pack the files again, as a plain ZIP without a password."
 
 
 class BadArchive(Exception):
-    """A file is no ZIP, is damaged, or holds more than any class hands in: one sentence says which."""
+    """A file that is no ZIP, is damaged, or has too many members; the message is one sentence."""
 
 
-class NoRoom(Exception):
-    """The machine does not let anything be unpacked: why, in words that follow the ZIP's name."""
+class CannotUnpack(Exception):
+    """The files of a ZIP cannot be written here; the message continues a sentence that begins with the ZIP's name."""
 
 
 class _Member(NamedTuple):
@@ -68,10 +68,10 @@ class _Member(NamedTuple):
 
 
 class Unpacker:
-    """Unpacks the ZIP of a class or those of single students; what each student may fill is counted over all of them.
+    """An unpacker for the ZIP of a class or of single students; the limits per student apply to all ZIPs together.
 
     Args:
-        scratch: a private folder, which the caller removes when nobody reads the files any more.
+        scratch: a private folder; the caller removes it once the files have been read.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -80,14 +80,18 @@ class Unpacker:
         self._bytes: Counter[str] = Counter()
 
     def of_class(self, archive: Path, exercises: Collection[str]) -> Iterator[Entry]:
-        """Yield what lies in the ZIP of a class, without the one folder around all of it, where there is one.
+        """Yield the entries of the ZIP of a class, without a single folder around all of them.
 
-        A lone folder with folders of `.cu` files in it, or with several ZIPs, is taken for one around all students,
-        unless those are called after `exercises`, whose names are in lower case.
+        A single folder is one around all students if it has folders with `.cu` files, or several ZIPs, that are not
+        named after exercises.
+
+        Args:
+            archive: the ZIP.
+            exercises: their names in lower case.
 
         Raises:
             BadArchive: the ZIP cannot be read.
-            NoRoom: nor can it be unpacked.
+            CannotUnpack: its files cannot be written.
         """
         with _opened(archive) as zipped:
             members = list(_members(zipped))
@@ -97,19 +101,19 @@ class Unpacker:
             yield from self._unpacked(zipped, members)
 
     def of_student(self, packed: Entry) -> Iterator[Entry]:
-        """Yield what lies in a ZIP that a student handed in; one beside the students' folders is named after a student.
+        """Yield the entries of a student's ZIP; one beside the students' folders is named after its student.
 
-        A ZIP in this ZIP is left as it is.
+        A ZIP in this ZIP is not unpacked.
 
         Raises:
-            NoRoom: it cannot be unpacked.
+            CannotUnpack: its files cannot be written.
         """
         student = packed.parts if len(packed.parts) > 1 else (Path(packed.parts[0]).stem,)
         yield Entry(student[:1], is_folder=True)
         assert packed.path is not None
         try:
             file = entries.opened_for_reading(packed.path)
-        except OSError as error:  # it is a link by now
+        except OSError as error:  # it has been replaced by a link since
             yield Entry((student[0], packed.parts[-1]), fault=entries.unreadable(error))
             return
         try:
@@ -140,16 +144,16 @@ class Unpacker:
             return Entry(parts, None, modified_s, fault=fault)
         try:
             with zipped.open(info) as packed:
-                contents = packed.read(info.file_size)  # with a number zipfile unpacks no more than that at a time
+                contents = packed.read(info.file_size)  # given a number, zipfile decompresses no more than that
         except _DAMAGED as error:
-            return Entry(parts, None, modified_s, fault=_bad(f"It cannot be unpacked: {_told(error)}."))
+            return Entry(parts, None, modified_s, fault=_bad(f"It cannot be unpacked: {_message(error)}."))
         return Entry(parts, self._written(parts[-1], contents), modified_s)
 
     def _fault_of_total(self, student: str, size_bytes: int) -> Finding | None:
         self._bytes[student] += size_bytes
         if self._bytes[student] <= MAX_STUDENT_BYTES:
             return None
-        what = f"With this one the packed files have more than {MAX_STUDENT_BYTES} bytes."
+        what = f"The student's packed files, up to this one, have more than {MAX_STUDENT_BYTES} bytes."
         return Finding("too-large", what, hint=entries.TOO_LARGE)
 
     def _written(self, name: str, contents: bytes) -> Path:
@@ -157,7 +161,7 @@ class Unpacker:
             path = Path(tempfile.mkdtemp(dir=self._scratch)) / name
             path.write_bytes(contents)
         except OSError as error:
-            raise NoRoom(f"cannot be unpacked to {self._scratch}: {error.strerror}") from None
+            raise CannotUnpack(f"cannot be unpacked to {self._scratch}: {error.strerror}") from None
         return path
 
 
@@ -165,7 +169,7 @@ def _opened(archive: Path | BinaryIO) -> zipfile.ZipFile:
     try:
         zipped = zipfile.ZipFile(archive)
     except _DAMAGED as error:
-        raise BadArchive(f"It cannot be read as a ZIP: {_told(error)}.") from None
+        raise BadArchive(f"It cannot be read as a ZIP: {_message(error)}.") from None
     if len(zipped.infolist()) > MAX_MEMBERS:
         zipped.close()
         raise BadArchive(f"It holds more than {MAX_MEMBERS} files.")
@@ -177,7 +181,7 @@ def _members(zipped: zipfile.ZipFile) -> Iterator[_Member]:
         name = _name(info)
         parts = tuple(part for part in name.split("/") if part not in ("", "."))
         if name.startswith("/") or _DRIVE.match(name) or ".." in parts:
-            what = "Its name leads out of the ZIP: it is not unpacked."
+            what = "Its path leads outside the ZIP, so it is not unpacked."
             yield _Member((name,), info, Finding("bad-name", what, hint=entries.NAME))
         elif parts and not any(map(entries.is_litter, parts)):
             yield _member(parts, info)
@@ -191,16 +195,16 @@ def _member(found: tuple[str, ...], info: zipfile.ZipInfo) -> _Member:
             return _Member(parts[:end], info, fault)
     if len(parts) > entries.MAX_DEPTH + 1:
         return _Member(parts[: entries.MAX_DEPTH + 1], info, entries.too_deep())
-    mode = info.external_attr >> 16  # 0 where the ZIP was not made on a Unix
+    mode = info.external_attr >> 16  # 0 if the ZIP was not made on Unix
     is_plain = stat.S_IFMT(mode) == 0 or stat.S_ISDIR(mode)
     return _Member(parts, info, None if is_plain else entries.fault_of_mode(mode))
 
 
 def _name(info: zipfile.ZipInfo) -> str:
-    """Return a member's name as its author wrote it: many write UTF-8 or backslashes although the format forbids it."""
+    """Return a member's name as intended: many programs write UTF-8 or backslashes against the format's rules."""
     name = info.orig_filename
     if not info.flag_bits & _UTF8:
-        with contextlib.suppress(UnicodeError):  # else it is of the old code page indeed
+        with contextlib.suppress(UnicodeError):  # otherwise it really is code page 437
             name = name.encode("cp437").decode("utf-8")
     return unicodedata.normalize("NFC", name.replace("\\", "/"))
 
@@ -223,16 +227,16 @@ def _fault_of_contents(info: zipfile.ZipInfo) -> Finding | None:
     if info.flag_bits & _ENCRYPTED:
         return _bad("It is encrypted.")
     if info.compress_type not in _PACKINGS:
-        return _bad("It is packed in a way that is not read.")
-    if info.file_size > max(UNSUSPICIOUS_BYTES, MAX_SWELLING * info.compress_size):
-        what = f"It swells from {info.compress_size} to {info.file_size} bytes: it is not unpacked."
+        return _bad("Its compression method is not supported.")
+    if info.file_size > max(UNSUSPICIOUS_BYTES, MAX_RATIO * info.compress_size):
+        what = f"It would grow from {info.compress_size} to {info.file_size} bytes, so it is not unpacked."
         return Finding("too-large", what, hint=entries.TOO_LARGE)
     return entries.fault_of_size(info.orig_filename, info.file_size)
 
 
-def _told(error: Exception) -> str:
-    """Return the error's words, of which a damaged file may make very many."""
-    return textwrap.shorten(str(error), MAX_TOLD, placeholder=" ...").rstrip(".") or type(error).__name__
+def _message(error: Exception) -> str:
+    """Return the error's message, shortened, because a damaged file may make it very long."""
+    return textwrap.shorten(str(error), MAX_MESSAGE_CHARS, placeholder=" ...").rstrip(".") or type(error).__name__
 
 
 def _bad(what: str) -> Finding:
@@ -240,8 +244,8 @@ def _bad(what: str) -> Finding:
 
 
 def _modified_s(info: zipfile.ZipInfo) -> float:
-    """Return when the file was changed, by the clock of whoever packed it, in steps of 2 s; a ZIP has no time zone."""
+    """Return the time of change by the packing machine's clock, in steps of 2 s; a ZIP has no time zone."""
     try:
         return float(calendar.timegm((*info.date_time, 0, 0, 0)))
-    except (ValueError, OverflowError):  # there is no month 0, but in a ZIP there may be
+    except (ValueError, OverflowError):  # a ZIP may hold an invalid date such as month 0
         return 0.0

@@ -1,7 +1,7 @@
-"""What lies in the folder of a class, before anyone asks what it is: `submissions` makes sense of it.
+"""The files and folders of a class, uninterpreted; `submissions` interprets them.
 
-Students fill this folder, so nothing in it is trusted: links are not followed, pipes and devices not opened, names are
-looked at before they are used, and a student who hands in a million files is alone with that.
+Students fill these folders, so nothing in them is trusted. Links are not followed, pipes and devices are not opened,
+and names are checked before use. A million files of one student affect no other.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from pytest_gpulab.grading.grade import Finding
 
 MAX_SOURCE_BYTES = 1 << 20
 MAX_ARCHIVE_BYTES = 16 << 20
-"""Of a ZIP that one student handed in, packed."""
+"""Packed bytes of one student's ZIP."""
 MAX_FILES = 10_000
-"""Of one student, folders included."""
+"""Files and folders of one student."""
 MAX_DEPTH = 16
 MAX_NAME_BYTES = 200
 MAX_SHOWN = 203
-"""Letters of a name in reports: a ZIP may hold names that no file system does."""
+"""Characters of a name in reports: names in a ZIP may be longer than any file system allows."""
 
 READ = (".cu", ".zip")
-"""Endings of the files whose contents anyone looks at, in upper or lower case."""
+"""Extensions of the files that are read, in upper or lower case."""
 
 _LITTER = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _UNPRINTABLE = ("Cc", "Cs", "Zl", "Zp")
-_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they make a name look like another one
+_REORDERING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they make a name look like another
 
 LINK = "Put the file itself there."
 TOO_LARGE = "A kernel has a few pages: hand in the source only, without data or output."
@@ -42,17 +42,17 @@ NAME = "Name it with letters, digits, spaces, - and _."
 
 @dataclass(frozen=True)
 class Entry:
-    """A file or folder that someone handed in.
+    """A file or folder of a class.
 
     Attributes:
-        parts: where it is below the folder of the class; the first is the student's, or the file lies in nobody's.
-        path: where its contents can be read; None if nobody needs them, or if `fault` says why they cannot.
-        modified_s: when, in seconds since 1970.
-        is_folder: whether it is a folder, named for its own sake.
-        fault: what is wrong with it.
-        exported: what a platform's export called it, if `parts` were made from that.
-        attempt: how often its student had handed it in before, says the platform.
-        is_late: whether the platform says so.
+        parts: path below the folder of the class; the first part is the student's folder, if there are several.
+        path: the file with its contents; None if they are not needed, or if there is a `fault`.
+        modified_s: time of the last change, in seconds since 1970.
+        is_folder: whether it is a folder.
+        fault: the reason why it cannot be read.
+        exported: its name in a platform's export, if `parts` were derived from that.
+        attempt: number of earlier attempts, according to the platform.
+        is_late: whether it is late, according to the platform.
     """
 
     parts: tuple[str, ...]
@@ -66,51 +66,51 @@ class Entry:
 
     @property
     def suffix(self) -> str:
-        """The ending of its name, with the dot, in lower case."""
+        """The extension of its name, with the dot, in lower case."""
         return suffix_of(self.parts[-1])
 
     @property
     def label(self) -> str:
-        """Where it is, fit to be printed."""
+        """Its path, printable."""
         return _label(self.parts)
 
     @property
     def label_below(self) -> str:
-        """Where it is in its student's folder, fit to be printed."""
+        """Its path in its student's folder, printable."""
         return _label(self.parts[1:])
 
     @property
     def exported_label(self) -> str:
-        """What whoever packed it calls it, fit to be printed: of several attempts each has a name of its own."""
+        """Its name in the export, printable; each of several attempts has its own."""
         return _label(self.exported.split("/")) if self.exported else self.label
 
 
 def suffix_of(name: str) -> str:
-    """Return the ending of a name, with the dot, in lower case: many a system writes `.CU`."""
+    """Return the extension of a name, with the dot, in lower case, because some systems write `.CU`."""
     return Path(name).suffix.lower()
 
 
 def is_litter(name: str) -> bool:
-    """Say whether a name is of those that systems leave behind, or hidden."""
+    """Return whether a name is hidden or belongs to a system's own files."""
     return name.startswith(".") or name in _LITTER
 
 
 def printable(name: str) -> str:
-    """Return the name with escapes for what would break a line, hide itself or change the order of letters."""
+    """Return the name with escapes for control, invisible and reordering characters."""
     return "".join(_escaped(sign) if _is_unprintable(sign) else sign for sign in name)
 
 
 def part_name(name: str) -> str:
     """Return the name of a file or folder as reports and ids use it.
 
-    Accents are one sign with their letter, however a system writes them. Signs that cannot be printed, and bytes that
-    are no UTF-8, are escaped: the work under such a name is graded like any other.
+    Unicode is normalised (NFC). Unprintable characters, and bytes that are not UTF-8, are escaped, so that files with
+    such names can be graded.
     """
     return printable(unicodedata.normalize("NFC", name))
 
 
 def student_name(name: str) -> str:
-    """Return the name of a student's folder: a long one is cut, and a part of its hash keeps it apart from others."""
+    """Return the name of a student's folder; a long one is shortened, and a part of its hash keeps it unique."""
     name = part_name(name)
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
@@ -119,14 +119,14 @@ def student_name(name: str) -> str:
 
 
 def fault_of_name(name: str) -> Finding | None:
-    """Return why the name of a file or folder cannot be used, None if it can."""
+    """Return the finding for an unusable name of a file or folder, None for a usable one."""
     if (size_bytes := len(name.encode(errors="surrogateescape"))) > MAX_NAME_BYTES:
         return Finding("bad-name", f"The name has {size_bytes} bytes; at most {MAX_NAME_BYTES} are read.", hint=NAME)
     return None
 
 
 def fault_of_size(name: str, size_bytes: int) -> Finding | None:
-    """Return why a file of that name and size is not read, None if it is."""
+    """Return the finding for a file that is too large, else None."""
     limit_bytes = MAX_ARCHIVE_BYTES if suffix_of(name) == ".zip" else MAX_SOURCE_BYTES
     if size_bytes <= limit_bytes:
         return None
@@ -135,23 +135,23 @@ def fault_of_size(name: str, size_bytes: int) -> Finding | None:
 
 
 def unreadable(error: OSError) -> Finding:
-    """Return the finding for what the system refuses to read."""
-    hint = "This is not the student's fault: look at the file's permissions."
+    """Return the finding for a file that the system cannot read."""
+    hint = "This is not the student's fault. Check the file's permissions."
     return Finding("unreadable", f"It cannot be read: {error.strerror}.", hint=hint)
 
 
 def too_deep() -> Finding:
-    """Return the finding for a folder that is not searched."""
+    """Return the finding for a folder that is nested too deeply."""
     return Finding("too-deep", f"Folders below {MAX_DEPTH} others are not searched.")
 
 
 def too_many_files() -> Finding:
-    """Return the finding for a student who hands in far more than any exercise asks for."""
-    return Finding("too-many-files", f"There are more than {MAX_FILES} files: none of them is read.", hint=TOO_LARGE)
+    """Return the finding for a student with too many files."""
+    return Finding("too-many-files", f"There are more than {MAX_FILES} files, so none is read.", hint=TOO_LARGE)
 
 
 def of_folder(folder: Path) -> Iterator[Entry]:
-    """Yield what lies in the folder of a class, each student's part in one run and in the order of names.
+    """Yield the entries of the folder of a class, student by student in the order of names.
 
     Raises:
         OSError: the folder itself cannot be read.
@@ -164,7 +164,7 @@ def of_folder(folder: Path) -> Iterator[Entry]:
 
 
 def _of_student(child: os.DirEntry[str]) -> Iterator[Entry]:
-    """Yield one child of the folder with all that is below it, or only that this is too much."""
+    """Yield one child of the folder and everything below it; only the child, with a fault, if that is too much."""
     found = list(islice(_walked(child, ()), MAX_FILES + 1))
     yield from found if len(found) <= MAX_FILES else [replace(found[0], fault=too_many_files())]
 
@@ -198,27 +198,27 @@ def _looked_at(child: os.DirEntry[str], parts: tuple[str, ...]) -> Entry:
         fault = too_deep()
     if fault is None and not is_folder:
         fault = fault_of_mode(status.st_mode)
-    is_asked_for = not is_folder and suffix_of(child.name) in READ  # others are named in reports at most
-    if fault is None and is_asked_for:
+    is_read = not is_folder and suffix_of(child.name) in READ  # other files are only named in reports
+    if fault is None and is_read:
         fault = fault_of_size(child.name, status.st_size)
         opened_for_reading(Path(child.path)).close()
-    return Entry(parts, Path(child.path) if is_asked_for and not fault else None, status.st_mtime, is_folder, fault)
+    return Entry(parts, Path(child.path) if is_read and not fault else None, status.st_mtime, is_folder, fault)
 
 
 def fault_of_mode(mode: int) -> Finding | None:
-    """Return why nothing of that kind is read, None for a plain file."""
+    """Return the finding for a link, device, pipe or socket; None for a plain file."""
     if stat.S_ISREG(mode):
         return None
     if stat.S_ISLNK(mode):
         return Finding("link", "It is a link, and links are not followed.", hint=LINK)
-    return Finding("not-a-file", "It is no file but a device, a pipe or a socket.", hint=LINK)
+    return Finding("not-a-file", "It is a device, a pipe or a socket, not a file.", hint=LINK)
 
 
 def opened_for_reading(path: Path) -> BinaryIO:
-    """Open a file, but neither through a link nor to wait for the other end of a pipe.
+    """Open a file without following links and without waiting for the other end of a pipe.
 
     Raises:
-        OSError: it is a link now, or cannot be read.
+        OSError: it is a link, or cannot be read.
     """
     flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, os.O_RDONLY | flags), "rb")
@@ -238,6 +238,6 @@ def _is_unprintable(sign: str) -> bool:
 
 
 def _escaped(sign: str) -> str:
-    """Return an escape; a byte that is no UTF-8 was read as a surrogate, which tells the byte."""
+    """Return an escape; a byte that is not UTF-8 was read as a surrogate and is shown as that byte."""
     number = ord(sign) - 0xDC00 if 0xDC80 <= ord(sign) <= 0xDCFF else ord(sign)
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"

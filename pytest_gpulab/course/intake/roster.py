@@ -1,6 +1,6 @@
-"""The list of a class: who is in it, under which id, and whose folder is whose.
+"""The roster of a class: students, their ids and their folders.
 
-A table with a header, as spreadsheets and learning platforms export it: in UTF-8, with commas, semicolons or tabs
+It is a table with a header, as exported by spreadsheets and learning platforms: UTF-8, with commas, semicolons or tabs
 between the cells.
 """
 
@@ -23,7 +23,7 @@ from .entries import fault_of_name, printable
 SEPARATORS = ",;\t"
 MAX_MISTAKES = 20
 
-# What a column is called, the best name first: Moodle, Canvas, Gradescope, PrairieLearn and GitHub have their own.
+# Titles of columns, the preferred one first, as Moodle, Canvas, Gradescope, PrairieLearn and GitHub write them.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": (
         *("id", "student id", "student_id", "sid", "id number", "sis user id", "identifier", "uin", "uid"),
@@ -34,20 +34,20 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "last": ("last name", "surname", "family name"),
     "folder": ("folder", "directory", "github_username"),
 }
-_NO_STUDENT = ("points possible", "manual posting")  # what Canvas writes below its header
-# The first such words count: what follows them may be of the student's choice.
+_NO_STUDENT = ("points possible", "manual posting")  # rows that Canvas writes below its header
+# The first match counts: the student may have chosen the text after it.
 _OF_MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_.+")
-_OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # as `submissions` calls the students of its exports
+_OF_CANVAS = re.compile(r"[^_]+_canvas_(?P<id>\d+)")  # the name that `submissions` gives to students of Canvas exports
 _OF_BRIGHTSPACE = re.compile(r"(?P<id>\d+)-\d+ ?- (?P<name>.+) ?- \w+ \d{1,2}, \d{4} \d{3,4} ?[AP]M")
 
 
 class RosterError(Exception):
-    """The roster cannot be used: a line for each mistake, with its line in the file."""
+    """A roster that cannot be used; the message has a line per mistake, with its line in the file."""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A student with the folder's name, where one is given, the line of the file, and what else may be an id."""
+    """A row of the roster: student, folder name if given, line in the file, and cells that may be further ids."""
 
     student: Student
     folder: str
@@ -56,11 +56,11 @@ class _Row:
 
 
 class Roster:
-    """The students of a class and whose folders are whose.
+    """The students of a class and the owners of its folders.
 
-    A folder is a student's by its name in the column `folder`, else by the id, else by another column that may hold
-    ids, else by the name, if one student only has it; upper and lower case are the same. Folders as Moodle, Canvas,
-    Brightspace and `gh classroom` name them are understood.
+    A folder is matched by the column `folder`, else by the id, else by another column that may hold ids, else by a name
+    that only one student has. Case is ignored. Folder names of Moodle, Canvas, Brightspace and `gh classroom` are
+    understood.
 
     Attributes:
         students: all of them, in the order of the file.
@@ -79,7 +79,7 @@ class Roster:
         """Read a roster.
 
         Raises:
-            RosterError: it is no such table, or a line of it is wrong.
+            RosterError: it is no such table, or one of its lines is wrong.
         """
         try:
             rows, mistakes = _rows(_text(path))
@@ -87,26 +87,26 @@ class Roster:
             rows, mistakes = [], [str(mistake)]
         if mistakes:
             more = len(mistakes) - MAX_MISTAKES
-            told = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
-            raise RosterError("\n".join(f"{path}: {mistake}" for mistake in told))
+            shown = mistakes[:MAX_MISTAKES] + ([f"and {more} more mistakes"] if more > 0 else [])
+            raise RosterError("\n".join(f"{path}: {mistake}" for mistake in shown))
         return cls(rows)
 
     def student(self, folder: str) -> Student | None:
-        """Return the student of a folder; None where it is not on the roster."""
+        """Return the student of a folder; None if it matches no one on the roster."""
         keys = map(_key, _names(folder))
         return next((self._owners[key] for key in keys if key in self._owners), None)
 
     def absent(self, folders: Iterable[str]) -> tuple[Student, ...]:
-        """Return the students who have none of these folders."""
+        """Return the students without any of these folders."""
         present = {self.student(folder) for folder in folders}
         return tuple(student for student in self.students if student not in present)
 
     def strangers(self, folders: Iterable[str]) -> tuple[str, ...]:
-        """Return those folders that are nobody's."""
+        """Return the folders without a student on the roster."""
         return tuple(folder for folder in folders if self.student(folder) is None)
 
     def shared(self, folders: Iterable[str]) -> dict[Student, tuple[str, ...]]:
-        """Return the students with more than one of these folders, and which."""
+        """Return the students with more than one of these folders, and the folders."""
         by_student: dict[Student, tuple[str, ...]] = defaultdict(tuple)
         for folder in folders:
             student = self.student(folder)
@@ -116,7 +116,7 @@ class Roster:
 
 
 def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
-    """Return the students by those names that only one of them has."""
+    """Return the students by the names that only one of them has."""
     owners: dict[str, set[Student]] = defaultdict(set)
     for name, student in named:
         owners[_key(name)].add(student)
@@ -124,11 +124,11 @@ def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
 
 
 class _Mistake(Exception):
-    """What is wrong with the file, or with one line of it."""
+    """A mistake in the file or in one of its lines."""
 
 
 def _names(folder: str) -> Iterator[str]:
-    """Yield what may stand in the roster for a folder, the surest first."""
+    """Yield the texts by which the roster may list a folder, the most reliable first."""
     yield folder
     if moodle := _OF_MOODLE.fullmatch(folder):
         yield from (f"participant {moodle['number']}", moodle["name"])
@@ -136,7 +136,7 @@ def _names(folder: str) -> Iterator[str]:
         yield canvas["id"]
     if brightspace := _OF_BRIGHTSPACE.fullmatch(folder):
         yield from (brightspace["id"], brightspace["name"])
-    for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username: the longest username
+    for hyphen in re.finditer("-", folder):  # `gh classroom` clones to assignment-username; the longest username first
         yield folder[hyphen.end() :]
 
 
@@ -157,10 +157,10 @@ def _text(path: Path) -> str:
 
 
 def _rows(text: str) -> tuple[list[_Row], list[str]]:
-    """Return the students, and what is wrong with lines that are not taken.
+    """Return the students, and the mistakes in other lines.
 
     Raises:
-        _Mistake: the header is wrong, or the table ends in the middle of a cell.
+        _Mistake: the header is wrong, or the table ends within a cell.
     """
     (header_line, header), separator = _header(text)
     records = [
@@ -187,14 +187,14 @@ def _rows(text: str) -> tuple[list[_Row], list[str]]:
 
 
 def _header(text: str) -> tuple[tuple[int, list[str]], str]:
-    """Return the first record with its line, and the separator that makes most known columns of it."""
+    """Return the first record with its line, and the separator that yields most known columns."""
     readings = []
     for separator in SEPARATORS:
-        with contextlib.suppress(_Mistake):  # another separator may not fit the quotes
+        with contextlib.suppress(_Mistake):  # quotes may be valid with another separator only
             record = next(_records(text, separator), (1, [""]))
             readings.append((sum(map(_is_known, record[1])), record, separator))
     if not readings:
-        raise _Mistake("line 1: a quote in the header has no end")
+        raise _Mistake("line 1: a quote in the header is not closed")
     _, record, separator = max(readings, key=lambda reading: reading[0])
     return record, separator
 
@@ -204,7 +204,7 @@ def _is_known(title: str) -> bool:
 
 
 def _columns(line: int, header: list[str]) -> dict[str, int]:
-    """Return where each kind of column is."""
+    """Return the index of each kind of column."""
     titles = [_key(cell) for cell in header]
     found = {}
     for kind, known in COLUMNS.items():
@@ -221,22 +221,22 @@ def _columns(line: int, header: list[str]) -> dict[str, int]:
 
 
 def _id_columns(header: list[str]) -> list[int]:
-    """Return where columns are that may hold ids, the best first."""
+    """Return the indices of the columns that may hold ids, the preferred first."""
     titles = [_key(cell) for cell in header]
     return [titles.index(title) for title in COLUMNS["id"] if title in titles]
 
 
 def _filled(columns: Sequence[int], records: Sequence[Sequence[str]]) -> int:
-    """Return the first column that has a cell in each record, else the one with most: platforms leave some empty."""
+    """Return the first column without empty cells, else the one with fewest: platforms leave some columns empty."""
     counts = {at: sum(at < len(cells) and bool(cells[at]) for cells in records) for at in columns}
     return max(columns, key=lambda at: counts[at])
 
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records that are not blank, each with the line it begins in.
+    """Yield the records that are not blank, each with its first line.
 
     Raises:
-        _Mistake: a quote has no end.
+        _Mistake: a quote is not closed.
     """
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
@@ -251,21 +251,21 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def _row(line: int, cells: list[str], columns: Mapping[str, int], aliases: Sequence[int], width: int) -> _Row:
     if any(cells[width:]):
-        raise _Mistake(f"{len(cells)} cells for {width} columns; put a cell with a separator in it in quotes")
-    told = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
-    name = told.get("name") or f"{told.get('first', '')} {told.get('last', '')}".strip()
-    student, folder = Student(told.get("id", ""), name), told.get("folder", "")
+        raise _Mistake(f"{len(cells)} cells for {width} columns; quote cells that contain a separator")
+    by_kind = {kind: cells[at] for kind, at in columns.items() if at < len(cells)}
+    name = by_kind.get("name") or f"{by_kind.get('first', '')} {by_kind.get('last', '')}".strip()
+    student, folder = Student(by_kind.get("id", ""), name), by_kind.get("folder", "")
     if not student.id:
-        raise _Mistake("there is no id")
+        raise _Mistake("the id is missing")
     for text in (student.id, student.name, folder):
         if fault_of_name(text) or printable(text) != text:
-            raise _Mistake(f"{printable(text[:80])}: too long, or with signs that cannot be printed")
+            raise _Mistake(f"{printable(text[:80])}: too long, or with unprintable characters")
     return _Row(student, folder, line, tuple(cells[at] for at in aliases if at < len(cells)))
 
 
 def _note_line(row: _Row, lines: dict[tuple[str, str], int]) -> None:
-    """Hold what no two students may have in common."""
+    """Check that no two students have the same id or folder."""
     for kind, text in (("id", row.student.id), ("folder", row.folder)):
         first = lines.setdefault((kind, _key(text)), row.line)
         if text and first != row.line:
-            raise _Mistake(f"the {kind} {text} is on line {first} already")
+            raise _Mistake(f"the {kind} {text} is already on line {first}")

@@ -1,20 +1,22 @@
-"""Sources of one exercise that resemble each other more than independent work does: for a report, never for a grade.
+"""Similar pairs: sources of one exercise that are more alike than independent work. For reports, never for a grade.
 
-Each source becomes a set of fingerprints by winnowing: hashes of all runs of `RUN` tokens, of which every `WINDOW`
-neighbours leave the smallest, so that two sources with a common run of `RUN + WINDOW - 1` tokens share a fingerprint
+Each source becomes a set of fingerprints by winnowing: of the hashes of all runs of `RUN` tokens, the smallest of every
+`WINDOW` neighbours is kept. Two sources with a common run of `RUN + WINDOW - 1` tokens therefore share a fingerprint
 (S. Schleimer, D. S. Wilkerson, A. Aiken, "Winnowing: Local Algorithms for Document Fingerprinting", SIGMOD 2003).
-What the exercise gives to everyone (skeleton, baselines, headers) counts for nobody. The similarity of two sources is
-Dice's coefficient: twice the fingerprints that both have over the fingerprints of each. It is taken in two views, of
-which the larger figure counts:
+Fingerprints of the exercise's own files (skeleton, baselines, headers) are left out. The similarity of two sources is
+Dice's coefficient: twice the number of common fingerprints, divided by the sum of both numbers. It is computed in two
+views, and the larger value counts:
 
 - by structure: tokens without comments, layout, braces, the names that the student chose, and the kinds of numbers.
-  New names, another layout and functions in another order change next to nothing of it.
-- to the letter: every word and sign, comments too. They are the writer's own even where the structure is everyone's.
+  New names, another layout and another order of functions hardly change it.
+- to the letter: every word and punctuation mark, with comments. These are individual even where the structure is
+  common.
 
-Why `ALIKE` is 0.7: by structure no two of the steps in `solutions/` and the kernels in `tests/honest/` reach 0.59, and
-to the letter 0.39, but for the two single-pass scans, variants of one source, which belong in a report: 0.83. Disguised
-copies of them all stay above 0.84, with a statement added above 0.72, with two nine of ten above 0.66. A source with
-fewer than `LEAST` fingerprints of its own is not judged: the shortest right answers are the same whoever writes them.
+`MIN_SIMILARITY` is 0.7 for these reasons. Of the steps in `solutions/` and the kernels in `tests/honest/`, no two reach
+0.59 by structure or 0.39 to the letter, except for the two single-pass scans, variants of one source, with 0.83.
+Disguised copies of all of them stay above 0.84, with one added statement above 0.72, and with two added statements nine
+of ten stay above 0.66. A source with fewer than `MIN_FINGERPRINTS` of its own is not compared: independent short
+solutions are the same.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from typing import NamedTuple
 
 RUN = 12
 WINDOW = 4
-ALIKE = 0.7
-LEAST = 20
-MAX_TOKENS = 10_000  # ten times the longest solution: what comes after them is not compared
+MIN_SIMILARITY = 0.7
+MIN_FINGERPRINTS = 20
+MAX_TOKENS = 10_000  # ten times the longest solution; later tokens are ignored, to bound the time
 
 _SOURCES = (".cu", ".cuh", ".h", ".hpp")
 _TOKEN = re.compile(
@@ -45,7 +47,7 @@ _TOKEN = re.compile(
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _IGNORED = {"const", "constexpr", "static", "inline", "__forceinline__", "__restrict__", "{", "}"}
 _TYPE = re.compile("auto|bool|char|double|float|int|long|short|signed|unsigned|size_t|u?int(8|16|32|64)_t")
-_VOCABULARY = re.compile(
+_BUILTINS = re.compile(
     "alignas|asm|break|case|class|continue|default|delete|do|else|enum|extern|false|for|goto|if|namespace|new|nullptr|"
     "operator|reinterpret_cast|return|sizeof|static_assert|static_cast|struct|switch|template|this|true|typedef|"
     "typename|union|using|virtual|void|volatile|while|threadIdx|blockIdx|blockDim|gridDim|warpSize|__.*|GPULAB_.*"
@@ -56,12 +58,12 @@ LineRanges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Match:
-    """Two submissions that resemble each other.
+    """A similar pair of submissions.
 
     Attributes:
-        submissions: both, in the order of names.
-        similarity: from `ALIKE` to 1.
-        to_the_letter: whether words and comments say so rather than the structure.
+        submissions: both, sorted.
+        similarity: from `MIN_SIMILARITY` to 1.
+        to_the_letter: whether words and comments are more similar than the structure.
         lines: the matching lines of each, as ranges (first, last) counted from 1.
     """
 
@@ -72,12 +74,12 @@ class Match:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Submissions that resemble each other, each at least one other of them.
+class SimilarGroup:
+    """A group of submissions, each similar to at least one other.
 
     Attributes:
-        submissions: in the order of names.
-        matches: the closest ones that hold the group together, one less than there are submissions, closest first.
+        submissions: sorted.
+        matches: a maximum spanning tree of the similar pairs, most similar first.
     """
 
     submissions: tuple[str, ...]
@@ -93,7 +95,7 @@ Tokens = list[_Token]
 
 
 class _View:
-    """One way to read all sources: their tokens, and their fingerprints without what is given to everyone."""
+    """A view of all sources: their tokens, and their fingerprints without those of the given files."""
 
     def __init__(self, read: Callable[[str], Iterator[_Token]], sources: Mapping[str, str], given: list[str]) -> None:
         def tokens(source: str) -> Tokens:
@@ -109,21 +111,21 @@ class _View:
         self._prints = {name: _enough(_winnowed(runs) - self._given) for name, runs in self._runs.items()}
 
     def similarities(self, first: str, others: Iterable[str]) -> list[float]:
-        """Return Dice's coefficient for each, 0 where there is too little of one's own to judge."""
+        """Return Dice's coefficient for each; 0 if one of the two has too few fingerprints."""
         one = self._prints[first]
         if not one:
             return [0.0 for _ in others]
         return [2 * len(one & other) / (len(one) + len(other)) for other in map(self._prints.__getitem__, others)]
 
     def lines(self, first: str, second: str) -> tuple[LineRanges, LineRanges]:
-        """Return which lines match."""
+        """Return the matching lines of both."""
         one, other = self._runs[first], self._runs[second]
         shared = set(one) & set(other) - self._given
         return _ranges(self._lines[first], one, shared), _ranges(self._lines[second], other, shared)
 
 
 class _Link(NamedTuple):
-    """Two submissions, and the view in which they are most similar."""
+    """A similar pair, with the view in which it is most similar."""
 
     similarity: float
     first: str
@@ -132,24 +134,24 @@ class _Link(NamedTuple):
 
     @property
     def rank(self) -> tuple[float, str, str]:
-        """The closest come first, and equal ones in the order of names."""
+        """A sort key: most similar first, equal ones by name."""
         return -self.similarity, self.first, self.second
 
     def match(self) -> Match:
-        """Return what there is to report."""
+        """Return the pair with its matching lines."""
         lines = self.view.lines(self.first, self.second)
         return Match((self.first, self.second), self.similarity, self.view.to_the_letter, lines)
 
 
-def alike(
+def similar_groups(
     sources: Mapping[str, bytes], given: Iterable[bytes] = (), owners: Mapping[str, str] | None = None
-) -> tuple[Group, ...]:
-    """Return the groups of submissions that resemble each other, those with the closest match first.
+) -> tuple[SimilarGroup, ...]:
+    """Return the groups of similar submissions, those with the most similar pair first.
 
     Args:
-        sources: of one exercise, submission to its source.
-        given: what every student was given: see `given_with`.
-        owners: submission to its student, if known: two of one student's are not compared.
+        sources: submissions of one exercise to their sources.
+        given: sources that every student was given, see `given_with`.
+        owners: submissions to their students, if known; two submissions of one student are not compared.
     """
     texts, shared = {name: _text(source) for name, source in sources.items()}, [_text(source) for source in given]
     views = (_View(_structure, texts, shared), _View(_letters, texts, shared))
@@ -158,13 +160,15 @@ def alike(
         others = names[nth + 1 :]
         for second, *found in zip(others, *(view.similarities(first, others) for view in views), strict=True):
             closest = max(found)
-            if closest >= ALIKE and (owners is None or owners[first] != owners[second]):
+            if closest >= MIN_SIMILARITY and (owners is None or owners[first] != owners[second]):
                 links.append(_Link(closest, first, second, views[found.index(closest)]))
-    return tuple(Group(tuple(sorted(names)), tuple(link.match() for link in tree)) for names, tree in _forest(links))
+    return tuple(
+        SimilarGroup(tuple(sorted(names)), tuple(link.match() for link in tree)) for names, tree in _forest(links)
+    )
 
 
 def given_with(exercise: Path) -> list[bytes]:
-    """Return the sources in an exercise's folder: what students have before they begin.
+    """Return the sources in an exercise's folder, which every student has.
 
     Raises:
         OSError: they cannot be read.
@@ -173,7 +177,7 @@ def given_with(exercise: Path) -> list[bytes]:
 
 
 def _forest(links: list[_Link]) -> list[tuple[set[str], list[_Link]]]:
-    """Return the names that links connect, and of the links the closest that connect them (Kruskal's trees)."""
+    """Return connected submissions, each with its maximum spanning tree (Kruskal's algorithm)."""
     trees: dict[str, tuple[set[str], list[_Link]]] = {}
     for link in sorted(links, key=lambda link: link.rank):
         one, other = trees.get(link.first, ({link.first}, [])), trees.get(link.second, ({link.second}, []))
@@ -199,13 +203,13 @@ def _structure(source: str) -> Iterator[_Token]:
 
 
 def _normal(found: re.Match[str]) -> str:
-    """Return what stands for a token in the view by structure; nothing if it does not count."""
+    """Return the token's substitute in the view by structure; empty if it is ignored."""
     kind, text = found.lastgroup, found[0]
     if kind == "skipped" or text in _IGNORED:
         return ""
     if kind == "number":
         return text.lower().rstrip("ulf")
-    if kind != "name" or _VOCABULARY.fullmatch(text):
+    if kind != "name" or _BUILTINS.fullmatch(text):
         return text
     return "type" if _TYPE.fullmatch(text) else "name"
 
@@ -228,12 +232,12 @@ def _winnowed(runs: list[bytes]) -> set[bytes]:
 
 
 def _enough(prints: set[bytes]) -> set[bytes]:
-    """Return the fingerprints if there are enough of them to judge by."""
-    return prints if len(prints) >= LEAST else set()
+    """Return the fingerprints, or none if they are too few."""
+    return prints if len(prints) >= MIN_FINGERPRINTS else set()
 
 
 def _ranges(lines: list[int], runs: list[bytes], shared: set[bytes]) -> LineRanges:
-    """Return the lines of all tokens that are part of a shared run, ranges that touch as one."""
+    """Return the lines of all tokens in shared runs; adjoining ranges are merged."""
     ranges: list[tuple[int, int]] = []
     for i, run in enumerate(runs):
         if run in shared:

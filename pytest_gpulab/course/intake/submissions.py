@@ -1,6 +1,6 @@
-"""What a class handed in: the file that counts for each student and exercise, and everything that could not be taken.
+"""The submissions of a class: the file that counts per student and exercise, and the files that cannot be used.
 
-Nothing here raises because of what a student did, and nothing one student did changes what counts for another.
+No file of a student raises an exception here, and none affects the submissions of another student.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from typing import Literal
 
 from pytest_gpulab.grading.grade import Finding
 
-from .archive import BadArchive, NoRoom, Unpacker
+from .archive import BadArchive, CannotUnpack, Unpacker
 from .entries import MAX_SOURCE_BYTES, Entry, of_folder, opened_for_reading, printable, suffix_of
 
 MAX_NAMED = 10
-MAX_NAMED_AT_ONCE = 3  # in one sentence
+MAX_NAMED_AT_ONCE = 3  # per sentence
 _LAST_S = 253_402_300_799.0  # the end of the year 9999
 _OF_CANVAS = re.compile(
     r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+_(?P<stem>.+?)(?:-(?P<attempt>\d+))?(?P<suffix>\.\w+)"
 )
-# The first such words count: a student chooses the file's name behind them, which may hold the same words again.
+# The first match counts: the student chooses the file name after it, which may contain the same words.
 _OF_MOODLE = re.compile(r"(?P<student>.+?_\d+_assignsubmission_file)_(?P<file>.+)")
 _OF_BLACKBOARD = re.compile(r".+_(?P<student>[^_]+)_attempt_(?P<time>\d{4}(?:-\d\d){5})_(?P<file>.+)")
 _OTHER_ARCHIVE = re.compile(r"(?P<student>.+?)\.(?:7z|rar|tgz|txz|tbz2?|tar(?:\.(?:gz|bz2|xz|zst))?)", re.IGNORECASE)
 _MACHINES = ("unreadable",)
 
 LATE = "late"
-"""The code of a finding about when something was handed in."""
+"""Code of the finding for late submissions."""
 NOTHING = "nothing-handed-in"
-"""The code of a finding about an empty folder."""
+"""Code of the finding for an empty folder."""
 LAYOUT = "the layout is <student>/<exercise>.cu or <student>/<exercise>/*.cu"
-NO_ZIP = Finding("bad-archive", "Of archives only ZIPs are unpacked.", hint="Pack the files anew, as a ZIP.")
+NO_ZIP = Finding("bad-archive", "It is an archive, but not a ZIP.", hint="Pack the files again, as a ZIP.")
 NO_STUDENT = Finding("no-student", "The file is in no student's folder.", hint=f"Move it: {LAYOUT}.")
 
 
 class SubmissionsError(Exception):
-    """The folder or ZIP of a class cannot be read at all: one line for the instructor."""
+    """A folder or ZIP of a class that cannot be read; the message is one line for the instructor."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class HandedIn:
     """The file that counts for a student and an exercise.
 
     Attributes:
-        student: the name of the folder it was in.
-        path: where its bytes are during this run.
-        label: its name in reports, fit to be printed; no other submission has it.
-        note: which of several files it is, in words; empty where there was one.
+        student: name of the student's folder.
+        path: the file with its contents during this run.
+        label: its name in reports, printable and unique.
+        note: the reason why it was chosen among several files; empty for a single file.
     """
 
     student: str
@@ -66,7 +66,7 @@ class HandedIn:
         """Return its contents, of at most `MAX_SOURCE_BYTES`.
 
         Raises:
-            OSError: it is no longer what it was when the folder was searched.
+            OSError: it has changed since the folder was searched.
         """
         with opened_for_reading(self.path) as file:
             contents = file.read(MAX_SOURCE_BYTES + 1)
@@ -76,13 +76,13 @@ class HandedIn:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """Something in the folder of a class that is not graded, and why.
+class Unusable:
+    """A file or folder of a class that is not graded, with the reason.
 
     Attributes:
-        student: whose; empty where that cannot be told.
-        exercise: what it would have been the student's only submission for; empty where it is merely to be told.
-        label: what it is about, fit to be printed.
+        student: name of the student's folder; empty if unknown.
+        exercise: the exercise that is without a submission because of it; empty if there is none.
+        label: its path, printable.
     """
 
     student: str
@@ -92,37 +92,37 @@ class Problem:
 
     @property
     def verdict(self) -> Literal["failed", "not gradable"]:
-        """What becomes of the submission: the machine's fault costs no points."""
+        """The verdict of the submission: a fault of the machine costs no points."""
         return "not gradable" if self.finding.code in _MACHINES else "failed"
 
 
 @dataclass(frozen=True)
 class Collection:
-    """All that a class handed in, sorted by student and exercise.
+    """Everything that a class handed in, sorted by student and exercise.
 
     Attributes:
-        students: the names of all folders of students, those with nothing to grade in them too.
+        students: names of all students' folders, also of those without submissions.
     """
 
     submissions: tuple[HandedIn, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Unusable, ...]
     students: tuple[str, ...]
 
 
 def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collection:
-    """Find what counts for each student and exercise.
+    """Find the submission of each student and exercise.
 
     Args:
         source: the folder of a class, `<student>/<exercise>.cu` or `<student>/<exercise>/*.cu`, or a ZIP of it.
         exercises: their names.
-        scratch: a private folder of the caller's for what ZIPs hold; to be kept as long as submissions are read.
+        scratch: a private folder of the caller for unpacked files; needed as long as submissions are read.
 
     Raises:
-        SubmissionsError: there is no such folder or ZIP, or no student's folder in it.
+        SubmissionsError: there is no such folder or ZIP, or it has no student's folder.
     """
     by_name = {name.casefold(): name for name in exercises}
     by_student: dict[str, list[Entry]] = defaultdict(list)
-    problems: list[Problem] = []
+    problems: list[Unusable] = []
     for entry in _entries(source, by_name, scratch):
         if len(entry.parts) > 1 or entry.is_folder:
             by_student[entry.parts[0]].append(entry)
@@ -130,9 +130,9 @@ def handed_in(source: Path, exercises: Iterable[str], scratch: Path) -> Collecti
             parts = (packed["student"], entry.parts[0])
             by_student[packed["student"]].append(replace(entry, parts=parts, fault=NO_ZIP))
         elif entry.fault is not None:
-            problems.append(Problem("", "", entry.label, entry.fault))
+            problems.append(Unusable("", "", entry.label, entry.fault))
         elif entry.suffix == ".cu":
-            problems.append(Problem("", "", entry.label, NO_STUDENT))
+            problems.append(Unusable("", "", entry.label, NO_STUDENT))
     if not by_student:
         raise SubmissionsError(f"{source}: there is no student's folder in it; {LAYOUT}")
     students = [_Student.of(name, found, by_name) for name, found in sorted(by_student.items())]
@@ -152,24 +152,24 @@ def _entries(source: Path, exercises: Names[str], scratch: Path) -> Iterator[Ent
             yield from _unpacked(unpacker, entry) if is_packed else (entry,)
     except OSError as error:
         raise SubmissionsError(f"{source}: cannot be read: {error.strerror}") from None
-    except NoRoom as error:
+    except CannotUnpack as error:
         raise SubmissionsError(f"{source}: {error}") from None
     except BadArchive as bad:
         raise SubmissionsError(f"{source}: neither a folder nor a ZIP of one. {bad}") from None
 
 
 def _unpacked(unpacker: Unpacker, packed: Entry) -> Iterator[Entry]:
-    """Yield what lies in a student's ZIP, with what a platform says of all of it."""
+    """Yield the entries of a student's ZIP, with the platform's data about the ZIP."""
     for entry in unpacker.of_student(packed):
         exported = "/".join((packed.exported, *entry.parts[2:])) if packed.exported else ""
         yield replace(entry, exported=exported, attempt=packed.attempt, is_late=packed.is_late)
 
 
 def _in_a_folder(entry: Entry) -> Entry:
-    """Return a file that a platform has named after its student as if it were in a folder of that student's.
+    """Return a file that a platform named after its student as an entry of that student's folder.
 
     Moodle writes `Ada Lovelace_4711_assignsubmission_file_scan.cu`, Canvas `lovelaceada_4711_815_scan-1.cu`, where 815
-    changes with every file and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
+    is the file's number and -1 counts attempts, Blackboard `Scan_alovelace_attempt_2026-03-01-12-00-00_scan.cu`.
     """
     if len(entry.parts) > 1 or entry.is_folder:
         return entry
@@ -190,7 +190,7 @@ def _in_a_folder(entry: Entry) -> Entry:
 
 
 def _attempted_s(time: str) -> float:
-    """Return the time of an attempt as Blackboard writes it, taken for UTC; 0 if no calendar has it."""
+    """Return the time of a Blackboard attempt, read as UTC; 0 if the date is invalid."""
     with suppress(ValueError):
         return datetime.strptime(time, "%Y-%m-%d-%H-%M-%S").replace(tzinfo=timezone.utc).timestamp()
     return 0.0
@@ -198,13 +198,13 @@ def _attempted_s(time: str) -> float:
 
 @dataclass(frozen=True)
 class _Student:
-    """One student's files, told apart.
+    """One student's files, sorted by use.
 
     Attributes:
-        candidates: the files that can be graded, by exercise.
-        faulty: files for an exercise that cannot be graded.
-        faults: what else cannot be read.
-        others: plain files that belong to no exercise.
+        candidates: files that can be graded, by exercise.
+        faulty: files that cannot be graded, by exercise.
+        faults: other entries that cannot be read.
+        others: files that belong to no exercise.
     """
 
     name: str
@@ -216,7 +216,7 @@ class _Student:
 
     @classmethod
     def of(cls, name: str, found: Iterable[Entry], by_name: Mapping[str, str]) -> _Student:
-        """Tell the files of that student apart; a name that a ZIP repeats is looked at once."""
+        """Sort the files of a student; entries that a ZIP repeats count once."""
         student = cls(name, by_name.values(), defaultdict(list), defaultdict(list), [], [])
         for entry in dict.fromkeys(found):
             exercise = _exercise_of(entry.parts, by_name) if entry.suffix == ".cu" else None
@@ -229,7 +229,7 @@ class _Student:
         return student
 
     def submissions(self) -> Iterator[HandedIn]:
-        """Yield what counts, by exercise."""
+        """Yield the file that counts per exercise."""
         for exercise in sorted(self.candidates):
             newest, *older = self._newest_first(exercise)
             assert newest.path is not None  # there is no fault
@@ -239,57 +239,58 @@ class _Student:
         files = self.candidates[exercise]
         return sorted(files, key=lambda entry: (entry.modified_s, entry.attempt, entry.label), reverse=True)
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield what does not count, and why."""
+    def problems(self) -> Iterator[Unusable]:
+        """Yield the files that do not count, with the reasons."""
         for exercise, files in sorted(self.faulty.items()):
             alone = "" if exercise in self.candidates else exercise
             for file in files:
                 assert file.fault is not None
-                yield Problem(self.name, alone, file.label, file.fault)
+                yield Unusable(self.name, alone, file.label, file.fault)
                 alone = ""
-        yield from self._told_of_faults()
+        yield from self._unreadable()
         if not (self.candidates or self.faulty or self.faults):
-            yield Problem(self.name, "", printable(self.name), self._nothing())
+            yield Unusable(self.name, "", printable(self.name), self._nothing())
         elif self.others:
-            yield Problem(self.name, "", printable(self.name), self._left_out())
-        yield from self._told_of_lateness()
+            yield Unusable(self.name, "", printable(self.name), self._left_out())
+        yield from self._late()
 
-    def _told_of_faults(self) -> Iterator[Problem]:
-        alike: dict[Finding, list[Entry]] = defaultdict(list)
+    def _unreadable(self) -> Iterator[Unusable]:
+        by_fault: dict[Finding, list[Entry]] = defaultdict(list)
         for entry in self.faults:
             assert entry.fault is not None
-            alike[entry.fault].append(entry)
-        for fault, (first, *more) in alike.items():
-            told = replace(fault, what=f"{fault.what} There are {len(more)} more.", evidence=_named([first, *more]))
-            yield Problem(self.name, "", first.label, told if more else fault)
+            by_fault[entry.fault].append(entry)
+        for fault, (first, *more) in by_fault.items():
+            others = f"There {'is' if len(more) == 1 else 'are'} {len(more)} more."
+            merged = replace(fault, what=f"{fault.what} {others}", evidence=_named([first, *more]))
+            yield Unusable(self.name, "", first.label, merged if more else fault)
 
-    def _told_of_lateness(self) -> Iterator[Problem]:
+    def _late(self) -> Iterator[Unusable]:
         counting = (self._newest_first(exercise)[0] for exercise in sorted(self.candidates))
         late = [printable(entry.parts[-1]) for entry in counting if entry.is_late]
         if late:
-            what = f"{listed(late, 'and')} {'was' if len(late) == 1 else 'were'} handed in late, says Canvas."
-            yield Problem(self.name, "", printable(self.name), Finding(LATE, what))
+            what = f"{listed(late, 'and')} {'was' if len(late) == 1 else 'were'} handed in late, according to Canvas."
+            yield Unusable(self.name, "", printable(self.name), Finding(LATE, what))
 
     def _nothing(self) -> Finding:
         if any(entry.suffix == ".cu" for entry in self.others):
             return self._left_out()
-        others, advice = sorted(self.others, key=self._likeness_to_a_source), self._advice()
+        others, advice = sorted(self.others, key=self._rank_as_source), self._advice()
         names = f", but {_first_named(others)}" if others else ""
         what = f"There is no .cu file{names}{advice}."
         code = "wrong-ending" if advice else "no-source" if others else NOTHING
         return Finding(code, what, evidence=_named(others), hint=LAYOUT)
 
     def _left_out(self) -> Finding:
-        others = sorted(self.others, key=self._likeness_to_a_source)  # notes are rarely a mistake
+        others = sorted(self.others, key=self._rank_as_source)  # sources first: notes are rarely a mistake
         what = f"{count(len(others), 'file')} for no exercise, left out: {_first_named(others)}{self._advice()}."
-        hint = f"Call a file after its exercise: {listed(sorted(self.exercises), 'or')}."
+        hint = f"Name a file after its exercise: {listed(sorted(self.exercises), 'or')}."
         return Finding("no-exercise", what, evidence=_named(others), hint=hint)
 
     def _advice(self) -> str:
         has_other_ending = any(entry.suffix != ".cu" and self._is_meant_as_source(entry) for entry in self.others)
         return ": submissions end in .cu" if has_other_ending else ""
 
-    def _likeness_to_a_source(self, entry: Entry) -> tuple[bool, bool]:
+    def _rank_as_source(self, entry: Entry) -> tuple[bool, bool]:
         return entry.suffix != ".cu", not self._is_meant_as_source(entry)
 
     def _is_meant_as_source(self, entry: Entry) -> bool:
@@ -298,9 +299,9 @@ class _Student:
 
 
 def _exercise_of(parts: Sequence[str], by_name: Mapping[str, str]) -> str | None:
-    """Return the exercise of a file by its own name, wherever it is, else by its folder's, right below the student's.
+    """Return the exercise of a file by its own name, else by the name of its folder directly below the student's.
 
-    What an exercise brings along, in a copy of the course for instance, lies deeper and does not count.
+    Files that come with an exercise, such as in a copy of the course, lie deeper and do not count.
     """
     inside = [part for part in parts[1:] if suffix_of(part) != ".zip"]
     if not inside:
@@ -330,7 +331,7 @@ def _time(entry: Entry) -> str:
 
 
 def _first_named(entries: Sequence[Entry]) -> str:
-    """Return the first names, for one sentence about a student, and how many more there are."""
+    """Return the first names and the number of further ones, for a sentence."""
     names = ", ".join(entry.label_below for entry in entries[:MAX_NAMED_AT_ONCE])
     more = len(entries) - MAX_NAMED_AT_ONCE
     return f"{names} and {more} more" if more > 0 else names
@@ -342,11 +343,11 @@ def _named(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def listed(names: Sequence[str], word: str) -> str:
-    """Return the names in words, `and` or `or` before the last: `a, b and c`."""
+    """Return the names as a list in words, with `and` or `or` before the last: `a, b and c`."""
     *first, last = names
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def count(number: int, noun: str) -> str:
-    """Return how many there are, in words."""
+    """Return a number with its noun: `1 file`, `2 files`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,4 +1,4 @@
-"""NVIDIA's Nsight Compute (ncu), which reads a GPU's counters: how to run it, what it says, and when it refuses."""
+"""NVIDIA's Nsight Compute (ncu), which reads a GPU's counters: command line, output, refusals."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pytest_gpulab.grading.speed.costs import pattern_of
 PROGRAM = "ncu"
 NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"
 NOT_ENDED = "ncu: the kernels had not ended after {limit_s:g} s"
-NOTHING = "ncu: it ended without any counters"
+NOTHING = "ncu: it ended without counters"
 _ERROR = re.compile(r"^==ERROR== *(.*\S)", re.M)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What ncu counted, launch by launch, those that do not differ once; or why there is nothing."""
+    """The counters of ncu per launch, equal launches once; or the reason why there are none."""
 
     kernels: tuple[KernelCounters, ...] = ()
     note: str = ""
@@ -36,34 +36,34 @@ class Profile:
 
 @dataclass
 class Profiler:
-    """What the graders of a session share: ncu refuses all of them if it refuses one.
+    """Profiling state of a session, shared by its graders: if ncu refuses one of them, it refuses all.
 
     Attributes:
-        refused: whether it did.
+        refused: whether ncu has refused for lack of permission.
     """
 
     refused: bool = False
 
 
 def is_there() -> bool:
-    """Say whether it is on the PATH."""
+    """Return whether ncu is on the PATH."""
     return shutil.which(PROGRAM) is not None
 
 
 def command(log: Path) -> tuple[str, ...]:
-    """Return what to put before a command, so that its launches are counted and the table goes to a file.
+    """Return the ncu command line that precedes a command and writes the table of its launches to a file.
 
-    The clocks are left alone, because changing them takes a privilege; times do not come from here.
+    The clocks stay unchanged, because changing them requires privileges, and no times are taken from ncu.
     """
     options = ("--clock-control=none", "--target-processes=all", "--csv", "--print-units=base")
     return (PROGRAM, *options, f"--metrics={','.join(METRICS)}", f"--log-file={log}")
 
 
 def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier: SpeedTier, seed: int) -> None:
-    """Run what a tier times, once, while nobody else times on the GPU: for ncu, which watches the process.
+    """Run the plan that a tier times, once and alone on the GPU, for ncu, which profiles this process.
 
     Raises:
-        BuildFailed, InstructorsMistake, DeviceError: it does not run, as in the grade.
+        BuildFailed, InstructorsMistake, DeviceError: the plan does not run, as in the grade.
     """
     build = builds.of(tier.variant)
     problem = Problem(tier.size, build.tunables, tier.variant)
@@ -76,22 +76,22 @@ def run_timed_plan(loaded: LoadedExercise, device: Device, builds: Builds, tier:
         raise run.error
 
 
-def profile(log: Path, said: str) -> Profile:
-    """Return what a run left behind.
+def profile(log: Path, stderr: str) -> Profile:
+    """Return the counters of a run, or the reason why there are none.
 
     Args:
         log: the file that `command` names; it may be missing.
-        said: what the process wrote to stderr, where ncu may have said why it did not start.
+        stderr: the stderr of the process; ncu reports there why it did not start.
     """
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     kernels = read(text)
-    return Profile(kernels) if kernels else Profile(note=refusal(f"{text}\n{said}"))
+    return Profile(kernels) if kernels else Profile(note=refusal(f"{text}\n{stderr}"))
 
 
 def read(text: str) -> tuple[KernelCounters, ...]:
-    """Return the launches of ncu's table in their order, those that do not differ in kernel, grid and block once.
+    """Return the launches of ncu's table in order; launches with equal kernel, grid and block appear once.
 
-    The table has a row for each launch and metric; lines before it begin with `==`.
+    The table has a row per launch and metric; the lines before it begin with `==`.
     """
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("Metric Name")]
@@ -99,9 +99,9 @@ def read(text: str) -> tuple[KernelCounters, ...]:
 
 
 def refusal(text: str) -> str:
-    """Return in a line why there are no counters, from everything that ncu said.
+    """Return the reason why there are no counters, as one line, from the output of ncu.
 
-    Its first error counts; that may be two lines long.
+    It is the first error, which may be two lines long.
     """
     if "ERR_NVGPUCTRPERM" in text:
         return NO_PERMISSION
@@ -129,6 +129,6 @@ def _extents(text: str) -> tuple[int, ...]:
 
 
 def _number(row: dict[str, str]) -> list[float]:
-    """Return the value, thousands separated by commas; nothing where the GPU has no such counter (`n/a`)."""
+    """Return the value (ncu separates thousands by commas); nothing if the GPU lacks the counter (`n/a`)."""
     text = row["Metric Value"].replace(",", "")
     return [float(text)] if re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", text) else []

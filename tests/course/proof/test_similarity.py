@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from disguise import disguised, edited, ends_of_statements
 
-from pytest_gpulab.course.intake.similarity import ALIKE, MAX_TOKENS, Group, alike, given_with
+from pytest_gpulab.course.intake.similarity import MAX_TOKENS, MIN_SIMILARITY, SimilarGroup, given_with, similar_groups
 from pytest_gpulab.devices import open_device
 from pytest_gpulab.grading.catalogue import Catalogue
 from pytest_gpulab.grading.checks import checks_of
@@ -32,11 +32,11 @@ VARIANTS = {"06_single_pass", "07_single_pass_packed"}
 LONG = [(name, step) for name in EXERCISES for step in RIGHT[name] if step not in SHORT]
 
 
-def groups_of(exercise: str, sources: dict[str, str]) -> tuple[Group, ...]:
-    return alike({name: source.encode() for name, source in sources.items()}, GIVEN[exercise])
+def groups_of(exercise: str, sources: dict[str, str]) -> tuple[SimilarGroup, ...]:
+    return similar_groups({name: source.encode() for name, source in sources.items()}, GIVEN[exercise])
 
 
-def members(groups: tuple[Group, ...]) -> list[tuple[str, ...]]:
+def members(groups: tuple[SimilarGroup, ...]) -> list[tuple[str, ...]]:
     return [group.submissions for group in groups]
 
 
@@ -91,22 +91,22 @@ def test_what_anybody_would_write_is_reported_only_to_the_letter(step: str) -> N
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_what_everyone_was_given_is_nobodys(exercise: str) -> None:
     for source in GIVEN[exercise]:
-        assert alike({"one": source, "other": source + b"\n// mine\n"}, GIVEN[exercise]) == ()
+        assert similar_groups({"one": source, "other": source + b"\n// mine\n"}, GIVEN[exercise]) == ()
 
 
 def test_a_baseline_is_found_where_it_was_not_given() -> None:
     baseline = (ROOT / "exercises/scan/blelloch.cu").read_bytes()
-    assert members(alike({"one": baseline, "other": baseline})) == [("one", "other")]
+    assert members(similar_groups({"one": baseline, "other": baseline})) == [("one", "other")]
 
 
 def test_the_matching_lines_are_told_of_both() -> None:
     helper = "\n".join(f"    value = value * {k} + other[{k}] / (value - {k});" for k in range(20))
     one = f"__global__ void a(float *out)\n{{\n    float value = 1, *other = out;\n{helper}\n}}\n"
     other = "// A comment.\n\nvolatile float unlike[100];\n" + one.replace("value", "wert")
-    (group,) = alike({"one": one.encode(), "other": other.encode()})
+    (group,) = similar_groups({"one": one.encode(), "other": other.encode()})
     assert group.matches[0].submissions == ("one", "other")
     assert group.matches[0].lines == (((1, 23),), ((4, 26),))
-    assert ALIKE <= group.matches[0].similarity < 1
+    assert MIN_SIMILARITY <= group.matches[0].similarity < 1
 
 
 def test_a_group_is_held_together_by_its_closest_matches() -> None:
@@ -143,7 +143,7 @@ def test_one_source_of_many_is_reported_in_as_many_pairs_as_connect_them() -> No
 )
 def test_sources_that_are_none_are_read_in_no_time(source: bytes) -> None:
     begin_s = time.perf_counter()
-    groups = alike({"one": source, "other": source, "third": RIGHT["scan"]["05_warp_shuffle"].encode()})
+    groups = similar_groups({"one": source, "other": source, "third": RIGHT["scan"]["05_warp_shuffle"].encode()})
     assert time.perf_counter() - begin_s < 5
     assert all("third" not in group.submissions for group in groups)
 
@@ -152,7 +152,7 @@ def test_what_comes_after_many_tokens_is_not_compared() -> None:
     rng = random.Random(1)
     padding = {name: " ".join(str(rng.random()) for _ in range(MAX_TOKENS)) for name in "ab"}
     sources = {name: f"{text}\n{RIGHT['scan']['05_warp_shuffle']}".encode() for name, text in padding.items()}
-    assert alike(sources) == ()
+    assert similar_groups(sources) == ()
 
 
 def test_a_class_of_500_takes_seconds() -> None:
