@@ -3,20 +3,20 @@
 #ifndef GPULAB_CUH
 #define GPULAB_CUH
 
-// GPULAB_TUNABLE(NAME, value), at file scope: a compile-time integer that you choose and that the grader
-// reads back from the compiled module (it needs it for the launch). Use NAME like any constant:
+// GPULAB_TUNABLE(NAME, value), at file scope, defines a compile-time integer of your choice. The grader reads
+// it from the compiled module, because the launch depends on it. Use NAME like any constant:
 //     GPULAB_TUNABLE(BLOCK_SIZE, 256)
 //     __shared__ float tile[BLOCK_SIZE];
 #define GPULAB_TUNABLE(name, value)                           \
     [[maybe_unused]] __device__ constexpr int name = (value); \
     extern "C" __device__ const int gpulab_tunable_##name = (value);
 
-// GPULAB_TODO(kernel), at file scope, marks a kernel of a skeleton that nobody has written yet. As long as
-// one is left the exercise counts as not started. Delete the line when you begin.
+// GPULAB_TODO(kernel), at file scope, marks a kernel that is not written yet. As long as the file has such a
+// line, the exercise counts as not started. Delete the line when you begin.
 #define GPULAB_TODO(kernel) extern "C" __device__ const int gpulab_todo_##kernel = __LINE__;
 
-// The element type and the operation of a generic exercise. The grader defines them on the compiler's
-// command line, once for each type and operation; without it you get an int sum.
+// The element type and the operation of a generic exercise. The grader defines them and compiles the file
+// once per type and operation. Without the grader, they are an int sum.
 #ifndef GPULAB_T
 #define GPULAB_T int
 #define GPULAB_OP(a, b) ((a) + (b))

@@ -67,16 +67,14 @@ def test_what_does_not_compile_is_said_as_in_this_process(compiler: CompilerProc
     ids=["time", "output"],
 )
 def test_limits_are_met_and_the_next_text_compiles(compiler: CompilerProcess, source: str, told: str) -> None:
-    with pytest.raises(CompileError, match=rf"^The compiler did not come to its end \({told}\.$"):
+    with pytest.raises(CompileError, match=rf"^The compiler did not finish \({told}\.$"):
         compiled(compiler, source)
     assert "entry" in compiled(compiler, SMALL)
 
 
 def test_an_array_that_takes_all_memory_ends_one_translation(within: Sandbox | None) -> None:
     compiler = CompilerProcess(Limits(memory_bytes=400 << 20), within)
-    with pytest.raises(
-        CompileError, match=r"^The compiler did not come to its end \(it was ended by SIGABRT\); it may"
-    ):
+    with pytest.raises(CompileError, match=r"^The compiler did not finish \(it was ended by SIGABRT\); it may"):
         compiled(compiler, "__device__ char big[68719476736] = {1};\n")
     assert "entry" in compiled(compiler, SMALL)
     compiler.close()
@@ -88,7 +86,7 @@ def test_a_tree_that_takes_all_memory_is_explained(within: Sandbox | None) -> No
         compiled(compiler, TREE)
     lines = caught.value.diagnostics.splitlines()
     assert lines[0].endswith(": catastrophic error: out of memory")
-    assert lines[-1].startswith("The compiler did not come to its end; it may take 60 s, 0.391 GiB of memory")
+    assert lines[-1].startswith("The compiler did not finish; it may take 60 s, 0.391 GiB of memory")
     compiler.close()
 
 
@@ -204,7 +202,7 @@ def test_a_translation_cannot_read_the_next_text(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "program.py").write_text(program.replace("def main()", f"{reads}def main()"), encoding="utf-8")
     monkeypatch.setattr(compiler_process, "_program", lambda: str(tmp_path / "program.py"))
     compiler = CompilerProcess(TIGHT, none("it is a test"))
-    with pytest.raises(DeviceUnavailable, match=r"compiles no kernel at all here: b''$"):
+    with pytest.raises(DeviceUnavailable, match=r"NVRTC does not work here: b''$"):
         compiled(compiler, SMALL)
     compiler.close()
 
@@ -243,19 +241,17 @@ READY = """echo '{"version": "1"}'; read request; """
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("sleep 99 & sleep 99", "it took too long"),
-        ("yes | tr -d '\\n'", "it took too long"),
-        ("exit 1", "it was gone 2 times in a row"),
-        ("echo nonsense; cat", "it took too long"),
+        ("sleep 99 & sleep 99", "time limit"),
+        ("yes | tr -d '\\n'", "time limit"),
+        ("exit 1", "it died 2 times in a row"),
+        ("echo nonsense; cat", "time limit"),
     ],
 )
 def test_a_program_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch, program: str, told: str) -> None:
     """It answers nothing to a kernel that nothing is wrong with, either: the machine is to blame."""
-    compiler = stand_in(monkeypatch, READY + program, 1.0 if told == "it took too long" else 60.0)
+    compiler = stand_in(monkeypatch, READY + program, 1.0 if told == "time limit" else 60.0)
     group = compiler._process._popen.pid
-    words = (
-        f"NVRTC compiles no kernel at all here: The compiler did not come to its end ({told}); it may take 1 s, 2 GiB"
-    )
+    words = f"NVRTC does not work here: The compiler did not finish ({told}); it may take 1 s, 2 GiB"
     with pytest.raises(DeviceUnavailable, match=f"^{re.escape(words)}"):
         compiled(compiler, SMALL)
     assert gone(group)
@@ -308,7 +304,7 @@ def test_only_who_met_a_limit_is_told_so_and_not_tried_again(
             compiled(compiler, SMALL)
         said.append(caught.value.diagnostics)
     compiler.close()
-    assert said[0].startswith(log) and ("did not come to its end; it may take" in said[0]) == met
+    assert said[0].startswith(log) and ("did not finish; it may take" in said[0]) == met
     assert said[1] == (said[0] if met else "another answer")
 
 
@@ -316,7 +312,7 @@ def test_only_who_met_a_limit_is_told_so_and_not_tried_again(
     ("program", "told"),
     [
         ("echo no such library >&2", "no such library"),
-        ("exit 3", "it says nothing"),
+        ("exit 3", "no output"),
         ("""echo '{"unavailable": "it is broken"}'; read nothing""", "it is broken"),
     ],
 )
@@ -367,7 +363,7 @@ def test_without_nvidias_packages_it_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_where_processes_cannot_be_forked_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "fork")
-    with pytest.raises(DeviceUnavailable, match=r"^to compile strangers' kernels under limits, Linux is needed$"):
+    with pytest.raises(DeviceUnavailable, match=r"^compiling students' kernels under limits requires Linux$"):
         CompilerProcess()
 
 

@@ -15,7 +15,7 @@ from pytest_gpulab.devices.cuda.nvcc import compile
 from pytest_gpulab.devices.cuda.nvcc.compile import Nvcc
 from pytest_gpulab.devices.protocol import OutOfMemory
 
-MET = "The compiler did not come to its end; it may take 2 GiB of memory and 256 MiB a file."
+MET = "The compiler did not finish; it may take 2 GiB of memory and 256 MiB per file."
 NO_MEMORY = "k.cu(1): catastrophic error: out of memory"
 
 
@@ -71,7 +71,7 @@ def test_too_much_shared_memory_is_told_as_on_the_simulated_gpu(compiler: Compil
     words = "ptxas error   : Entry function '_Z4scanPf' uses too much shared data (0xc800 bytes, 0xc000 max)"
     compiler.says(f"cat <<'EOF' >&2\n{words}\nEOF\nexit 1")
     first, second = compiler.said("text").splitlines()
-    assert first == "k.cu: error: `scan` needs 51,200 bytes of shared memory, a block may have 49,152"
+    assert first == "k.cu: error: `scan` needs 51,200 bytes of shared memory; the limit per block is 49,152"
     assert second == words
 
 

@@ -13,10 +13,10 @@ from pytest_gpulab.devices.simulated import SimulatedDevice
 
 CALLER = "__global__ void k(int *p) { *p = other(*p); }\n"
 DECLARED = {
-    'extern "C" __device__ int other(int);\n': "the function `other` is called, but defined nowhere",
-    "__device__ int other(int);\n": "the function `other` is called, but defined nowhere (_Z5otheri)",
+    'extern "C" __device__ int other(int);\n': "the function `other` is called, but not defined",
+    "__device__ int other(int);\n": "the function `other` is called, but not defined (_Z5otheri)",
     "namespace mine { __device__ int other(int); }\nusing mine::other;\n": (
-        "the function `mine::other` is called, but defined nowhere (_ZN4mine5otherEi)"
+        "the function `mine::other` is called, but not defined (_ZN4mine5otherEi)"
     ),
 }
 
@@ -41,7 +41,7 @@ def test_so_are_those_of_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     compiler = stand_in(tmp_path, monkeypatch)
     words = "ptxas fatal   : Unresolved extern function 'other'"
     compiler.says(f'echo "{words}" >&2; exit 255')
-    assert compiler.said("text") == f"k.cu: error: the function `other` is called, but defined nowhere\n{words}"
+    assert compiler.said("text") == f"k.cu: error: the function `other` is called, but not defined\n{words}"
 
 
 def test_functions_of_the_driver_are_provided() -> None:

@@ -326,13 +326,13 @@ def test_a_compiler_that_takes_too_much_memory_is_stopped_and_explained(device):
     source += "template <int M> struct T<0, M> { static const int v = M; };\n"
     source += "__global__ void k(int *x) { x[0] = T<26, 0>::v; }\n"
     nvcc = Nvcc(Limits(memory_bytes=1 << 30))
-    with pytest.raises(CompileError, match="did not come to its end; it may take 1 GiB of memory and 256 MiB a file"):
+    with pytest.raises(CompileError, match="did not finish; it may take 1 GiB of memory and 256 MiB per file"):
         nvcc.cubin(source, "bomb.cu", device.info.architecture, {}, {})
 
 
 def test_a_cubin_that_is_too_large_is_refused(device):
     source = "__device__ char huge[1u << 28] = {1};\n__global__ void k(char *x) { x[0] = huge[threadIdx.x]; }\n"
-    with pytest.raises(CompileError, match="did not come to its end; it may take 2 GiB of memory and 16 MiB a file"):
+    with pytest.raises(CompileError, match="did not finish; it may take 2 GiB of memory and 16 MiB per file"):
         Nvcc(Limits(file_bytes=16 << 20)).cubin(source, "huge.cu", device.info.architecture, {}, {})
 
 

@@ -48,7 +48,7 @@ def test_the_compilers_message_may_have_another_form_and_is_capped(bench: Bench)
 
 @pytest.mark.parametrize("before", ["", "student.cu(7): error: expression must have a constant value\n"])
 def test_a_compiler_that_met_a_limit_has_a_hint_of_its_own(bench: Bench, before: str) -> None:
-    error = CompileError(f"{before}The compiler did not come to its end; it may take 60 s.")
+    error = CompileError(f"{before}The compiler did not finish; it may take 60 s.")
     (finding,) = bench.result("compile", Program(error=error)).findings
     assert finding.hint == COMPILER_HINT
 

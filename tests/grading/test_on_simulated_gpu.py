@@ -60,7 +60,7 @@ def test_a_function_that_is_defined_nowhere_is_no_matter_of_the_device(
     assert {result.verdict for result in results.values()} == {"failed"}
     (finding,) = results["compile"].findings
     assert finding.where == line_of(source, "weighed(tile")
-    assert "the function `weighed` is called, but defined nowhere" in finding.what
+    assert "the function `weighed` is called, but not defined" in finding.what
     assert finding.hint == "The grader compiles this file alone: define the function in it, marked `__device__`."
 
 

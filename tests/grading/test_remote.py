@@ -140,7 +140,7 @@ def test_a_broken_gpu_is_whole_again_for_the_next_check(hostile: Class) -> None:
     assert verdicts(results) == EXPECTED
     (found,) = results["correct[n=31]"].findings
     assert (found.code, found.what) == ("device-fault", "Twice: the GPU gave the kernel up")
-    assert found.evidence[-1] == "the same case on the simulated GPU: right"
+    assert found.evidence[-1] == "the same case on the simulated GPU: passed"
     assert hostile.deeds() == ["fault"]
 
 

@@ -237,7 +237,7 @@ def test_much_local_memory_runs_in_small_waves(device: Device) -> None:
 
 def test_more_local_memory_than_a_thread_can_have(device: Device) -> None:
     source = "__global__ void f(int *out, int n) { int big[200000]; big[n] = 1; out[0] = big[n + out[0]]; }"
-    with pytest.raises(CompileError, match="`f` needs 800,000 bytes of local memory, a thread may have 524,288"):
+    with pytest.raises(CompileError, match="`f` needs 800,000 bytes of local memory; the limit per thread is 524,288"):
         device.compile(source)
 
 

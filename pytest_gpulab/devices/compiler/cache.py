@@ -1,8 +1,8 @@
-"""What takes long to find out and stays true: machine code that was compiled before, and how long a reference takes.
+"""A cache on disk: compiled machine code, and the times of CPU references.
 
-It lies in a folder of the user's own among the temporary files, which nobody else may enter; where that is in another
-state nothing is kept. Students' code never runs on this machine's CPU, so it cannot write there either. An entry is
-named after everything that it depends on; what does not compile is not kept.
+It is a private folder of the user among the temporary files. If the folder is not private, nothing is cached. Students'
+code never runs on the CPU, so it cannot write there. The name of an entry is a hash of everything that the entry
+depends on. Failed compilations are not cached.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 1000
 LOCK = ".lock"
-MAX_ENTRY_BYTES = 1 << 20  # so there is 1 GiB at most; kernels of a course need a few tens of KiB
+MAX_ENTRY_BYTES = 1 << 20  # so at most 1 GiB in all; a course's kernels need some ten KiB each
 
 
 class Cache:
-    """Machine code and the compiler's messages, or a text alone, by a key.
+    """A mapping of keys to machine code with compiler messages, or to texts.
 
     Args:
-        folder: where to keep them; None keeps nothing.
+        folder: the folder of the entries; None caches nothing.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return what was put there, or None."""
+        """Return the machine code and messages of a key, or None."""
         if self._folder is None:
             return None
         try:
@@ -49,12 +49,12 @@ class Cache:
             return None
 
     def put(self, key: str, cubin: bytes, messages: str) -> None:
-        """Keep it if that is possible; another process sees all of it or nothing."""
+        """Store an entry if possible, atomically for other processes."""
         contents = json.dumps(messages).encode() + b"\n" + cubin
         if self._folder is None or len(contents) > MAX_ENTRY_BYTES:
             return
         with contextlib.suppress(OSError):
-            self._make_room(self._folder)
+            self._evict(self._folder)
             descriptor, name = tempfile.mkstemp(dir=self._folder)
             try:
                 with os.fdopen(descriptor, "wb") as file:
@@ -63,31 +63,32 @@ class Cache:
             except OSError:
                 Path(name).unlink()
 
-    def text(self, key: str, found_out: Callable[[], str]) -> str | None:
-        """Return a text that was put there, or is found out now.
+    def text(self, key: str, compute: Callable[[], str]) -> str | None:
+        """Return the text of a key, computing it if necessary.
 
-        None while another process finds it out, and where nothing is kept: it would be found out again and again.
+        Return None while another process computes it. Return None if nothing is cached, because it would be computed
+        again and again.
 
         Args:
             key: see `key_of`.
-            found_out: returns it; one process does so, and others need not wait.
+            compute: returns the text; only one process calls it at a time, and others do not wait.
         """
         known = self.get(key)
         if known is not None or self._folder is None:
             return known and known[1]
-        from pytest_gpulab.devices.system.locks import SharedLock  # not on Windows, where nothing is kept
+        from pytest_gpulab.devices.system.locks import SharedLock  # not available on Windows, where nothing is cached
 
         with contextlib.closing(SharedLock(self._folder / f"{key}{LOCK}")) as lock:
             if not _is_free(lock):
                 return None
-            known = self.get(key)  # who held the lock until now may have put it there
+            known = self.get(key)  # the previous holder of the lock may have stored it
             if known is None:
-                known = b"", found_out()
+                known = b"", compute()
                 self.put(key, *known)
             return known[1]
 
-    def _make_room(self, folder: Path) -> None:
-        """Remove the older half where there are too many."""
+    def _evict(self, folder: Path) -> None:
+        """Remove the older half of the entries if there are too many."""
         if sum(1 for _ in folder.iterdir()) < MAX_ENTRIES:
             return
         oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
@@ -99,7 +100,7 @@ class Cache:
 
 
 def _remove_unused(path: Path) -> None:
-    """Remove a lock's file; one that a process holds stays, or two processes would do the same work."""
+    """Remove a lock's file unless a process holds the lock: else two processes could do the same work."""
     from pytest_gpulab.devices.system.locks import SharedLock
 
     with contextlib.suppress(OSError), contextlib.closing(SharedLock(path)) as lock:
@@ -110,14 +111,14 @@ def _is_free(lock: SharedLock) -> bool:
     try:
         return lock.take_exclusive(0.0)
     except OSError:
-        return False  # there is no room for the lock, nor then for what would be kept
+        return False  # the disk is full, so the entry could not be stored either
 
 
 def users_cache() -> Cache:
-    """Return this user's cache; one that keeps nothing where there is no folder that only this user can write to."""
+    """Return this user's cache; without a private folder it caches nothing."""
     if not hasattr(os, "getuid"):
         return Cache(None)
-    # a process that grades has a temporary folder of its own
+    # not `tempfile`: a worker process has its own temporary folder
     folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-cache-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -127,11 +128,11 @@ def users_cache() -> Cache:
 
 
 def is_private(folder: Path) -> bool:
-    """Return whether a path is a folder, no link to one, that belongs to this user and that nobody else may enter."""
+    """Return whether a path is a folder (no link) that belongs to this user and that only this user may enter."""
     found = os.lstat(folder)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def key_of(parts: Iterable[str]) -> str:
-    """Return a file name that stands for all the parts, in their order."""
+    """Return a file name, the hash of the parts in their order."""
     return hashlib.sha256(json.dumps(list(parts)).encode()).hexdigest()

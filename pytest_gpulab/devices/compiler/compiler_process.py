@@ -1,7 +1,7 @@
-"""NVRTC in a process of its own, in a sandbox where there is one, under limits in any case: `nvrtc_program`, asked.
+"""The compiler process: NVRTC in its own process, under limits, and in a sandbox if there is one.
 
-What a student's text does to the compiler (crash it, take its memory or its time, make it read files) happens to that
-process alone.
+A student's text can crash the compiler, exhaust memory or time, or make it read files. All that is confined to this
+process, which runs `nvrtc_program`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .limits import NOT_ENDED, Limits
 from .nvrtc_program import Answer, Request
 from .sandbox import LIBRARIES, Sandbox, none, sandbox
 
-START_LIMIT_S = 60.0  # many may start at once
-BUSY_FACTOR = 5.0  # by the clock, for the time that a compiler may have a processor
-WORTH_A_PROCESS_S = 0.5  # to start one takes 0.1 s, an exercise's kernel 0.04 s; CUB's headers take seconds
-ATTEMPTS = 2  # the process may be ended because of others, when memory runs out
-_GONE = f"it was gone {ATTEMPTS} times in a row"
+START_LIMIT_S = 60.0  # many may start at the same time
+BUSY_FACTOR = 5.0  # time limit by the clock over that of processor time
+WORTH_A_PROCESS_S = 0.5  # starting one takes 0.1 s, an exercise's kernel 0.04 s, CUB's headers seconds
+ATTEMPTS = 2  # when memory runs out, the system may kill a process that did not cause it
+_GONE = f"it died {ATTEMPTS} times in a row"
 _KILLED = (_GONE, nvrtc_program.ending(signal.SIGKILL))
 _NO_MEMORY = re.compile(r"^\S[^\n]*\(\d+\): catastrophic error: out of memory$", re.MULTILINE)
-_ABORTED = "Ptx assembly aborted due to errors"  # of ptxas, which says no more when memory ends
+_ABORTED = "Ptx assembly aborted due to errors"  # ptxas's only message when memory runs out
 _PTXAS_ERROR = re.compile(r"\berror +:")
 _CHUNK_BYTES = 1 << 20
 _ENVIRONMENT = ("LD_LIBRARY_PATH", "LC_ALL", "LANG")
@@ -48,26 +48,26 @@ _Key = tuple[str, str, str]
 
 
 class CompilerProcess:
-    """A process that compiles what it is told; starts at once, and again after it had to be ended.
+    """A compiler process, restarted after it had to be killed.
 
     Args:
-        limits: what a translation may take.
-        within: where to start it; None: in bubblewrap if that works, and without if it does not.
+        limits: the limits of one compilation.
+        within: the sandbox; None means bubblewrap if it works, else none.
 
     Attributes:
-        version: NVRTC's, such as `13.5`.
-        protection: in words, with the reason where there is no sandbox.
+        version: NVRTC's version, such as `13.5`.
+        protection: the protection in words, with the reason if there is no sandbox.
 
     Raises:
-        DeviceUnavailable: it does not start; says why.
+        DeviceUnavailable: it cannot be started; the message says why.
     """
 
     def __init__(self, limits: Limits | None = None, within: Sandbox | None = None) -> None:
         if not hasattr(os, "fork"):
-            raise DeviceUnavailable("to compile strangers' kernels under limits, Linux is needed")
+            raise DeviceUnavailable("compiling students' kernels under limits requires Linux")
         self._limits = limits or Limits()
         self._within = sandbox(_needed()) if within is None else within
-        self._hopeless: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
         self._ahead: dict[_Key, Answer | CompileError] = {}
         self._longest_s = 0.0
         self._process: _Process | None
@@ -76,18 +76,18 @@ class CompilerProcess:
         except DeviceUnavailable as error:
             if within is not None or not self._within.bubblewrap:
                 raise
-            # no student's text was near it yet: something of this Python is missing there
+            # not a student's doing: it has seen no text yet; files of this Python are missing in the sandbox
             self._within = none(f"the compiler does not start in bubblewrap ({error})")
             self._process, self.version = self._started()
         self.protection = self._within.words
 
     def compiled(self, request: Request) -> Answer:
-        """Return what `nvrtc_program.compiled` makes of a request.
+        """Return the answer of `nvrtc_program.compiled` to a request.
 
         Raises:
-            CompileError: the compiler met a limit or crashed.
-            DeviceUnavailable: it has to be started anew, or to start another process, and that fails.
-            OutOfMemory: the system killed it, as memory had run out: the limits allow more than there is.
+            CompileError: the compiler reached a limit or crashed.
+            DeviceUnavailable: the process must be restarted, or must start another one, and that fails.
+            OutOfMemory: the system killed it because memory had run out: less was free than the limits allow.
         """
         known = self._ahead.pop(_key(request), None)
         if isinstance(known, CompileError):
@@ -95,23 +95,27 @@ class CompilerProcess:
         return known or self._compiled(request)
 
     def ahead(self, requests: Sequence[Request]) -> None:
-        """Work on several requests at once, in further processes, too, if an earlier one took long.
+        """Compile several requests in parallel, in further processes, if an earlier compilation took long.
 
-        `compiled` returns what comes of each, and works on the rest itself, also where no process starts.
+        `compiled` returns the stored answers. It compiles the other requests itself, for example if no process could be
+        started.
         """
         if self._longest_s < WORTH_A_PROCESS_S:
             return
         processes = min(self._limits.at_once, len(requests))
         own, *others = [requests[number::processes] for number in range(processes)]
         with ThreadPoolExecutor(processes) as pool:
-            working = [pool.submit(self._work_on, own), *(pool.submit(self._have_worked_on, share) for share in others)]
+            working = [
+                pool.submit(self._work_on, own),
+                *(pool.submit(self._work_in_new_process, share) for share in others),
+            ]
         for work in working:
             with contextlib.suppress(DeviceUnavailable):
                 work.result()
 
-    def _have_worked_on(self, requests: Sequence[Request]) -> None:
+    def _work_in_new_process(self, requests: Sequence[Request]) -> None:
         with contextlib.closing(CompilerProcess(self._limits, self._within)) as another:
-            another._hopeless, another._ahead = self._hopeless, self._ahead
+            another._rejected, another._ahead = self._rejected, self._ahead
             another._work_on(requests)
 
     def _work_on(self, requests: Sequence[Request]) -> None:
@@ -122,29 +126,29 @@ class CompilerProcess:
                 self._ahead[_key(request)] = error
 
     def _compiled(self, request: Request) -> Answer:
-        if request.text in self._hopeless:  # other variants of it would take as long
-            raise CompileError(self._hopeless[request.text])
+        if request.text in self._rejected:  # other variants would reach the limit, too
+            raise CompileError(self._rejected[request.text])
         begin_s, kills = time.monotonic(), memory_kills()
-        answer = self._asked(request)
+        answer = self._request(request)
         self._longest_s = max(self._longest_s, time.monotonic() - begin_s)
         if "unavailable" in answer:
             raise DeviceUnavailable(answer["unavailable"])
         if "ended" in answer:
             if answer["ended"] in _KILLED and memory_kills() > kills:
                 raise OutOfMemory(f"the system killed the compiler: {REMEDY}")
-            self._hopeless[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
-            raise CompileError(self._hopeless[request.text])
+            self._rejected[request.text] = f"{NOT_ENDED} ({answer['ended']}){self._may}"
+            raise CompileError(self._rejected[request.text])
         output, log = answer["output"], answer["log"]
         if output is None and _out_of_memory(log):
             log += f"\n{NOT_ENDED}{self._may}"
-            self._hopeless[request.text] = log
+            self._rejected[request.text] = log
         return Answer(None if output is None else base64.b64decode(output), log)
 
     @property
     def _may(self) -> str:
         return f"; it may take {self._limits.nvrtc_words}."
 
-    def _asked(self, request: Request) -> dict[str, Any]:
+    def _request(self, request: Request) -> dict[str, Any]:
         limits = self._limits
         for _ in range(ATTEMPTS):
             if self._process is None:
@@ -156,7 +160,7 @@ class CompilerProcess:
             is_over = self._process.is_over
             self.close()
             if not is_over:
-                return {"ended": "it took too long"}
+                return {"ended": "time limit"}
         return {"ended": _GONE}
 
     def close(self) -> None:
@@ -169,21 +173,21 @@ class CompilerProcess:
         process = _Process([*self._within.before(), *_command(self._limits)])
         ready = process.answer(START_LIMIT_S, _CHUNK_BYTES)
         if ready is None or "version" not in ready:
-            said = process.end()
-            raise DeviceUnavailable(ready["unavailable"] if ready else said or "it says nothing")
+            message = process.end()
+            raise DeviceUnavailable(ready["unavailable"] if ready else message or "no output")
         return process, ready["version"]
 
 
 def _key(request: Request) -> _Key:
-    """Return what tells apart requests of one device."""
+    """Return the parts in which requests of one device differ."""
     return request.text, request.macros, request.output
 
 
 class _Process:
-    """The program with all that it starts, in one group; a line of JSON goes each way.
+    """The running program in its own process group; requests and answers are lines of JSON.
 
     Attributes:
-        is_over: whether it has ended by itself, as far as was seen.
+        is_over: whether its output has ended, so that it has exited.
 
     Raises:
         DeviceUnavailable: it cannot be started.
@@ -193,13 +197,13 @@ class _Process:
         self.is_over = False
         try:
             self._start(command)
-        except OSError as error:  # there are too many processes, or there is no room for one more
+        except OSError as error:  # too many processes, or not enough memory
             raise DeviceUnavailable(f"no process can be started: {error}") from None
 
     def _start(self, command: list[str]) -> None:
         with contextlib.ExitStack() as if_it_fails:
             self._errors = if_it_fails.enter_context(tempfile.TemporaryFile())
-            folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: quoted includes are looked for there
+            folder = tempfile.mkdtemp(prefix="gpulab-")  # stays empty: NVRTC searches it for quoted includes
             if_it_fails.callback(os.rmdir, folder)
             self._popen = subprocess.Popen(
                 command,
@@ -214,7 +218,7 @@ class _Process:
         self._end = weakref.finalize(self, _end, self._popen, self._errors, folder)
 
     def ask(self, request: dict[str, Any], limit_s: float, most_bytes: int) -> dict[str, Any] | None:
-        """Return the answer, or None if there is none in time that can be read."""
+        """Send a request and return the answer; None if none came in time or it cannot be read."""
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # then there is no answer either
             self._popen.stdin.write(json.dumps(request).encode() + b"\n")
@@ -222,7 +226,7 @@ class _Process:
         return self.answer(limit_s, most_bytes)
 
     def answer(self, limit_s: float, most_bytes: int) -> dict[str, Any] | None:
-        """Return what the program says next, or None."""
+        """Return the next answer; None if none came in time or it cannot be read."""
         assert self._popen.stdout is not None
         stream, line, until_s = self._popen.stdout.fileno(), bytearray(), time.monotonic() + limit_s
         while not line.endswith(b"\n"):
@@ -241,12 +245,12 @@ class _Process:
         return answer
 
     def end(self) -> str:
-        """Kill the program; return the last line that it wrote to stderr until now, empty if it was killed before."""
+        """Kill the program and return the last line of its stderr; empty if it was killed before."""
         if not self._end.alive:
             return ""
-        said = os.pread(self._errors.fileno(), _CHUNK_BYTES, 0).decode("utf-8", "replace")
+        stderr = os.pread(self._errors.fileno(), _CHUNK_BYTES, 0).decode("utf-8", "replace")
         self._end()
-        return said.strip().rpartition("\n")[2]
+        return stderr.strip().rpartition("\n")[2]
 
 
 def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> None:
@@ -258,7 +262,7 @@ def _end(process: subprocess.Popen[bytes], errors: IO[bytes], folder: str) -> No
         process.stdin.close()
     process.stdout.close()
     errors.close()
-    with contextlib.suppress(OSError):  # whoever gave it room may have cleared that
+    with contextlib.suppress(OSError):  # the folder around it may have been removed
         Path(folder).rmdir()
 
 
@@ -269,26 +273,26 @@ def _out_of_memory(log: str) -> bool:
 def _command(limits: Limits) -> list[str]:
     cuda, nvidia = _package_folders()
     found = {"packages": [str(Path(folder).parent) for folder in cuda], "libraries": _nvrtc_libraries(nvidia)}
-    # without `site`: that starts whatever is installed for it, and takes longer than everything else together
+    # without `site` (-S): it runs installed hooks, and takes longer than everything else together
     return [_python(), "-I", "-S", "-X", "utf8", _program(), json.dumps(found | asdict(limits))]
 
 
 def _nvrtc_libraries(nvidia: Sequence[str]) -> list[str]:
-    """Return NVRTC's library and, before it, the one that it loads itself: up to 13.0 it looks on the system's path."""
+    """Return NVRTC's library, after the one that it loads: up to 13.0 NVRTC searches only the system's path for it."""
     found = [path for folder in nvidia for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"))][:1]
     builtins = [path for nvrtc in found for path in sorted(nvrtc.parent.glob("libnvrtc-builtins.so.*"))]
     return [str(path) for path in (*builtins, *found)]
 
 
 def _needed() -> list[str]:
-    """Return where Python, NVRTC and its headers lie: all that is seen of this machine."""
+    """Return the paths of Python, NVRTC and its headers: the only files that the sandbox shows."""
     prefix = Path(os.path.realpath(sys.base_prefix))
     cuda, nvidia = _package_folders()
     return [*LIBRARIES, str(prefix / "lib"), str(prefix / "lib64"), _python(), _program(), *cuda, *nvidia]
 
 
 def _python() -> str:
-    """Return the interpreter itself: that of a virtual environment is a link, or needs the environment's folder."""
+    """Return the base interpreter: that of a virtual environment is a link, or needs the environment's folder."""
     return os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
@@ -297,11 +301,11 @@ def _program() -> str:
 
 
 def _package_folders() -> tuple[list[str], list[str]]:
-    """Return the folders of NVIDIA's two packages; either may lie in several places."""
+    """Return the folders of NVIDIA's two packages; each may have several."""
     try:
         import cuda
         import nvidia
 
         return [os.path.realpath(folder) for folder in cuda.__path__], [os.path.realpath(f) for f in nvidia.__path__]
-    except (ImportError, AttributeError) as error:  # a file of that name is no package, and has no path
+    except (ImportError, AttributeError) as error:  # a module `cuda.py` is no package and has no `__path__`
         raise DeviceUnavailable(why_not_imported(error)) from error

@@ -14,7 +14,7 @@ _SYMBOL_TABLE, _NO_BITS, _RELA, _REL = 2, 8, 4, 9  # sh_type
 
 @dataclass(frozen=True)
 class Section:
-    """A section's name, type, place in the file, and the sections that it refers to."""
+    """A section: name, type, offset and size in the file, and the sections that it refers to."""
 
     name: str
     kind: int
@@ -26,7 +26,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A symbol: type (low half of `st_info`), `st_other`, its section's name, its place and size there."""
+    """A symbol: type (low half of `st_info`), `st_other`, name of its section, offset and size in it."""
 
     name: str
     kind: int
@@ -41,7 +41,7 @@ class Elf:
 
     Attributes:
         sections: in the file's order.
-        symbols: of the symbol table; those that are defined elsewhere have an empty section.
+        symbols: the symbol table; the section of undefined symbols is empty.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -50,14 +50,14 @@ class Elf:
         self.symbols = list(self._symbols())
 
     def contents(self, name: str) -> bytes:
-        """Return a section's bytes; empty where there is no such section."""
+        """Return the bytes of a section; empty if there is no such section."""
         for section in self.sections:
             if section.name == name and section.kind != _NO_BITS:
                 return self.data[section.offset : section.offset + section.nbytes]
         return b""
 
     def relocations(self, name: str) -> dict[int, Symbol]:
-        """Return the symbols whose addresses belong into a section, by byte offset."""
+        """Return the symbols of a section's relocations, by byte offset in the section."""
         found = {}
         for section in self.sections:
             if section.kind not in (_RELA, _REL) or self.sections[section.info].name != name:

@@ -1,6 +1,6 @@
-"""Compile CUDA C++ with NVRTC: to PTX, or to machine code. Needs no GPU, driver or toolkit.
+"""Compile CUDA C++ with NVRTC to PTX or machine code, without GPU, driver or toolkit.
 
-Here is what NVRTC is told. It is called in this process, or in one of its own (`compiler_process`).
+This module makes the requests. NVRTC runs in this process, or in a compiler process (`compiler_process`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .nvrtc_program import Answer, Output, Request, compiled
 from .static_limits import with_plain_words
 
 Run = Callable[[Request], Answer]
-# To look into its cache NVRTC would start the GPU's driver for every translation, which serves one process at a time.
+# NVRTC's cache would start the GPU's driver for every compilation, and the driver serves one process at a time.
 _NO_CACHE = "--no-cache"
 _LINES = "--generate-line-info"
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
 _SAID_CHARS = 300
 _BUILT_IN_HEADERS = ("gpulab.cuh",)
-# Whatever is not marked is device code: host code has been taken out. nvcc knows 128-bit integers without being told.
+# As with nvcc: functions without a mark are device code, since host code was blanked, and 128-bit integers exist.
 _AS_NVCC = ("--device-as-default-execution-space", "--device-int128")
 
 
@@ -46,7 +46,7 @@ def version() -> str:
 
         _, major, minor = nvrtc.nvrtcVersion()
         include_folders()
-    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
+    except Exception as error:  # the bindings raise their own types if the library cannot be loaded
         raise DeviceUnavailable(why_not_imported(error)) from error
     return f"{major}.{minor}"
 
@@ -83,18 +83,18 @@ def compile_ptx(
     """Compile to PTX with line information.
 
     Args:
-        source: the text.
-        filename: what diagnostics and the line table call it.
+        source: the CUDA C++ text.
+        filename: its name in diagnostics and in the line table.
         architecture: such as `compute_90`.
-        defines: macros.
-        headers: further files that may be included, name to text.
-        run: who calls NVRTC.
+        defines: macros and their values.
+        headers: texts of further files that may be included, by name.
+        run: the function that calls NVRTC.
 
     Returns:
         The PTX and the log (warnings).
 
     Raises:
-        CompileError: with the compiler's messages.
+        CompileError: the text does not compile; it holds the compiler's messages.
     """
     request = ptx_request(source, filename, architecture, defines, headers)
     ptx, log = _compile(run, request)
@@ -116,7 +116,7 @@ def ptx_request(
     defines: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Request:
-    """Return what `compile_ptx` asks of NVRTC."""
+    """Return the request of `compile_ptx` to NVRTC."""
     options = [f"--gpu-architecture={architecture}", _LINES]
     return _request(source, filename, options, defines, headers, "ptx")
 
@@ -126,9 +126,9 @@ class MachineBinary:
     """Machine code of a module, a cubin with line information.
 
     Attributes:
-        cubin: as the loader wants it.
-        resources: what each kernel needs, by symbol.
-        frame_bytes: the stack frame of each kernel and of each function that is called, by symbol.
+        cubin: the machine code as the loader expects it.
+        resources: registers, shared and local memory of each kernel, by symbol.
+        frame_bytes: the stack frame of each kernel and each called function, by symbol.
     """
 
     cubin: bytes
@@ -147,7 +147,7 @@ def compile_machine_code(
     """Compile to machine code for an architecture such as `sm_90`; see `compile_ptx` for the rest.
 
     Raises:
-        CompileError: with the compiler's messages.
+        CompileError: the text does not compile; it holds the compiler's messages.
     """
     options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
     cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
@@ -169,7 +169,7 @@ def _parse_frames(log: str) -> dict[str, int]:
 
 
 def _parse_usage(log: str) -> dict[str, KernelResources]:
-    """Read ptxas's report: an entry line, a stack line and a line with registers and shared bytes for each kernel."""
+    """Read ptxas's report: per kernel an entry line, a stack line, and a line with registers and shared bytes."""
     usage = {}
     name, stack = "", 0
     for line in log.splitlines():
@@ -205,7 +205,7 @@ def _request(
 def _compile(run: Run, request: Request) -> tuple[bytes, str]:
     try:
         output, log = run(request)
-    except CompileError:  # it met a limit or crashed
+    except CompileError:  # it reached a limit or crashed
         _try(run, request)
         raise
     if output is None:
@@ -215,21 +215,21 @@ def _compile(run: Run, request: Request) -> tuple[bytes, str]:
 
 
 def _try(run: Run, request: Request) -> None:
-    """Compile a kernel that nothing is wrong with: whether a text or the machine is to blame no message tells.
+    """Compile a correct kernel, because messages do not distinguish an error of the text from one of the machine.
 
     Raises:
-        DeviceUnavailable: it does not compile, for want of a part of NVRTC, say.
+        DeviceUnavailable: it does not compile, for example because a part of NVRTC is missing.
     """
     try:
         output, log = run(request._replace(text=_TRIAL, filename="trial.cu", macros=""))
     except CompileError as error:
         output, log = None, error.diagnostics
     if output is None:
-        raise DeviceUnavailable(f"NVRTC compiles no kernel at all here: {' '.join(log.split())[:_SAID_CHARS]}")
+        raise DeviceUnavailable(f"NVRTC does not work here: {' '.join(log.split())[:_SAID_CHARS]}")
 
 
 def _macros(filename: str, defines: Mapping[str, str]) -> str:
-    """Return what goes before a source; on the command line macros would reach NVRTC's own headers, too."""
+    """Return the text before a source; on the command line, macros would also change NVRTC's own headers."""
     if not defines:
         return ""
     return "".join(f"#define {name} {value}\n" for name, value in defines.items()) + line_one(filename)

@@ -1,6 +1,6 @@
-"""The headers that NVRTC lacks and device code includes: short ones of our own, or libcu++'s where those would not do.
+"""The standard headers that NVRTC lacks: short ones of this package, or libcu++'s where more is needed.
 
-With nvcc they are the C++ compiler's. Device code gets the same names of them with both: tests/devices/test_names.py.
+nvcc takes them from the host compiler. Both give device code the same names; tests/devices/test_names.py checks that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 BUILTINS = "gpulab_builtins.h"
 _STD = "gpulab_std.h"
-# Their names are known already, or there are none that device code can use.
+# Headers without names for device code, except those that NVRTC has built in.
 _EMPTY = (
     "assert.h", "cassert", "cerrno", "chrono", "cinttypes", "climits", "cmath", "cstdbool", "cstddef", "cstdio",
     "cstdlib", "cstring", "ctime", "cuda.h", "cuda_profiler_api.h", "cuda_runtime.h", "cuda_runtime_api.h",
@@ -64,19 +64,19 @@ def header_files(text: str, folders: Collection[Path]) -> dict[str, str]:
     """Return the headers that a text may include by name.
 
     Args:
-        text: what is compiled.
-        folders: where CUDA's headers lie.
+        text: the compiled text.
+        folders: the folders with CUDA's headers.
     """
     files = _standard_files()
     return files | {"cub/cub.cuh": _cub(text, folders)} if "cub.cuh" in text else files
 
 
 def before(text: str) -> tuple[str, ...]:
-    """Return the headers that are read before a text, as nvcc does."""
+    """Return the headers that are included before a text, as nvcc does implicitly."""
     words = set(_WORD.findall(text))
     if "std" not in words:
         return (BUILTINS,)
-    # not for all that names std: their constants would be variables of the module
+    # only if needed: their constants would become variables of the module
     named = (header for header in ("limits", "type_traits") if not words.isdisjoint(_declared(header)))
     return (BUILTINS, _STD, *named)
 
@@ -107,7 +107,7 @@ def _into_std(names: str, origin: str = "") -> str:
 
 
 def _cub(text: str, folders: Collection[Path]) -> str:
-    """Return a `cub/cub.cuh` for device code: the collectives that a text names, as all take seconds to compile."""
+    """Return a `cub/cub.cuh` with only the collectives that a text names: all of them take seconds to compile."""
     words = set(_WORD.findall(text))
     lines = ["#pragma once\n"]
     for path in sorted(

@@ -1,8 +1,8 @@
-"""NVRTC behind one function on plain data, and the program that calls it for `compiler_process`.
+"""NVRTC as one function on plain data, and the program of the compiler process, which calls it.
 
-The program is started by this file's path, in a sandbox that holds nothing else of the package: so there are only the
-standard library and NVRTC's bindings in here. It never reads a student's text itself: a copy of it, forked off for one
-translation, does, and ends. So nothing that one submission does to the compiler is still there for the next.
+`compiler_process` starts this file by its path, in a sandbox without the rest of the package. This module may therefore
+import only the standard library and NVRTC's bindings. The program never reads a student's text itself: it forks a child
+per compilation. So a submission cannot affect the compiler of the next one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Output = Literal["ptx", "cubin"]
 
 
 class Request(NamedTuple):
-    """A translation: the text, what diagnostics call it, the files it may include by name, options, what is wanted.
+    """A compilation: text, its file name in diagnostics, includable files by name, options, kind of output.
 
-    Before the text come macros, which tell a variant.
+    The macros of the variant are prepended to the text.
     """
 
     text: str
@@ -34,25 +34,25 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was wanted, or None if the text does not compile, and what the compiler said."""
+    """The output, or None if the text does not compile, and the compiler's messages."""
 
     output: bytes | None
     log: str
 
 
-_FEW = "--minimal"  # declarations: none of textures, surfaces and launches from kernels; a fifth less time
+_MINIMAL = "--minimal"  # omits declarations for textures, surfaces and launches from kernels; a fifth less time
 
 
 def compiled(request: Request) -> Answer:
-    """Translate in this process, with few declarations and, if that fails, with all: what is said then is what counts.
+    """Compile in this process, with `--minimal`, and without it if that fails; the last messages count.
 
-    NVRTC is there.
+    NVRTC must be loaded.
     """
-    answer = _compiled(request, [*request.options, _FEW])
+    answer = _compiled(request, [*request.options, _MINIMAL])
     return answer if answer.output is not None else _compiled(request, request.options)
 
 
-def _compiled(request: Request, wanted: list[str]) -> Answer:
+def _compiled(request: Request, options: list[str]) -> Answer:
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(
@@ -63,16 +63,16 @@ def _compiled(request: Request, wanted: list[str]) -> Answer:
         [name.encode() for name in request.files],
     )
     try:
-        options = [option.encode() for option in wanted]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        said = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-        log = said.rstrip(b"\0").decode(errors="replace").strip()
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        messages = _bytes(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        log = messages.rstrip(b"\0").decode(errors="replace").strip()
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             return Answer(None, log or str(status))
         if request.output == "cubin":
             return Answer(_bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
         ptx = _bytes(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0")
-        # the line table names files by absolute paths; the student knows only the name given
+        # the line table has absolute paths; the student knows only the given name
         return Answer(ptx.replace(f'"{str(Path.cwd()).rstrip("/")}/'.encode(), b'"'), log)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -80,7 +80,7 @@ def _compiled(request: Request, wanted: list[str]) -> Answer:
 
 def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
     _, size = size_of(program)
-    if size <= 1:  # nothing but a terminator; Python shares byte strings of one character, so never write into one
+    if size <= 1:  # only the terminator; Python shares one-byte strings, so they must not be written to
         return b""
     buffer: bytes = b" " * int(size)
     get(program, buffer)
@@ -88,16 +88,16 @@ def _bytes(size_of: Any, get: Any, program: Any) -> bytes:
 
 
 def main() -> None:
-    """Answer requests, a line of JSON each, until there are no more."""
+    """Answer requests, one line of JSON each, until the input ends."""
     _end_with_parent()
     task = json.loads(sys.argv[1])
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    for stream in (0, 1):  # nothing that the compiler prints gets between the answers
+    for stream in (0, 1):  # so that output of the compiler cannot get between the answers
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     try:
         version = _loaded(task)
-    except Exception as error:  # the bindings raise their own types where the library cannot be loaded
+    except Exception as error:  # the bindings raise their own types if the library cannot be loaded
         _send(answers, {"unavailable": str(error)})
         return
     _send(answers, {"version": version})
@@ -105,12 +105,12 @@ def main() -> None:
         program = os.getpid()
         try:
             child = os.fork()
-        except OSError as error:  # there are too many processes, or there is no memory for one more
+        except OSError as error:  # too many processes, or not enough memory
             _send(answers, {"unavailable": f"no process can be started: {error}"})
             continue
         if not child:
             _end_with_parent(program)
-            os.close(requests.fileno())  # it gets no other text to read
+            os.close(requests.fileno())  # the child must not read other submissions' texts
             _answer(line, answers, task)
         _, status = os.waitpid(child, 0)
         if status:
@@ -118,15 +118,15 @@ def main() -> None:
 
 
 def _end_with_parent(parent: int = 0) -> None:
-    """Have the system kill this process when its parent has ended, which may be while the compiler is busy."""
+    """Let the system kill this process when its parent ends, even while the compiler is busy."""
     death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(death_signal, signal.SIGKILL)
-    if parent and os.getppid() != parent:  # it has ended already
+    if parent and os.getppid() != parent:  # the parent ended before the call above
         os._exit(1)
 
 
 def _loaded(task: dict[str, Any]) -> str:
-    """Load NVRTC from the folders with NVIDIA's packages, which `site` would have found."""
+    """Load NVRTC from the folders of NVIDIA's packages, which Python does not search without `site`."""
     sys.path += task["packages"]
     for path in task["libraries"]:
         ctypes.CDLL(path)
@@ -137,7 +137,7 @@ def _loaded(task: dict[str, Any]) -> str:
 
 
 def _answer(line: str, answers: IO[str], task: dict[str, Any]) -> None:
-    """Translate under limits, say what came of it, and end this process."""
+    """Compile under limits, send the answer, and exit."""
     status = 1
     try:
         _limit("CORE", 0)
@@ -147,7 +147,7 @@ def _answer(line: str, answers: IO[str], task: dict[str, Any]) -> None:
         output, log = compiled(Request(**json.loads(line)))
         log = log[: task["said_bytes"]]
         if output is not None and len(output) > task["output_bytes"]:
-            _send(answers, {"ended": f"it has {len(output)} bytes to hand over"})
+            _send(answers, {"ended": f"its output has {len(output)} bytes"})
         else:
             _send(answers, {"output": None if output is None else base64.b64encode(output).decode(), "log": log})
         status = 0
@@ -156,7 +156,7 @@ def _answer(line: str, answers: IO[str], task: dict[str, Any]) -> None:
 
 
 def _limit(what: str, most: int, beyond: int = 0) -> None:
-    import resource  # not on Windows, where `compiled` works, too
+    import resource  # not available on Windows, where `compiled` works all the same
 
     kind = getattr(resource, f"RLIMIT_{what}")
     _, own = resource.getrlimit(kind)
@@ -165,7 +165,7 @@ def _limit(what: str, most: int, beyond: int = 0) -> None:
 
 
 def ending(status: int) -> str:
-    """Return in words how a process ended, from what `os.waitpid` says."""
+    """Return how a process ended, in words, from the status of `os.waitpid`."""
     if os.WIFSIGNALED(status):
         return f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"it ended with exit status {os.WEXITSTATUS(status)}"

@@ -1,8 +1,8 @@
-"""What a compiler may see of this machine: its own files and what it is to compile, through bubblewrap where it works.
+"""A sandbox for compilers: with bubblewrap, a compiler sees only its own files and its input.
 
-bubblewrap (the command `bwrap`) gives a program its own view of the file system, which holds what it was given and
-nothing else, no network, and processes of its own, which end with it. It needs namespaces that an ordinary user may
-make; many containers forbid them. Whether it works is tried, once.
+bubblewrap (the command `bwrap`) gives a program its own file system view with chosen files, no network, and its own
+process namespace, which ends with it. It requires user namespaces, which many containers forbid. It is tried once with
+a real command.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-PROTECTION = "compiled under"  # what a report calls it
+PROTECTION = "compiled under"  # its name in reports
 PROBE_LIMIT_S = 10.0
-# Shared libraries and how the system finds them; what is missing is left out.
+# Shared libraries, and the files by which the system finds them; missing ones are left out.
 LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null")
-# For programs that start others, a C compiler among them.
+# For programs that start others, such as a C compiler.
 PROGRAMS = ("/bin", "/usr/bin", "/usr/include", "/usr/libexec", "/etc/alternatives")
 _ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What a program is started under.
+    """The protection of a program.
 
     Attributes:
-        words: which protection there is and, if it is none, why.
-        bubblewrap: its command line until now; empty where there is none.
+        words: the protection in words, with the reason if there is no sandbox.
+        bubblewrap: the beginning of its command line; empty without a sandbox.
     """
 
     words: str
     bubblewrap: tuple[str, ...] = ()
 
     def before(self, *options: str) -> tuple[str, ...]:
-        """Return what to put before a program's command line.
+        """Return the command line that precedes the program's.
 
         Args:
-            options: further ones of bubblewrap, `--chdir` among them; without any, an empty folder is worked in.
+            options: further options of bubblewrap, with `--chdir`; without options the working folder is an empty one.
         """
         if not self.bubblewrap:
             return ()
@@ -48,17 +48,17 @@ class Sandbox:
 
 
 def none(why: str) -> Sandbox:
-    """Return a sandbox that is none, for a reason."""
+    """Return the absence of a sandbox, with the reason."""
     return Sandbox(f"limits only: {why}")
 
 
 def sandbox(readable: Iterable[str | Path], temporary: bool = False) -> Sandbox:
-    """Return a sandbox if bubblewrap works here; else none, and why.
+    """Return a sandbox if bubblewrap works here; else `none` with the reason.
 
     Args:
-        readable: absolute paths of folders and files that may be read there; what is missing is left out. Where links
-            lead to them these are there, too, but nothing else of the folders that they lie in.
-        temporary: whether there is a folder /tmp, empty at first; nowhere else can anything be written.
+        readable: absolute paths of readable folders and files; missing ones are left out. Links on these paths are
+            recreated, without the rest of their folders.
+        temporary: whether there is an empty, writable folder /tmp; nothing else is writable.
     """
     why = refusal()
     return none(why) if why else Sandbox("bubblewrap and limits", _command(readable, temporary))
@@ -66,7 +66,7 @@ def sandbox(readable: Iterable[str | Path], temporary: bool = False) -> Sandbox:
 
 @lru_cache(maxsize=1)
 def refusal() -> str:
-    """Say why bubblewrap does not work here, having tried; empty where it does."""
+    """Return the reason why bubblewrap does not work here, after a trial; empty if it works."""
     if shutil.which("bwrap") is None:
         return "bubblewrap (bwrap) is not installed"
     command = [*_command((*LIBRARIES, *PROGRAMS)), "--remount-ro", "/", "--", "sh", "-c", "exit 0"]
@@ -78,15 +78,15 @@ def refusal() -> str:
         return f"bubblewrap does not work here: {error.strerror}"
     if tried.returncode == 0:
         return ""
-    said = tried.stderr.strip().partition("\n")[0].removeprefix("bwrap: ")
-    return f"bubblewrap does not work here: {said or f'exit status {tried.returncode}'}"
+    message = tried.stderr.strip().partition("\n")[0].removeprefix("bwrap: ")
+    return f"bubblewrap does not work here: {message or f'exit status {tried.returncode}'}"
 
 
 def _command(readable: Iterable[str | Path], temporary: bool = False) -> tuple[str, ...]:
     command = [shutil.which("bwrap") or "bwrap", *_ALONE, *(("--tmpfs", "/tmp") if temporary else ())]
     links: dict[Path, str] = {}
     found = dict.fromkeys(str(_followed(Path(path), links)) for path in readable if os.access(path, os.F_OK))
-    for link, target in links.items():  # before the folders: one that holds a link brings it along
+    for link, target in links.items():  # before the folders: a folder's own links come with it
         command += ["--symlink", target, str(link)]
     for path in found:
         command += ["--dev-bind-try" if path.startswith("/dev/") else "--ro-bind-try", path, path]
@@ -94,9 +94,9 @@ def _command(readable: Iterable[str | Path], temporary: bool = False) -> tuple[s
 
 
 def _followed(path: Path, links: dict[Path, str]) -> Path:
-    """Return what a path leads to, and note the links on the way: where each lies, without links, and what it says.
+    """Return the resolved path, and add the links on it to `links`: resolved location of each, and its target text.
 
-    bubblewrap could show it by its own name, but then that name with `..` behind it leads elsewhere than here.
+    Binding the unresolved path instead would make `..` after a link lead elsewhere than on this machine.
     """
     if path == path.parent:
         return path

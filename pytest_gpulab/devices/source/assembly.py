@@ -1,4 +1,4 @@
-"""Inline assembly that claims other source lines: counters, findings and costs go by the compiler's own."""
+"""A check against inline assembly that forges source lines, on which counters, findings and costs depend."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _PLACES = re.compile(r"\.(?:loc|file)\b")
 
 
 def may_hold_assembly(source: str) -> bool:
-    """Return whether a text may hold inline assembly of its own, whatever its headers hold."""
-    joined = source.replace("\\\r\n", "").replace("\\\n", "")  # lines that go on
+    """Return whether a text itself may contain inline assembly; headers are not considered."""
+    joined = source.replace("\\\r\n", "").replace("\\\n", "")  # join continued lines
     return "asm" in joined or "##" in joined
 
 
@@ -19,9 +19,9 @@ def check_assembly(ptx: str, filename: str) -> None:
     """Refuse inline assembly with `.loc` or `.file`.
 
     Args:
-        ptx: compiled without line information: then these directives come from assembly alone. In other PTX nothing
-            tells them from the compiler's, because assembly may hold the comments that mark its end.
-        filename: what the message calls the file.
+        ptx: PTX compiled without line information, in which only assembly has these directives. In other PTX they
+            cannot be distinguished from the compiler's, because assembly may forge the comments that mark its end.
+        filename: the file's name in the message.
 
     Raises:
         CompileError: there is such a directive.

@@ -1,4 +1,4 @@
-"""The head of a C++ declaration: where its parameters, its value and its body begin, and where it ends."""
+"""The head of a C++ declaration: positions of its parameters, initial value, body and end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .tokens import Token
 
 CLASSES = frozenset(("class", "struct", "union"))
-# A group in parentheses behind these is no list of parameters.
+# A group in parentheses after these is no parameter list.
 _WITH_ARGUMENTS = frozenset(
     ("alignas", "__align__", "__attribute__", "__declspec", "decltype", "__launch_bounds__", "noexcept", "throw",
      "requires", "explicit", "typeof", "__typeof__", "__cluster_dims__", "__block_size__", "__maxnreg__",
@@ -18,7 +18,7 @@ _NAME_ENDS = _SIGNS | {")", "]", "->", "<<<", ">>>"}
 
 
 def closing(found: Sequence[Token], at: int) -> int:
-    """Return where the bracket closes that opens there; the last token if it does not."""
+    """Return the index of the bracket that closes the one at `at`; the last index if none does."""
     open_brackets: list[str] = []
     for index in range(at, len(found)):
         if bracket := found[index].opens():
@@ -31,7 +31,7 @@ def closing(found: Sequence[Token], at: int) -> int:
 
 
 def after_angles(found: Sequence[Token], at: int) -> int:
-    """Return what follows the `<...>` that opens there."""
+    """Return the index after the `<...>` that opens at `at`."""
     depth = 0
     while at < len(found):
         token = found[at]
@@ -48,14 +48,14 @@ def after_angles(found: Sequence[Token], at: int) -> int:
 
 
 class Head:
-    """A declaration's tokens until its body, its initial value or its semicolon; groups in brackets are stepped over.
+    """A declaration's tokens up to its body, initial value or semicolon. Positions are token indices.
 
     Attributes:
-        top: the tokens outside brackets, with what opens these.
-        parameters: where the list of parameters opens; None without one.
-        body: where the function's body, or its list of initialisers, begins; None without a body.
-        classes: where a class's body opens, or an enumeration's; None without one.
-        end: what follows the declaration.
+        top: the tokens outside brackets, with the opening brackets.
+        parameters: the opening bracket of the parameter list; None without one.
+        body: the beginning of a function's body or initialiser list; None without a body.
+        classes: the opening bracket of the body of a class or enumeration; None without one.
+        end: the index after the declaration.
     """
 
     def __init__(self, found: Sequence[Token], at: int) -> None:
@@ -73,7 +73,10 @@ class Head:
         found = self._found
         while at < len(found):
             token = found[at]
-            if token.kind == "sign" and token.text in (";", "}"):  # its end, or that of the block around it
+            if token.kind == "sign" and token.text in (
+                ";",
+                "}",
+            ):  # the end of the declaration or of the enclosing block
                 return at + (token.text == ";")
             if token.text == "template" and found[at + 1 : at + 2] and found[at + 1].text == "<":
                 at = after_angles(found, at + 1)
@@ -98,7 +101,7 @@ class Head:
             return False
         before = self._before(at)
         if self._initialisers is not None and before is not None and (before.kind == "word" or before.text == ">"):
-            return False  # of a member
+            return False  # a member's initialiser
         self.body = at if self._initialisers is None else self._initialisers
         return True
 

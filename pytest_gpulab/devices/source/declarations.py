@@ -1,7 +1,7 @@
-"""The declarations of a CUDA C++ file at namespace scope: their extents, names, and on which side they run.
+"""The declarations of a CUDA C++ file at namespace scope: extents, names, and host or device side.
 
-This is a parse of brackets and declaration heads, not of the whole language. Where it does not understand the text it
-says so by `Declaration.kind == "device"`, which keeps the text as it is.
+The parser reads brackets and declaration heads, not the whole language. A declaration that it does not understand gets
+the kind "device", which keeps its text unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .declaration_heads import CLASSES, Head, closing
 from .tokens import Token, tokens
 
 DEVICE_MARKS = frozenset(("__device__", "__global__", "__constant__", "__shared__", "__managed__", "global", "device"))
-_ATTRIBUTE_FORM = frozenset(("global", "device"))  # within __attribute__((...)) only
+_ATTRIBUTE_FORM = frozenset(("global", "device"))  # marks only within __attribute__((...))
 
 Kind = Literal["device", "neutral", "host"]
 
@@ -26,15 +26,15 @@ class Declaration:
     """A declaration, or the call of a macro, at namespace scope.
 
     Attributes:
-        kind: `device` is kept; `neutral` (types, constants, constexpr functions) is kept where device code names it;
-            `host` is not for the GPU.
-        names: that it declares.
+        kind: `device` is kept; `neutral` (types, constants, constexpr functions) is kept if device code names it;
+            `host` is removed.
+        names: the declared names.
         words: all words in it.
         start, end: its extent in the text.
-        what: `kernel template`, `class`, `array`, or another sort.
-        body: where a function's body, or its list of initialisers, begins in the text; else its end.
-        parts: a class's tokens.
-        top: its words outside brackets.
+        what: `kernel template`, `class`, `array`, or another kind of declaration.
+        body: beginning of a function's body or initialiser list in the text; else the end.
+        parts: the tokens of a class; else empty.
+        top: the words outside brackets.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro of the file or of a header: the words of its body, whether a bracket behind its name is its own."""
+    """A macro of the file or of a header: the words of its body, and its form."""
 
     words: frozenset[str]
     is_function: bool
@@ -60,7 +60,7 @@ class Macro:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a file declares at namespace scope, its directives, and the macros that it can use."""
+    """A parsed file: declarations at namespace scope, directives, and the macros of the file and its headers."""
 
     declarations: tuple[Declaration, ...]
     directives: tuple[Token, ...]
@@ -68,14 +68,14 @@ class Parsed:
 
 
 class TooDeep(Exception):
-    """Brackets or conditions are nested deeper than anyone writes."""
+    """Brackets or conditions are nested more than `MAX_DEPTH` deep."""
 
 
 MAX_DEPTH = 100
 
 
 def parse(text: str, headers: Iterable[str] = ()) -> Parsed:
-    """Parse a file; the headers' macros are known, too.
+    """Parse a file, with the macros of its headers.
 
     Raises:
         TooDeep: it is nested too deeply.
@@ -111,22 +111,22 @@ def _define(macros: dict[str, Macro], found: Iterable[Token]) -> None:
             words = frozenset(part.text for part in body if part.kind == "word")
             is_complete = bool(body) and body[-1].text in (";", "}")
             before = macros.get(name.text)
-            if before is not None:  # defined twice, under conditions: whatever either says
+            if before is not None:  # defined twice, under conditions: both count
                 words, is_complete = words | before.words, is_complete and before.is_complete
             macros[name.text] = Macro(words, is_function, is_complete, not is_function and bool(body))
 
 
 def _outside_skipped(found: Sequence[Token]) -> list[Token]:
-    """Return the tokens but directives, and but those branches of an `#if` whose brackets would not match.
+    """Return the tokens without directives, and of an `#if` with unbalanced branches only the first branch.
 
-    Where each branch closes what it opens, all are kept: each may hold whole declarations.
+    If the brackets of every branch are balanced, all branches are kept: each may hold whole declarations.
     """
     kept, _ = _branch(found, 0, is_outermost=True)
     return kept
 
 
 def _branch(found: Sequence[Token], at: int, is_outermost: bool = False) -> tuple[list[Token], int]:
-    """Return the tokens of a branch, and where the directive stands that ends it."""
+    """Return the tokens of a branch, and the index of the directive that ends it."""
     kept: list[Token] = []
     while at < len(found):
         token = found[at]
@@ -142,7 +142,7 @@ def _branch(found: Sequence[Token], at: int, is_outermost: bool = False) -> tupl
 
 
 def _chain(found: Sequence[Token], at: int) -> tuple[list[Token], int]:
-    """Return the tokens of the branches that count, and where `#endif` stands."""
+    """Return the tokens of the branches that count, and the index of `#endif`."""
     branches: list[list[Token]] = []
     while at < len(found):
         is_never = [part.text for part in found[at].within] == ["if", "0"]
@@ -200,11 +200,11 @@ class _Parser:
         at = 0
         while at < len(self._found):
             at = self._scope(at, declarations)
-            at += 1  # a bracket that closes nothing
+            at += 1  # skip an unmatched closing bracket
         return declarations
 
     def _scope(self, at: int, declarations: list[Declaration]) -> int:
-        """Read until the bracket that closes the scope; return where it stands."""
+        """Read up to the bracket that closes the scope; return its index."""
         found = self._found
         while at < len(found) and not (found[at].text == "}" and found[at].kind == "sign"):
             inner = self._block(at)
@@ -217,7 +217,7 @@ class _Parser:
         return at
 
     def _block(self, at: int) -> int | None:
-        """Return the first token in `namespace ... {` or `extern "C" {` if that opens there."""
+        """Return the index after `namespace ... {` or `extern "C" {` if one begins at `at`, else None."""
         found = self._found
         if found[at].text == "inline" and found[at + 1 : at + 2] and found[at + 1].text == "namespace":
             at += 1
@@ -234,7 +234,7 @@ class _Parser:
         if call is not None:
             declarations.append(self._made("device", at, call, (), "macro"))
             return call
-        if self._found[at].text == "{" and declarations:  # the same function's body under another condition
+        if self._found[at].text == "{" and declarations:  # another body of the same function, under another condition
             end = closing(self._found, at) + 1
             declarations.append(self._made(declarations[-1].kind, at, end, declarations[-1].names, "body"))
             return end
@@ -251,7 +251,7 @@ class _Parser:
         return end
 
     def _macro_call(self, at: int) -> int | None:
-        """Return what follows a macro's call that is a whole declaration, if there is one."""
+        """Return the index after the call of a macro that is a whole declaration, else None."""
         macro = self._macros.get(self._found[at].text)
         if macro is None or not macro.is_complete:
             return None
@@ -302,7 +302,7 @@ class _Parser:
         return "host", "function" if is_function else "declaration"
 
     def _is_understood(self, tops: Sequence[str], head: Head) -> bool:
-        """Say whether that is host code, and no slip of the pen (such as a misspelt mark) for the compiler to find."""
+        """Return whether it is host code and not a mistake, such as a misspelt mark, that the compiler must report."""
         words = [text for text in tops if _WORD.fullmatch(text)]
         unknown = [
             word for word in words if _MARK.fullmatch(word) and word not in _HOST_MARKS and word not in self._macros
@@ -319,7 +319,7 @@ class _Parser:
 
 
 def _marking(macros: Mapping[str, Macro]) -> dict[str, frozenset[str]]:
-    """Return the macros that stand for a mark of device code, directly or by way of others."""
+    """Return the macros that expand to a mark of device code, directly or through other macros."""
     marking = {name: macro.words & DEVICE_MARKS - _ATTRIBUTE_FORM for name, macro in macros.items()}
     changed = True
     while changed:
@@ -332,7 +332,7 @@ def _marking(macros: Mapping[str, Macro]) -> dict[str, frozenset[str]]:
 
 
 def _type_or_directive(head: Head, first: str, tops: Sequence[str]) -> tuple[Kind, str] | None:
-    """Classify what is neither a function nor a variable; None for those."""
+    """Classify a declaration that is neither a function nor a variable; return None for those."""
     is_function = head.parameters is not None
     if first in ("static_assert", "asm", "__asm__") or (first == "using" and "namespace" in tops):
         return "device", "kept"
@@ -349,7 +349,7 @@ _FORWARD = 2  # words of `struct A;`
 
 
 def _is_constant(tops: Sequence[str]) -> bool:
-    """Say whether the object itself is constant, not what it points to."""
+    """Return whether the object itself is constant, not only its target."""
     before = tops[: tops.index("=")] if "=" in tops else list(tops)
     stars = [index for index, text in enumerate(before) if text in ("*", "&")]
     return "const" in (before[stars[-1] :] if stars else before) and "extern" not in before
@@ -361,7 +361,7 @@ def _variable(tops: Sequence[str]) -> str:
 
 
 def _names(found: Sequence[Token], head: Head, end: int, what: str) -> frozenset[str]:
-    """Return what is declared; more than that does no harm."""
+    """Return the declared names; additional names do no harm."""
     if head.parameters is not None and what not in ("class", "type"):
         if any(token.text == "operator" for token in head.top):
             return frozenset(("operator",))

@@ -1,8 +1,8 @@
-"""What compilers get of a file: its device code. Host code is blanked, so that lines and columns stay where they are.
+"""The device code of a file, for the compilers: host code is blanked, so that lines and columns stay the same.
 
-nvcc and NVRTC read the same text, so they agree on what is left out. A function or variable without `__device__`,
-`__global__` or `__constant__` is host code, as it is for nvcc; types, constants and constexpr functions are kept where
-device code names them.
+nvcc and NVRTC get the same text, so they agree on the removed parts. As for nvcc, a function or variable without
+`__device__`, `__global__` or `__constant__` is host code. Types, constants and constexpr functions are kept if device
+code names them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 MAX_CHARS = 1 << 17
 _DELETED = " = delete;"
 _OWN_HEADER = "gpulab.cuh"
-# headers for device code, of CUDA and of the standard library; what others declare no kernel can call
+# CUDA's headers for device code; kernels cannot call functions of other headers
 _DEVICE_HEADERS = re.compile(
     r"gpulab\.cuh|cuda/.*|nv/.*|cub/.*|cooperative_groups(?:\.h|/.*)|cuda_(?:fp|bf)\d+\.(?:h|hpp)|cuda_(?:pipeline|awbarrier)\w*\.h"
     r"|mma\.h|curand_\w+\.h|curandDx\w*|cublasdx.*|math_constants\.h|math_functions\.h|device_functions\.h|vector_(?:types|functions)\.h"
@@ -49,12 +49,12 @@ class DeviceText:
     """A file's device code.
 
     Attributes:
-        text: with blanks in place of host code.
-        host_lines: the first and the last line of each stretch of host code.
-        host_names: what is declared there and not used, to its line.
-        headers: those that are not read, to their lines.
-        kernel_templates: names of templates of kernels, to their lines.
-        host_constants: names of constants that are not marked and whose address a kernel may need.
+        text: the file with blanks in place of host code.
+        host_lines: first and last line of each stretch of host code.
+        host_names: names that are declared in host code, to their lines.
+        headers: headers that are not included, to their lines.
+        kernel_templates: names of kernel templates, to their lines.
+        host_constants: names of unmarked constants of which a kernel may need the address.
     """
 
     text: str
@@ -66,7 +66,7 @@ class DeviceText:
 
 
 def normalised(source: str) -> str:
-    """Return the text without a byte order mark, each line ended by a line feed."""
+    """Return the text without a byte order mark and with line feeds as line ends."""
     return _LINE_ENDS.sub("\n", source.removeprefix(_BYTE_ORDER_MARK))
 
 
@@ -75,7 +75,7 @@ def device_text(source: str, headers: Mapping[str, str]) -> DeviceText:
 
     Args:
         source: the file's text.
-        headers: the texts of the files that it may include besides our own, by name.
+        headers: texts of the files that it may include, by name, without `gpulab.cuh`.
     """
     return _device_text(source, tuple(headers), (_own_header(), *headers.values()))
 
@@ -123,7 +123,7 @@ def _host_constants(text: str, kept: Iterable[Declaration]) -> frozenset[str]:
 
 
 def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
-    """Parse a file; None for what is no student's work: too long, or nested without end. The compiler judges that."""
+    """Parse a file; return None if it is too long or nested too deeply, which is then left to the compiler."""
     if len(text) > MAX_CHARS:
         return None
     try:
@@ -133,7 +133,7 @@ def _parsed(text: str, headers: Iterable[str]) -> Parsed | None:
 
 
 def _needed(parsed: Parsed) -> set[Declaration]:
-    """Return device code and what it names, directly or by way of others."""
+    """Return device code, and the neutral declarations that it names, directly or indirectly."""
     kept = {declaration for declaration in parsed.declarations if declaration.kind == "device"}
     waiting = [declaration for declaration in parsed.declarations if declaration.kind == "neutral"]
     words: set[str] = {"operator"}
@@ -147,7 +147,7 @@ def _needed(parsed: Parsed) -> set[Declaration]:
 
 
 def _spread(words: set[str], more: Iterable[str], macros: Mapping[str, Macro]) -> None:
-    """Add words, and those that they stand for as macros."""
+    """Add words, and the words of macros among them."""
     left = list(more)
     while left:
         word = left.pop()
@@ -161,10 +161,10 @@ def _header(directive: Token) -> str:
 
 
 def _is_unread(directive: Token, given: Iterable[str], has_host_code: bool) -> bool:
-    """Say whether it includes what device code has no use for; paths are for the compiler.
+    """Return whether a directive includes a header without use for device code; paths are left to the compiler.
 
-    A quoted file that is not there may declare device code, so the compiler must name it: a `.cuh` or `.cu` in any
-    case, others where no host code could need them.
+    A quoted file that does not exist may declare device code, so the compiler must report it: a `.cuh` or `.cu` always,
+    others if the file has no host code that could need them.
     """
     operand = directive.within[1:2]
     if directive.text != "include" or not operand or not (operand[0].text == "<" or operand[0].kind == "string"):
@@ -182,7 +182,7 @@ def _moves_lines(directive: Token) -> bool:
 
 
 def _around(declaration: Declaration, directives: Iterable[Token]) -> list[tuple[int, int, str]]:
-    """Return the parts of a declaration between the directives that stand in it: these may concern others, too."""
+    """Return the parts of a declaration between its directives, which stay: they may affect other declarations."""
     edits, at = [], declaration.start
     for directive in directives:
         if declaration.start <= directive.start < declaration.end:
@@ -192,7 +192,7 @@ def _around(declaration: Declaration, directives: Iterable[Token]) -> list[tuple
 
 
 def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro]) -> list[tuple[int, int, str]]:
-    """Delete the functions of a class that are not for the GPU: device code that calls them is refused, as by nvcc."""
+    """Mark the host functions of a class as deleted, so that device code cannot call them, as with nvcc."""
     edits: list[tuple[int, int, str]] = []
     for member in members(declaration.parts, macros):
         if member.what == "class":
@@ -202,7 +202,7 @@ def _without_host_members(declaration: Declaration, macros: Mapping[str, Macro])
         elif member.top & {"friend", "~"} or "std" in member.words:
             edits.append((member.start, member.end, ""))
         else:
-            end = member.end - (member.body == member.end)  # without its semicolon
+            end = member.end - (member.body == member.end)  # keep the semicolon
             edits.append((min(member.body, end), member.end, _DELETED))
     return edits
 
@@ -213,7 +213,7 @@ def _is_host_function(member: Declaration) -> bool:
 
 
 def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Replace parts of a text; line ends stay, and so do places where the replacement is not longer."""
+    """Replace parts of a text; line ends stay, and columns stay if the replacement is not longer."""
     pieces, at = [], 0
     for start, end, instead in sorted(edits):
         if start < at:

@@ -1,7 +1,7 @@
 """Constants without `__device__` or `__constant__`: nvcc refuses kernels that need their address, NVRTC does not.
 
-An array is read by its address, a number where a reference is bound to it, as by `std::max`; else its value is known.
-NVRTC reads the value of a local reference as well (`const int &r = n;`): that alone only nvcc refuses.
+An array needs its address, a number only if a reference is bound to it, as by `std::max`; otherwise its value is used.
+There is one difference: NVRTC accepts a local reference (`const int &r = n;`), which nvcc refuses.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ADDRESS = re.compile(r"\s*(?:mov|cvta)\S*\s+%\w+, ([\w$]+)(?:\+\d+)?;")
 
 
 def bound_to_references(found: Sequence[Token], constants: Collection[str], classes: Collection[str]) -> frozenset[str]:
-    """Return the constants that stand where a reference may be bound to them: as a whole argument.
+    """Return the constants to which a reference may be bound: those that are a whole argument.
 
     Args:
         found: the file's tokens.
-        constants: names at namespace scope.
-        classes: those of classes, whose static members count as well.
+        constants: names of constants at namespace scope.
+        classes: names of classes; their static members count as well.
     """
     names = set()
     for at, token in enumerate(found[:-1]):
@@ -40,15 +40,15 @@ def bound_to_references(found: Sequence[Token], constants: Collection[str], clas
 
 
 def check_host_constants(ptx: str, filename: str, constants: Collection[str]) -> None:
-    """Refuse device code that needs the address of one of these constants, as nvcc does and in its words.
+    """Refuse device code that needs the address of one of these constants, with nvcc's message.
 
     Args:
-        ptx: compiled without optimisation: else constant indices would leave no trace of an array.
-        filename: what messages call the file.
+        ptx: PTX compiled without optimisation: with it, constant indices would leave no trace of an array.
+        filename: the file's name in messages.
         constants: their names.
 
     Raises:
-        CompileError: an address is needed.
+        CompileError: the address of a constant is needed.
     """
     line, found = "1", dict[tuple[str, str], None]()
     for text in ptx.splitlines():

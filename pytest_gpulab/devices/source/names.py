@@ -1,7 +1,7 @@
-"""Names of kernels and variables as the student wrote them, from the symbols that the compiler made of them.
+"""Names of kernels and variables as written in the source, from the compiler's mangled symbols.
 
 The grammar is that of the Itanium C++ ABI, section 5.1 "External Names (a.k.a. Mangling)", as far as kernels need it. A
-symbol that is not mangled (`extern "C"`, plain variables), or that holds anything else, is taken as it is.
+symbol that is not mangled (`extern "C"`, plain variables), or that has another form, is returned unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-# What nvcc and NVRTC call the anonymous namespace; the student has no name for it.
+# Names of the anonymous namespace in nvcc and NVRTC; it has no name in the source.
 _ANONYMOUS = ("_GLOBAL__N_", "_INTERNAL_")
 _NUMBER = re.compile(r"\d{1,9}")
 _LOCAL_NAME = re.compile(r".*E(\d{1,9})(\D\w*)$")
@@ -30,12 +30,12 @@ _WRAPPERS = {"P": "*", "R": "&", "O": "&&"}
 
 @dataclass(frozen=True)
 class Signature:
-    """A function as the student wrote it.
+    """A function as written in the source.
 
     Attributes:
-        name: with its namespaces, without template arguments.
-        arguments: of the template; None for what is no template.
-        parameters: their types, such as `const int *`; None where they are not known.
+        name: its name with namespaces, without template arguments.
+        arguments: its template arguments; None if it is no template.
+        parameters: the types of its parameters, such as `const int *`; None if unknown.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Signature:
 
     @property
     def instance(self) -> str:
-        """The name with the template's arguments, such as `scan<256>`."""
+        """The name with template arguments, such as `scan<256>`."""
         return self.name if self.arguments is None else f"{self.name}<{self.arguments}>"
 
     @property
     def full(self) -> str:
-        """The name with everything that tells it from others of that name, such as `k(int *)`."""
+        """The name with template arguments and parameter types, such as `k(int *)`."""
         return self.instance if self.parameters is None else f"{self.instance}({', '.join(self.parameters)})"
 
 
@@ -61,7 +61,7 @@ def unmangle(symbol: str) -> str:
 def unmangle_local(symbol: str) -> str:
     """Return the name of a variable that may be local to a function: `_ZZ6reducePKiPijE4tile` gives `tile`.
 
-    Empty for the compiler's own names, such as that of the memory that holds all of a thread's arrays.
+    Return an empty text for the compiler's own names, such as the memory with all local arrays of a thread.
     """
     symbol = symbol.partition("~")[0]
     if symbol.startswith("_ZZ"):
@@ -72,7 +72,7 @@ def unmangle_local(symbol: str) -> str:
 
 @lru_cache(maxsize=4096)
 def signature(symbol: str) -> Signature:
-    """Return what a symbol says of a function; where its types are unusual, no more than its name."""
+    """Return the signature of a symbol; only the name if its types have an unknown form."""
     if not symbol.startswith("_Z"):
         return Signature(symbol)
     reader = _Reader(symbol, len("_Z"))
@@ -89,7 +89,7 @@ def signature(symbol: str) -> Signature:
 
 
 def unique_names(symbols: Iterable[str]) -> dict[str, str]:
-    """Return symbols by the shortest name that tells each from the others: `k`, `k<int>`, else `k(int *)`."""
+    """Return symbols by the shortest unique names: `k`, `k<int>`, else `k(int *)`."""
     found = {symbol: signature(symbol) for symbol in symbols}
     plain = Counter(each.name for each in found.values())
     instances = Counter(each.instance for each in found.values())
@@ -105,11 +105,11 @@ def unique_names(symbols: Iterable[str]) -> dict[str, str]:
 
 
 class _UnknownForm(Exception):
-    """The rest of the symbol has a form that is not read here."""
+    """The rest of the symbol has a form that is not supported."""
 
 
 class _Reader:
-    """Reads a symbol from left to right; what may be referred to later is kept in `_known`."""
+    """A reader of a symbol, from left to right; `_known` holds the parts that substitutions may refer to."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text, self._at = text, at
@@ -123,7 +123,7 @@ class _Reader:
         return False
 
     def _is_over(self) -> bool:
-        return self._at >= len(self._text) or self._text[self._at] in ".$"  # what a compiler appends
+        return self._at >= len(self._text) or self._text[self._at] in ".$"  # suffixes of the compiler
 
     def function_name(self) -> tuple[str, str | None]:
         if self._takes("N"):
@@ -192,7 +192,7 @@ class _Reader:
 
     def parameters(self, is_template: bool) -> tuple[str, ...]:
         if is_template:
-            self.type()  # a template's symbol says what it returns
+            self.type()  # a template's symbol begins with the return type
         found = []
         while not self._is_over():
             found.append(self.type())
@@ -258,7 +258,7 @@ class _Reader:
         return name
 
     def _numbered(self, sign: str) -> int:
-        """Read `S_`, `S0_`, `S1_`, ...: which of those there are."""
+        """Read `S_`, `S0_`, `S1_`, ... and return the index."""
         found = re.compile(rf"{sign}([0-9A-Z]*)_").match(self._text, self._at)
         if found is None:
             raise _UnknownForm

@@ -1,4 +1,4 @@
-"""A C++ tokenizer: words, literals, punctuation and preprocessor directives, each with its place in the text."""
+"""A C++ tokenizer: words, literals, punctuation and preprocessor directives, with their positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 Kind = Literal["word", "number", "string", "character", "sign", "directive"]
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 
-# No alternative can match in two ways: a hostile text is read in one pass, however it is made.
+# No alternative can match in two ways, so that a hostile text cannot cause backtracking.
 _TOKEN = re.compile(
     r"""
       (?P<blank>(?:[ \t\f\v\n\r]|\\[ \t\f\v\r]*\n)+)
@@ -29,11 +29,11 @@ _DIGRAPHS = {"<%": "{", "%>": "}", "%:": "#"}
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the text, from `start` to before `end`.
+    """A token of the text, from `start` to before `end`.
 
     Attributes:
-        text: as it is compared: digraphs are replaced.
-        within: the tokens of a directive, without its sign.
+        text: its text, with digraphs replaced.
+        within: the tokens of a directive, without its `#`.
     """
 
     kind: Kind
@@ -43,19 +43,19 @@ class Token:
     within: tuple[Token, ...] = ()
 
     def opens(self) -> str:
-        """Return the bracket that closes what this one opens; empty for other tokens."""
+        """Return the matching closing bracket of an opening bracket; empty for other tokens."""
         return _OPENING.get(self.text, "") if self.kind == "sign" else ""
 
 
 def tokens(text: str) -> list[Token]:
-    """Return the tokens of a text; comments and blanks are left out. Any text can be read."""
+    """Return the tokens of any text, without comments and blanks."""
     found: list[Token] = []
     stream = _lexed(text)
     line_begins = True
     held: list[Token] = []
     directive: Token | None = None
     for token in stream:
-        if token is None:  # the end of a line, not of a joined one
+        if token is None:  # the end of a line that does not continue
             if directive is not None:
                 found.append(_directive(directive, held))
                 directive, held = None, []
@@ -79,7 +79,7 @@ def _directive(sign: Token, held: list[Token]) -> Token:
 
 
 def _lexed(text: str) -> Iterator[Token | None]:
-    """Yield the tokens, and None for each end of a line that is not joined to the next one."""
+    """Yield the tokens, and None for each end of a line that does not continue on the next one."""
     at, length = 0, len(text)
     while at < length:
         match = _TOKEN.match(text, at)

@@ -57,7 +57,7 @@ def of_compile_error(error: CompileError, code: DeviceText, source: str, filenam
 def _host_hint(what: str, code: DeviceText) -> str:
     if "is undefined in device code" in what:
         return "Arrays at file scope belong to host code unless they are marked: write `__constant__` before it."
-    if "is called, but defined nowhere" in what:
+    if "is called, but not defined" in what:
         return "The grader compiles this file alone: define the function in it, marked `__device__`."
     deleted = _DELETED.search(what)
     if deleted:

@@ -79,7 +79,7 @@ class CrossCheck:
                 self._send("count", name)
 
     def veto(self, check: Check) -> CheckResult | None:
-        """Return the failure of a check whose cases are correct only by luck; None if the GPU may grade it."""
+        """Return the failure of a check if its cases are correct only by luck, else None: the GPU may grade it."""
         if not isinstance(check.subject, SpeedTier | UsesCheck):
             return None
         for case in visible_first(cases_of(self._exercise, check.subject.variant) or self._exercise.cases):

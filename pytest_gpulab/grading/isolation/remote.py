@@ -113,8 +113,8 @@ class RemoteGrader(CheckGrader):
         """Start the processes, and return the device's description.
 
         Raises:
-            DeviceUnavailable: the device cannot be opened, or the process cannot be started. A device whose description
-                is known is opened later, so its absence is not noticed here.
+            DeviceUnavailable: the device cannot be opened, or the process cannot be started. If the description is
+                known, the device is opened later, and its absence is not noticed here.
             WorkerError: a bug of this package.
         """
         if self._cross_check is not None:  # first, because the GPU takes longer

@@ -1,6 +1,6 @@
-// In place of CUDA's header of this name, for nvcc alone, which reads it before every file: what it includes for
-// kernels, in its order, without what hosts call, textures and surfaces, and what glibc declares for GNU's sake. Macros
-// keep out further headers (see devices/cuda/headers.py); whoever needs more gets CUDA's own.
+// Replacement of CUDA's header of this name, which nvcc includes before every file. It includes the same headers for
+// kernels in the same order, without the host API, textures, surfaces and glibc's GNU extensions, to save time. Macros
+// keep out further headers (see devices/cuda/nvcc/headers.py). A file that needs more is compiled with CUDA's header.
 #ifndef __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_H__
 #define __CUDA_RUNTIME_API_H__
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-// What the declaration of a launch names.
+// The types in the declaration of a launch.
 typedef enum cudaError {} cudaError_t;
 typedef struct CUkern_st *cudaKernel_t;
 typedef struct CUstream_st *cudaStream_t;

@@ -1,5 +1,5 @@
-// In place of all of CUDA's mathematics, for files that call nothing of it but min, max, fminf and fmaxf: the rest is a
-// quarter of nvcc's work for such a file. The same overloads as CUDA's, of the same built-in functions.
+// Replacement of CUDA's mathematical functions for files that call only min, max, fminf and fmaxf: the others take a
+// quarter of nvcc's time for such a file. The overloads and built-in functions are the same as CUDA's.
 #ifndef GPULAB_MIN_MAX_H
 #define GPULAB_MIN_MAX_H
 

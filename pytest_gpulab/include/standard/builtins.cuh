@@ -1,5 +1,5 @@
-// What nvcc knows before the first line of a file because it reads the C library's headers, for the compiler of the
-// simulated GPU, which reads none. The same definitions as libcu++'s, which may follow.
+// Names that nvcc knows before the first line of a file, because it includes the C library's headers. NVRTC, which
+// compiles for the simulated GPU, includes none. The definitions equal libcu++'s, which may follow.
 #ifndef GPULAB_STANDARD_BUILTINS
 #define GPULAB_STANDARD_BUILTINS
 

@@ -1,4 +1,4 @@
-// <float.h> and <cfloat>, for the compiler of the simulated GPU.
+// <float.h> and <cfloat> for NVRTC, which compiles for the simulated GPU and lacks them.
 #ifndef GPULAB_STANDARD_FLOAT
 #define GPULAB_STANDARD_FLOAT
 

@@ -1,4 +1,4 @@
-// What device code uses most of <limits>, for the compiler of the simulated GPU, which comes without that header.
+// The usual parts of <limits> for NVRTC, which compiles for the simulated GPU and lacks this header.
 #ifndef GPULAB_STANDARD_LIMITS
 #define GPULAB_STANDARD_LIMITS
 

@@ -1,4 +1,4 @@
-// What nvcc has in namespace std before the first line of a file, for the compiler of the simulated GPU.
+// Names that nvcc has in namespace std before the first line of a file, for NVRTC, which lacks them.
 #ifndef GPULAB_STANDARD_STD
 #define GPULAB_STANDARD_STD
 

@@ -1,4 +1,4 @@
-// <stdint.h> and <cstdint>, for the compiler of the simulated GPU. The same definitions as libcu++'s, which may follow.
+// <stdint.h> and <cstdint> for NVRTC, which lacks them. The definitions equal libcu++'s, which may follow.
 #ifndef GPULAB_STANDARD_STDINT
 #define GPULAB_STANDARD_STDINT
 

@@ -1,4 +1,4 @@
-// What device code uses most of <type_traits>, for the compiler of the simulated GPU, which comes without that header.
+// The usual parts of <type_traits> for NVRTC, which compiles for the simulated GPU and lacks this header.
 #ifndef GPULAB_STANDARD_TYPE_TRAITS
 #define GPULAB_STANDARD_TYPE_TRAITS
 
