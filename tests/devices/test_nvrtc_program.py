@@ -17,7 +17,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[Answer, list[bool
     once = nvrtc_program._compiled
 
     def noted(request: Request, options: list[str]) -> Answer:
-        with_few.append(options[-1:] == [nvrtc_program._FEW])
+        with_few.append(options[-1:] == [nvrtc_program._MINIMAL])
         return once(request, options)
 
     monkeypatch.setattr(nvrtc_program, "_compiled", noted)

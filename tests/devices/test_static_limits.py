@@ -39,15 +39,18 @@ LOCAL = """__global__ void second(float *p) {
 }"""
 NEEDS = {
     "shared": (
-        SHARED, "kernel.cu(5): ", "`tile` and `flags`", "`second`", "60,032 bytes of shared memory, a block", "49,152",
+        SHARED, "kernel.cu(5): ", "`tile` and `flags`", "`second`",
+        "60,032 bytes of shared memory; the limit per block", "49,152",
     ),
     "function": (
-        IN_FUNCTION, "kernel.cu(", "`a` and `b`", "`second`", "63,996 bytes of shared memory, a block", "49,152",
+        IN_FUNCTION, "kernel.cu(", "`a` and `b`", "`second`",
+        "63,996 bytes of shared memory; the limit per block", "49,152",
     ),
     "constant": (
-        CONSTANT, "kernel.cu: ", "`c`, `e` and `d`", "the file", "67,800 bytes of constant memory, a file", "65,536",
+        CONSTANT, "kernel.cu: ", "`c`, `e` and `d`", "the file",
+        "67,800 bytes of constant memory; the limit per file", "65,536",
     ),
-    "local": (LOCAL, "kernel.cu: ", "`second`", None, "600,000 bytes of local memory, a thread", "524,288"),
+    "local": (LOCAL, "kernel.cu: ", "`second`", None, "600,000 bytes of local memory; the limit per thread", "524,288"),
 }  # fmt: skip
 
 
@@ -58,7 +61,7 @@ def test_the_simulated_gpu_refuses_what_the_assembler_refuses_with_the_arrays(na
         SimulatedDevice().compile(source)
     message = caught.value.diagnostics
     assert message.startswith(place)
-    assert message.endswith(f"{needs} may have {most}")
+    assert message.endswith(f"{needs} is {most}")
     assert f": error: {arrays} need" in message
 
 
@@ -68,7 +71,7 @@ def test_the_assemblers_words_are_told_in_plain_ones(name: str) -> None:
     with pytest.raises(CompileError) as caught:
         nvrtc.compile_machine_code(source, "kernel.cu", "sm_90")
     first, *rest = caught.value.diagnostics.splitlines()
-    assert first == f"kernel.cu: error: {owner} needs {needs} may have {most}"
+    assert first == f"kernel.cu: error: {owner} needs {needs} is {most}"
     assert any("ptxas error" in line for line in rest)
 
 

@@ -270,7 +270,7 @@ def compiler_killed_for_memory(machine: Machine) -> str:
     kills = iter(range(1000))
     machine.patch.setattr(compiler_process, "memory_kills", lambda: next(kills))
     killed = {"ended": "it was ended by SIGKILL"}
-    machine.patch.setattr(compiler_process.CompilerProcess, "_asked", lambda *asked: killed)
+    machine.patch.setattr(compiler_process.CompilerProcess, "_request", lambda *asked: killed)
     with closing(compiler_process.CompilerProcess()) as compiler, pytest.raises(OutOfMemory) as caught:
         nvrtc.compile_ptx(RIGHT, "twice.cu", "compute_90", run=compiler.compiled)
     return of_error(caught.value)[1].what

@@ -348,9 +348,9 @@ def test_blocks_of_a_cooperative_launch_must_fit_on_the_gpu(run: Run) -> None:
         run("__global__ void f() {}", grid=(20_000,), block=(1024,), options=options)
 
 
-def test_a_function_that_is_defined_nowhere_does_not_compile(device: SimulatedDevice) -> None:
+def test_a_function_without_a_definition_does_not_compile(device: SimulatedDevice) -> None:
     source = "__device__ int helper(int);\n__global__ void f(int *out) {\n out[threadIdx.x] = helper(threadIdx.x);\n}\n"
-    with pytest.raises(CompileError, match=r"^kernel.cu\(3\): error: the function `helper` is called, but defined"):
+    with pytest.raises(CompileError, match=r"^kernel.cu\(3\): error: the function `helper` is called, but not defined"):
         device.compile(source)
 
 

@@ -44,14 +44,27 @@ PROGRAM += "import fork_server; fork_server.main(sys.argv[2])"
 DOOMED = ".ended"  # suffix of the server's folder while it is being removed
 END_LIMIT_S = 10.0  # for a server that is still loading; a loaded one exits at once
 
-# Modules that workers load sooner or later. Importing them does not initialise CUDA or NVML, which would break in a
-# forked process.
+# Modules that workers load sooner or later, also those that grading imports on first use only. Importing them does not
+# initialise CUDA or NVML, which would break in a forked process.
 PRELOADED = (
     "pytest_gpulab.grading.isolation.worker",
     "pytest_gpulab.concepts",
     "pytest_gpulab.numerics",
+    "pytest_gpulab.grading.correctness.safety",
+    "pytest_gpulab.grading.speed.estimate",
+    "pytest_gpulab.grading.speed.measured",
+    "pytest_gpulab.grading.usage.checks",
+    "pytest_gpulab.devices.compiler.compiler_process",
     "pytest_gpulab.devices.cuda.device",
     "pytest_gpulab.devices.simulated",
+    "pytest_gpulab.devices.simulated.cost.bottleneck",
+    "pytest_gpulab.devices.simulated.cost.line_shares",
+    "pytest_gpulab.devices.simulated.cost.model",
+    "pytest_gpulab.devices.simulated.counting.accounts",
+    "pytest_gpulab.devices.simulated.counting.counters",
+    "pytest_gpulab.devices.simulated.counting.rules",
+    "pytest_gpulab.devices.simulated.sass.executions",
+    "pytest_gpulab.devices.simulated.translation.weights",
     "cuda",
     "nvidia",
     "numpy.ma",
