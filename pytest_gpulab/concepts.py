@@ -1,7 +1,7 @@
-"""For instructors: the usual bounds of `uses[...]` checks, each a figure that shows whether an idea was really used.
+"""Common bounds of `uses[...]` checks: figures that show whether a kernel uses a concept.
 
-A bound is a pure function of the simulated GPU's counters; the names are Nsight Compute's, so that the same figure can
-be looked up on a real GPU. `docs/counters.md` says what each counter counts.
+A bound is a pure function of the simulated GPU's counters. The names are Nsight Compute's, so that a figure can be
+compared with a real GPU. docs/counters.md defines each counter.
 """
 
 from __future__ import annotations
@@ -31,77 +31,74 @@ SECTOR_BYTES = 32
 
 
 def constant_reads(at_least: float) -> Bound:
-    """So many reads of constant memory a warp: the data really comes through the constant path."""
+    """A minimum of constant-memory reads per warp, so that the data comes through the constant cache."""
 
     def measure(usage: Usage) -> float:
         return _ratio(usage.counters[CONSTANT_REQUESTS], usage.counters[WARPS])
 
-    hint = "Which memory do the values come from that every thread needs in the same order?"
+    hint = "All threads need the same values in the same order. Which memory holds them?"
     return Bound("per warp", measure, at_least=at_least, hint=hint, title="Too few reads of constant memory")
 
 
 def constant_broadcast(at_most: float = 1.0) -> Bound:
-    """All lanes of a warp read constant memory at one address: other addresses are served one after the other."""
+    """A maximum of addresses per constant-memory read of a warp: several addresses are served one after the other."""
 
     def measure(usage: Usage) -> float:
         return _ratio(usage.counters[CONSTANT_WORDS], usage.counters[CONSTANT_REQUESTS])
 
-    hint = "Constant memory hands one address at a time to a whole warp: on what does the index depend?"
+    hint = "Constant memory serves one address per warp at a time. What does the index depend on?"
     return Bound(
         "addresses per request", measure, at_most=at_most, hint=hint, title="Scattered reads of constant memory"
     )
 
 
 def bank_conflicts(at_most: float) -> Bound:
-    """Passes that bank conflicts add to an access to shared memory by a warp, on average; 0 has none."""
+    """A maximum of bank conflicts per access of a warp to shared memory, on average; 0 allows none."""
 
     def measure(usage: Usage) -> float:
         return _ratio(_total(usage.counters, BANK_CONFLICTS), _total(usage.counters, SHARED_REQUESTS))
 
-    hint = "Which banks do the 32 lanes of a warp reach at once? Word k lies in bank k % 32."
+    hint = "Which banks do the 32 lanes of a warp access together? Word k is in bank k % 32."
     return Bound("per access to shared memory", measure, at_most=at_most, hint=hint, title="Too many bank conflicts")
 
 
 def working_lanes(at_least: float, file: str | None = None) -> Bound:
-    """Lanes, of 32, that work in an instruction of a warp, on average: in all instructions or in one source file's."""
+    """A minimum of active lanes (of 32) per instruction of a warp, on average, in all code or in one source file."""
 
     def measure(usage: Usage) -> float:
         counters = usage.counters if file is None else usage.files.get(file, {})
         return _ratio(counters.get(WORKING_LANES, 0.0), counters.get(INSTRUCTIONS, 0.0))
 
     place = "" if file is None else f" in {file}"
-    hint = "Which threads of one warp take which branch? A warp goes through every branch that one of its lanes takes."
+    hint = "Which threads of a warp take which branch? A warp executes every branch that one of its lanes takes."
     return Bound(
         f"of 32 lanes active per instruction{place}", measure, at_least=at_least, hint=hint, title="Divergent branches"
     )
 
 
 def global_traffic(at_most: float) -> Bound:
-    """Sectors of global memory that warps ask for, as a multiple of the fewest that any solution needs.
-
-    The exercise's `min_bytes` says how many those are.
-    """
+    """A maximum of sectors of global memory per sector of the exercise's `min_bytes`."""
 
     def measure(usage: Usage) -> float:
         least = (usage.min_bytes or 0.0) / SECTOR_BYTES
         return _ratio(_total(usage.counters, GLOBAL_SECTORS), least)
 
-    hint = "Which addresses do neighbouring lanes ask for? A sector has 32 bytes and is moved as a whole."
-    return Bound("times what is needed", measure, at_most=at_most, hint=hint, title="Too much global memory traffic")
+    hint = "Which addresses do neighbouring lanes access? A sector has 32 bytes and is moved as a whole."
+    return Bound("times the minimum", measure, at_most=at_most, hint=hint, title="Too much global memory traffic")
 
 
 def additions(at_most: float) -> Bound:
-    """Floating-point additions for each element, all threads together: a work-efficient algorithm needs a few."""
+    """A maximum of floating-point additions per element, over all threads: a work-efficient algorithm needs few."""
 
     def measure(usage: Usage) -> float:
         return _ratio(usage.counters[ADDITIONS], math.prod(np.atleast_1d(usage.problem.size)))
 
-    hint = "How many additions does a step take, and how many steps are there? Can later steps do with fewer?"
+    hint = "How many additions does a step need, and how many steps are there? Can later steps have fewer?"
     return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions")
 
 
 def barriers(at_most: float) -> Bound:
-    """Barriers that a warp comes to."""
+    """A maximum of barriers per warp."""
 
     def measure(usage: Usage) -> float:
         return _ratio(usage.counters[BARRIERS], usage.counters[WARPS])

@@ -90,12 +90,12 @@ class TestTheFile:
             ("threshold = 1.35", "threshold = '1'", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
             ("threshold = 1.35", "threshold = inf", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
             ('size = "2^10"', "size = 1024", '[exercises.twice.tiers."1.4x"] needs the key size, a text'),
-            ('version = "7"', "", "[exercises.twice] needs the key version, a text"),
-            ('device = "NVIDIA H200"', "", "the file needs the key device, a text"),
-            ('SMs = "132"', "SMs = 132", "SMs must be a text"),
+            ('version = "7"', "", "[exercises.twice] needs the key version, a string"),
+            ('device = "NVIDIA H200"', "", "the file needs the key device, a string"),
+            ('SMs = "132"', "SMs = 132", "SMs must be a string"),
             ("schema_version = 1", "schema_version = 2", "a calibration of schema version 2; this is version 1"),
             ("format", "form", 'not a calibration: it must say format = "pytest-gpulab/calibration"'),
-            ("exercises.", "exams.", "the file needs the table exercises, which holds tables"),
+            ("exercises.", "exams.", "the file needs the table exercises, a table of tables"),
         ],
     )
     def test_mistakes_are_named(self, tmp_path: Path, old: str, new: str, complaint: str) -> None:
@@ -145,7 +145,7 @@ class TestWhichCalibrationHolds:
     def test_none_if_none_is_wanted(self, exercises: Path) -> None:
         calibrated(exercises).write_text("broken")
         line = device(exercises, "none").choose(H200)
-        assert line == "thresholds: the exercises' own, as --gpulab-calibration=none asks for"
+        assert line == "thresholds: the exercises' own, because of --gpulab-calibration=none"
 
     def test_a_file_that_is_named_wins_over_the_one_that_is_found(self, exercises: Path, tmp_path: Path) -> None:
         calibrated(exercises)
@@ -203,7 +203,7 @@ class TestWhatAnExerciseTakesFromIt:
         where = "exercises/calibration/nvidia-h200.toml"
         older = source(exercises, replace(TWO, version="8"))
         assert older == Thresholds(f"the exercise's own; {where} is for its version 7, this is 8")
-        assert source(exercises, TWO, "thrice") == Thresholds(f"the exercise's own; {where} does not know it")
+        assert source(exercises, TWO, "thrice") == Thresholds(f"the exercise's own; {where} has no entry for it")
 
 
 class TestMakingOne:
@@ -357,7 +357,7 @@ def test_the_report_tells_what_is_wrong(tmp_path: Path) -> None:
     report = lines([ladder], 0.85)
     assert report[3].split() == ["1.4x", "2_strided", "1.29x", "-", "-", "1.4x!", "1.1x"]
     assert report[4].split() == ["4.3x", "-", "-", "2_strided", "1.31x", "4.3x", "-"]
-    assert report[5] == "left out: solutions/twice/9_unknown.cu: nothing is expected of it"
+    assert report[5] == "left out: solutions/twice/9_unknown.cu: it has no expected verdict"
     assert problems([ladder]) == ["twice: no threshold for speedup[4.3x]: no solution that must reach it was measured"]
     assert max(map(len, report)) <= 105
     assert ladders(grades[1:], Catalogue(tmp_path), lambda grade: None, 0.85) == ()

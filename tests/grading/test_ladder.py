@@ -13,7 +13,7 @@ from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
 from pytest_gpulab.grading.grade import CheckResult, Finding
 
 EIGHT = Variant("eight-way")
-UNSETTLED = "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
+UNSETTLED = "its expected verdict and its graded checks leave open which speed tiers it must reach"
 TOO_SLOW = Finding("too-slow", "A speedup of 1.60x over naive.cu.")
 
 
@@ -91,8 +91,8 @@ class TestWhereATierLies:
         alike = (*LADDER[:3], step("4_loads.cu", 2.11, "1.4x", "4.3x"))
         found = by_tier(proposals(TWO, alike, 0.99))["4.3x"]
         assert found.problem == (
-            "these steps cannot be told apart on this device: 4_loads.cu reaches 2.1x, and 3_sequential.cu, which must "
-            "not reach it, 2.11x"
+            "no threshold separates these steps on this device: 4_loads.cu reaches 2.1x, and 3_sequential.cu, which "
+            "must not reach it, 2.11x"
         )
 
     def test_a_tier_that_no_solution_was_measured_for(self) -> None:
@@ -119,7 +119,7 @@ class TestWhichFilesAreSteps:
     @pytest.mark.parametrize(
         ("check", "expectation", "why"),
         [
-            (speedup("1.4x"), None, "nothing is expected of it"),
+            (speedup("1.4x"), None, "it has no expected verdict"),
             (speedup("1.4x"), expecting(), UNSETTLED),
             (speedup("1.4x"), expecting(70), "speedup[1.4x] was not measured"),
             (

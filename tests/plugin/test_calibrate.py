@@ -121,7 +121,7 @@ def test_the_exercises_own_thresholds_hold_where_none_is_wanted_or_none_fits(
     result.assert_outcomes(passed=6)
     result.stdout.fnmatch_lines(
         [
-            "gpulab: thresholds: the exercises' own, as --gpulab-calibration=none asks for",
+            "gpulab: thresholds: the exercises' own, because of --gpulab-calibration=none",
             "thresholds: the exercise's own.",
         ]
     )

@@ -1,4 +1,4 @@
-"""Which thresholds hold on the device that grades: a calibration's, if there is one for it, or the exercises' own."""
+"""The thresholds for a device: a calibration's, if there is one, else the exercises' own."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FOLDER = "calibration"
 
 @dataclass
 class DeviceThresholds:
-    """What the speed tiers of all exercises ask for on one device; or the calibration of it that is being made.
+    """The speed thresholds of all exercises on one device, used or being calibrated.
 
     Attributes:
-        spec: a calibration file, `none`, or `auto` for the one among the exercises that fits the device.
-        exercises: the folder whose sub-folder `calibration` holds files, one for each device.
-        measuring: whether the run makes the file instead of using it.
-        calibration: that is used; None before `choose`, and where there is none.
-        info: of the device; None before `choose`.
+        spec: a calibration file, `none`, or `auto` for the file in the exercises folder that fits the device.
+        exercises: the exercises folder; its sub-folder `calibration` holds one file per device.
+        measuring: whether the run makes a calibration.
+        calibration: the calibration in use; None before `choose`, and without a fitting one.
+        info: the device; None before `choose`.
     """
 
     spec: str
@@ -37,7 +37,7 @@ class DeviceThresholds:
     info: DeviceInfo | None = None
 
     def choose(self, info: DeviceInfo) -> str:
-        """Look for the device's calibration and say what holds; nothing where times are estimates.
+        """Find the device's calibration and return a line about it; empty if times are estimates.
 
         Raises:
             CalibrationError: a file is wrong or missing, two fit, or the device cannot be calibrated.
@@ -48,7 +48,7 @@ class DeviceThresholds:
         if info.estimates:
             return ""
         if self.spec == "none":
-            return "thresholds: the exercises' own, as --gpulab-calibration=none asks for"
+            return "thresholds: the exercises' own, because of --gpulab-calibration=none"
         return self._find(info)
 
     def _find(self, info: DeviceInfo) -> str:
@@ -63,10 +63,10 @@ class DeviceThresholds:
             return f"thresholds: calibrated for {info.name} ({self._shown(fitting[0].path)})"
         if self.spec == "auto":
             return f"thresholds: the exercises' own; no calibration in {self._shown(folder)} is for this GPU"
-        return f"thresholds: the exercises' own; {self._shown(paths[0])} is for {found[0].whose}"
+        return f"thresholds: the exercises' own; {self._shown(paths[0])} is for {found[0].gpu_text}"
 
     def applied_to(self, loaded: LoadedExercise) -> LoadedExercise:
-        """Return an exercise with the thresholds that hold here."""
+        """Return an exercise with its thresholds on the device."""
         if self.measuring:
             return replace(loaded, thresholds=Thresholds(f"{OWN}, while a calibration is measured", measuring=True))
         return replace(loaded, thresholds=self._of(self.calibration, loaded)) if self.calibration else loaded
@@ -74,7 +74,7 @@ class DeviceThresholds:
     def _of(self, calibration: Calibration, loaded: LoadedExercise) -> Thresholds:
         table, version, where = calibration.exercises.get(loaded.name), loaded.exercise.version, calibration.path
         if table is None:
-            return Thresholds(f"{OWN}; {self._shown(where)} does not know it")
+            return Thresholds(f"{OWN}; {self._shown(where)} has no entry for it")
         if table["version"] != version:
             return Thresholds(f"{OWN}; {self._shown(where)} is for its version {table['version']}, this is {version}")
         found = {tier.name: _threshold_or_reason(tier, table["tiers"].get(tier.name)) for tier in loaded.exercise.speed}
@@ -84,7 +84,7 @@ class DeviceThresholds:
         return Thresholds(source, {name: value for name, value in found.items() if isinstance(value, float)})
 
     def _target(self, info: DeviceInfo) -> tuple[Path, Mapping[str, Table]]:
-        """Return the file that a new calibration goes to, and the exercises that it holds already."""
+        """Return the path of the new calibration, and the exercises that the file has already."""
         if info.estimates:
             raise CalibrationError(f"--gpulab-calibrate measures times, but the {info.name} only estimates them")
         slug = re.sub(r"[^a-z0-9]+", "-", info.name.lower()).strip("-")
@@ -97,15 +97,15 @@ class DeviceThresholds:
         there = read(path)
         if not there.fits(info):
             advice = "name another file with --gpulab-calibration=PATH"
-            raise CalibrationError(f"{path} is for {there.whose}, but this is {info.name}: {advice}")
+            raise CalibrationError(f"{path} is for {there.gpu_text}, but this is {info.name}: {advice}")
         return path, there.exercises
 
     def write(self, measured: Mapping[str, Table]) -> str:
-        """Write the device's file, with what it knows of exercises that were not measured again; return where.
+        """Write the device's file, keep its entries of exercises that were not measured again, and return its path.
 
         Raises:
-            CalibrationError: what is there is wrong or for another device.
-            OSError: it cannot be written.
+            CalibrationError: the existing file is wrong or for another device.
+            OSError: the file cannot be written.
         """
         assert self.info is not None, "a device is opened before anything is measured"
         info = self.info
@@ -115,13 +115,13 @@ class DeviceThresholds:
         return self._shown(path)
 
     def _shown(self, path: Path) -> str:
-        """Return a path as it is shown: from the course's folder if it lies there."""
+        """Return a path as text, relative to the course's folder if it is inside."""
         course = self.exercises.parent
         return path.relative_to(course).as_posix() if path.is_relative_to(course) else str(path)
 
 
 def _threshold_or_reason(tier: SpeedTier, table: Table | None) -> float | str:
-    """Return a tier's threshold, or why it keeps the exercise's own, to follow "which"."""
+    """Return a tier's threshold, or the reason for keeping the exercise's own, as a clause after "which"."""
     if table is None:
         return "was not measured"
     for key, value in identity(tier).items():
@@ -131,7 +131,7 @@ def _threshold_or_reason(tier: SpeedTier, table: Table | None) -> float | str:
 
 
 def identity(tier: SpeedTier) -> dict[str, str]:
-    """Return what a tier's measured ratios depend on besides the exercise's version."""
+    """Return the identity of a tier's benchmark: besides the exercise's version, its ratios depend on it."""
     from pytest_gpulab.grading.speed.costs import size_text
 
     return {"baseline": tier.baseline, "size": size_text(tier.size), "variant": tier.variant.name}

@@ -1,7 +1,7 @@
-"""The calibration file: how fast an exercise's ladder is on one device, and the thresholds that follow from it.
+"""The calibration file: speeds of exercises' ladders on one device, and the thresholds derived from them.
 
-TOML, made to be read and edited by hand. Grading reads a tier's `threshold`, holds the tier's `baseline`, `size` and
-`variant` and the exercise's `version` against the exercise, and passes over the rest:
+It is TOML, to be read and edited by hand. Grading reads a tier's `threshold`, compares the tier's `baseline`, `size`
+and `variant` and the exercise's `version` with the exercise, and ignores the rest:
 
     format = "pytest-gpulab/calibration"
     schema_version = 1
@@ -18,7 +18,7 @@ TOML, made to be read and edited by hand. Grading reads a tier's `threshold`, ho
     size = "2^26"
     variant = "default"
 
-What stands there besides, and how it is measured, says `ladder`.
+`fit` makes the other entries.
 """
 
 from __future__ import annotations
@@ -41,28 +41,27 @@ else:
 FORMAT = "pytest-gpulab/calibration"
 SCHEMA_VERSION = 1
 HEAD = """\
-# How fast the ladder of solutions is on one device, and the thresholds that its speed tiers have there instead of the
-# exercise's own. Grading reads `threshold`, which may be edited; a tier without one keeps the exercise's.
-# Written by pytest --gpulab --gpulab-calibrate, which replaces the exercises that it measures again.
+# Speeds of the ladder of solutions on one device, and the thresholds of its speed tiers there, which replace the
+# exercise's own. Grading reads `threshold`, which may be edited; a tier without one keeps the exercise's own.
+# Written by pytest --gpulab --gpulab-calibrate, which replaces the entries of the exercises that it measures again.
 """
 
 Table = dict[str, Any]
 
 
 class CalibrationError(Exception):
-    """A calibration cannot be used or made: the instructor's mistake, in one line that names the file or option."""
+    """An unusable calibration, explained in one line that names the file or the option."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a file says.
+    """The contents of a calibration file.
 
     Attributes:
-        path: of the file.
-        device: the name of the GPU that it is for.
-        sms: the number of its multiprocessors, as `DeviceInfo.details` has it; GPUs of one name may differ in it. Empty
-            where the file does not say.
-        exercises: an exercise's table by its name.
+        path: the file.
+        device: the name of its GPU.
+        sms: the number of SMs, as in `DeviceInfo.details`, because GPUs of one name may differ in it; empty if missing.
+        exercises: tables by exercise name.
     """
 
     path: Path
@@ -71,17 +70,17 @@ class Calibration:
     exercises: Mapping[str, Table]
 
     def fits(self, info: DeviceInfo) -> bool:
-        """Say whether it is for that device."""
+        """Return whether it is for that device."""
         return self.device == info.name and self.sms in ("", info.details.get("SMs", ""))
 
     @property
-    def whose(self) -> str:
-        """The device in words."""
+    def gpu_text(self) -> str:
+        """The GPU in words."""
         return self.device + (f" with {self.sms} SMs" if self.sms else "")
 
 
 def document(info: DeviceInfo, exercises: Mapping[str, Table]) -> Table:
-    """Return the contents of a file for a device, as `text` takes them."""
+    """Return the contents of a file for a device, as input of `text`."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -97,7 +96,7 @@ def read(path: Path) -> Calibration:
     """Read a file.
 
     Raises:
-        CalibrationError: it is missing, no TOML, of another version, or lacks what grading needs.
+        CalibrationError: the file is missing, not TOML, of another version, or lacks keys that grading needs.
     """
     try:
         document: Table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +118,7 @@ def _checked(path: Path, document: Table) -> Calibration:
         raise ValueError(f"a calibration of schema version {version}; this is version {SCHEMA_VERSION}")
     _need_texts("the file", document, ("device",))
     if not isinstance(document.get("SMs", ""), str):
-        raise ValueError("SMs must be a text")
+        raise ValueError("SMs must be a string")
     exercises = _subtables("the file", document, "exercises")
     for name, exercise in exercises.items():
         where = f"[exercises.{name}]"
@@ -139,18 +138,18 @@ def _check_tier(where: str, table: Table) -> None:
 def _need_texts(where: str, table: Table, keys: tuple[str, ...]) -> None:
     for key in keys:
         if not isinstance(table.get(key), str):
-            raise ValueError(f"{where} needs the key {key}, a text")
+            raise ValueError(f"{where} needs the key {key}, a string")
 
 
 def _subtables(where: str, table: Table, key: str) -> dict[str, Table]:
     found = table.get(key)
     if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
-        raise ValueError(f"{where} needs the table {key}, which holds tables")
+        raise ValueError(f"{where} needs the table {key}, a table of tables")
     return found
 
 
 def text(document: Table) -> str:
-    """Return a file's contents, tables of a table `measured` on a line each."""
+    """Return the text of a file; entries of a table `measured` are inline tables, one per line."""
     return f"{HEAD}\n" + "\n".join(_lines(document, ())) + "\n"
 
 
@@ -176,4 +175,4 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)  # numbers, and dates that someone added
+    return str(value)  # numbers, and dates that were added by hand

@@ -1,8 +1,8 @@
-"""From a ladder of graded solutions to thresholds that separate its steps on the device that graded them.
+"""Thresholds for a device from a ladder of graded solutions, such that they separate its steps.
 
-An instructor's expected verdicts say which tiers each solution must reach. Where a tier must lie on a device follows:
-at a fraction of the slowest solution that must reach it, its *reference*, and above the fastest that must not. Both are
-taken at the less favourable end of their intervals.
+The instructor's expected verdicts define the tiers that each solution must reach. The threshold of a tier is a fraction
+of the slowest solution that must reach it, its *reference*. It must be above the fastest solution that must not reach
+it. Both speeds are taken at the less favourable end of their intervals.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .choice import identity
 from .file import Table
 
 ABOUT_SPEED = {"too-slow", "inconclusive"}
-"""Codes of findings that take nothing from a measurement: its results were right."""
+"""Codes of findings about speed only: the measurement's results were correct."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Step:
     """One solution of a ladder.
 
     Attributes:
-        name: of its file.
-        reaches: the tiers, by name, that it must reach; the others it must not.
-        measured: a tier's name to the measurement against the tier's baseline.
+        name: the file name.
+        reaches: names of the tiers that it must reach; it must not reach the others.
+        measured: measurements by tier name, against the tier's baseline.
     """
 
     name: str
@@ -46,22 +46,22 @@ class Step:
         return measured.speedup if measured.low is None else measured.low
 
     def high(self, tier: SpeedTier) -> float:
-        """Return its upper end."""
+        """Return the upper end of the speedup's interval."""
         measured = self.measured[tier.name]
         return measured.speedup if measured.high is None else measured.high
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Where a tier lies on the device.
+    """A proposed threshold of a tier on the device.
 
     Attributes:
-        tier: see there.
-        steps: the solutions that were measured for it, by name.
-        threshold: None where there is none; then `problem` says why.
+        tier: the tier.
+        steps: the solutions measured for it, by name.
+        threshold: None if there is a `problem`.
         reference: the slowest solution that must reach it; None if none was measured.
-        below: the fastest that must not; None if none was measured.
-        problem: why the steps cannot be told apart.
+        below: the fastest solution that must not reach it; None if none was measured.
+        problem: the reason why no threshold separates the steps.
     """
 
     tier: SpeedTier
@@ -73,7 +73,7 @@ class Proposal:
 
     @property
     def own_holds(self) -> bool:
-        """Whether the exercise's own threshold separates the steps on this device, too."""
+        """True if the exercise's own threshold separates the steps on this device."""
         own = self.tier.threshold
         reached = self.reference is None or self.reference.low(self.tier) >= own
         return reached and (self.below is None or self.below.high(self.tier) < own)
@@ -81,13 +81,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Ladder:
-    """What was measured of one exercise.
+    """The measured ladder of one exercise.
 
     Attributes:
-        name: of the exercise.
-        table: its table of the calibration file.
-        proposals: in the order of the tiers.
-        left_out: graded files that are no steps, each with the reason.
+        name: the exercise.
+        table: its table in the calibration file.
+        proposals: proposals in the order of the tiers.
+        left_out: graded files that are not steps, with the reasons.
     """
 
     name: str
@@ -99,13 +99,13 @@ class Ladder:
 def ladders(
     grades: Sequence[Grade], catalogue: Catalogue, expectations: Callable[[Grade], Expectation | None], fraction: float
 ) -> tuple[Ladder, ...]:
-    """Return the ladders that were graded, those without any measured step left out.
+    """Return the graded ladders that have a measured step.
 
     Args:
-        grades: of solutions, graded with `Thresholds.measuring`.
-        catalogue: of their exercises.
-        expectations: what is expected of a graded file.
-        fraction: of the reference's speedup, above 0 and at most 1.
+        grades: grades of solutions, made with `Thresholds.measuring`.
+        catalogue: their exercises.
+        expectations: the expected verdict of a graded file.
+        fraction: threshold over the reference's speedup, above 0 and at most 1.
     """
     created_utc = datetime.now(timezone.utc).isoformat(timespec="seconds")
     found = []
@@ -121,13 +121,13 @@ def ladders(
 
 
 def reached_tiers(exercise: Exercise, expectation: Expectation, grade: Grade | None = None) -> frozenset[str] | None:
-    """Return the names of the tiers that a solution must reach by what is expected of it.
+    """Return the names of the tiers that a solution must reach according to its expected verdict.
 
-    A tier that `fails` names is not reached, any other that is required is; `points` tell which bonuses are. Bonuses
-    that have nothing to do with speed earn what they earned in the grade, if they were graded.
+    Tiers in `fails` are not reached, and other required tiers are. `points` determine the bonuses. Other bonuses than
+    speed tiers count as in the grade, if they were graded.
 
     Returns:
-        None where that leaves it open: the solution then is no step of the ladder.
+        None if that is ambiguous: the solution is then not a step of the ladder.
     """
     checks = checks_of(exercise)
     fails = [check for check in checks if check.name in expectation.fails]
@@ -161,7 +161,7 @@ def _tiers(checks: Sequence[Check]) -> frozenset[str]:
 
 
 def _is_consistent(reached: Sequence[Check], exercise: Exercise) -> bool:
-    """Say whether reaching a tier goes with reaching all lower ones of the same race."""
+    """Return whether all lower tiers of the same benchmark are reached, too."""
     names = _tiers(reached)
     return all(
         lower.name in names
@@ -172,12 +172,12 @@ def _is_consistent(reached: Sequence[Check], exercise: Exercise) -> bool:
 
 
 def step_of(exercise: Exercise, grade: Grade, expectation: Expectation | None) -> Step | str:
-    """Return a graded solution as a step of the ladder, or why it is none."""
+    """Return a graded solution as a step of the ladder, or the reason why it is not one."""
     if expectation is None:
-        return "nothing is expected of it"
+        return "it has no expected verdict"
     reaches = reached_tiers(exercise, expectation, grade)
     if reaches is None:
-        return "its expected verdicts, and its checks that were graded, do not settle which speed tiers it must reach"
+        return "its expected verdict and its graded checks leave open which speed tiers it must reach"
     by_check = {check.name: check for check in grade.checks}
     measured = {}
     for tier in exercise.speed:
@@ -192,15 +192,15 @@ def step_of(exercise: Exercise, grade: Grade, expectation: Expectation | None) -
 
 
 def proposals(exercise: Exercise, steps: Sequence[Step], fraction: float) -> tuple[Proposal, ...]:
-    """Return where each tier lies.
+    """Return the proposed threshold of each tier.
 
-    Of tiers that the same solutions reach, the highest has the fraction; the others keep their distance to it, as the
-    ladder says nothing of them.
+    Of tiers that the same solutions reach, the fraction applies to the highest. The others keep their ratio to it,
+    because the ladder does not determine them.
 
     Args:
-        exercise: see above.
-        steps: all solutions that were measured.
-        fraction: of the reference's speedup, above 0 and at most 1.
+        exercise: the exercise.
+        steps: all measured solutions.
+        fraction: threshold over the reference's speedup, above 0 and at most 1.
     """
     highest = {tier.name: _highest_alike(exercise, tier, steps) for tier in exercise.speed}
     return tuple(
@@ -209,7 +209,7 @@ def proposals(exercise: Exercise, steps: Sequence[Step], fraction: float) -> tup
 
 
 def _highest_alike(exercise: Exercise, tier: SpeedTier, steps: Sequence[Step]) -> SpeedTier:
-    """Return the highest tier of the same race that the same solutions reach."""
+    """Return the highest tier of the same benchmark that the same solutions reach."""
     alike = [
         other
         for other in exercise.speed
@@ -240,7 +240,7 @@ def _inseparable(tier: SpeedTier, reference: Step, below: Step, threshold: float
     facts = f"{reference.name} reaches {least:.3g}x, and {below.name}, which must not reach it, {most:.3g}x"
     needed = math.ceil(100 * most / (share * least) + 1) / 100
     if needed >= 1:
-        return f"these steps cannot be told apart on this device: {facts}"
+        return f"no threshold separates these steps on this device: {facts}"
     return f"{facts}; --gpulab-calibrate-fraction={needed:g} would separate them"
 
 
@@ -250,11 +250,11 @@ def exercise_table(
     """Return an exercise's table of the calibration file.
 
     Args:
-        exercise: see above.
-        proposed: for its tiers; those that nothing was measured for are left out.
-        grade: one of those that were measured, for where they come from.
-        fraction: that the thresholds were made with.
-        created_utc: now, ISO 8601.
+        exercise: the exercise.
+        proposed: the proposals for its tiers; tiers without measurements are left out.
+        grade: one of the measured grades, for their provenance.
+        fraction: threshold over the reference's speedup.
+        created_utc: the present time, ISO 8601.
     """
     source = grade.provenance
     return {
