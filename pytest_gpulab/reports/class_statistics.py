@@ -66,7 +66,7 @@ class CheckRate:
 
     Attributes:
         passed, failed, inconclusive: submissions; a bonus that was missed counts as failed.
-        kept_off: submissions that did not reach it: a check that it needs failed, or the work is not started.
+        not_reached: submissions that did not reach it: a check that it needs failed, or the work is not started.
         not_gradable: submissions that the machine could not grade.
     """
 
@@ -77,7 +77,7 @@ class CheckRate:
     passed: int
     failed: int
     inconclusive: int
-    kept_off: int
+    not_reached: int
     not_gradable: int
 
     @property
@@ -134,14 +134,14 @@ def _rate(exercise: str, name: str, results: Sequence[CheckResult]) -> CheckRate
         counts["passed"],
         counts["failed"] + counts["missed"],
         counts["inconclusive"],
-        counts["kept off"] + counts["not started"],
+        counts["not reached"] + counts["not started"],
         counts["not gradable"],
     )
 
 
 def _outcome(result: CheckResult) -> str:
     is_consequence = result.verdict != "passed" and any(finding.because for finding in result.findings)
-    return "kept off" if is_consequence and result.verdict != "not gradable" else result.verdict
+    return "not reached" if is_consequence and result.verdict != "not gradable" else result.verdict
 
 
 def hardest(rates: Iterable[CheckRate], most: int) -> list[CheckRate]:

@@ -99,7 +99,7 @@ def test_a_pass_rate_is_of_those_who_came_to_the_check() -> None:
         grade("s7", "scan", check(name, "missed", findings=(WRONG,))),
     ]
     (rate,) = check_rates(made)
-    assert (rate.passed, rate.failed, rate.inconclusive, rate.kept_off, rate.not_gradable) == (1, 2, 1, 2, 1)
+    assert (rate.passed, rate.failed, rate.inconclusive, rate.not_reached, rate.not_gradable) == (1, 2, 1, 2, 1)
     assert rate.decided == 4 and rate.rate == 0.25
 
 
