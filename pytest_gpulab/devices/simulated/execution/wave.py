@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.memory import atomics
 from pytest_gpulab.devices.simulated.memory.async_copies import AsyncCopies
 from pytest_gpulab.devices.simulated.memory.bulk_copies import BulkCopies
 from pytest_gpulab.devices.simulated.memory.locating import shared_bounds
-from pytest_gpulab.devices.simulated.memory.printf import places, string_at
+from pytest_gpulab.devices.simulated.memory.printf import columns_of, string_at
 from pytest_gpulab.devices.simulated.memory.spaces import Banked, first_lane, lane_at
 from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHARED_WINDOW, Site
 
@@ -280,7 +280,7 @@ class Wave:
         out = np.zeros(lanes.shape, dtype)
         for subset, allocation, offset in self.arena.locate(lanes, site, address):
             group = subset.lanes if subset else lanes
-            allocation.note(group, site, address, offset, [], self.watch)
+            allocation.report(group, site, address, offset, [], self.watch)
             parts = [subset.take(value) for value in values] if subset else values
             index = offset.astype(np.intp) // dtype.itemsize
             found = _ordered(group, allocation.typed(dtype), index, operation, parts, wanted)
@@ -311,7 +311,7 @@ class Wave:
 
     def assertion(self, lanes: Lanes, site: Site, message: Value, file: Value, line: Value) -> NoReturn:
         """Execute `__assertfail`."""
-        text = string_at(self, places(lanes)[0], int(np.broadcast_to(message, lanes.shape).flat[0]))
+        text = string_at(self, columns_of(lanes)[0], int(np.broadcast_to(message, lanes.shape).flat[0]))
         raise KernelFault("assert", f"assertion `{text}` failed", site.where, lane_at(lanes, 0))
 
     def trap(self, lanes: Lanes, site: Site) -> NoReturn:

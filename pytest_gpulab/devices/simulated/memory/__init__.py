@@ -1,10 +1,10 @@
 """The memories of the simulated GPU.
 
-- `spaces`: global, constant, shared and local memory, exact about bounds and alignment.
+- `spaces`: global, constant, shared and local memory, with checks of bounds and alignment.
 - `atomics`, `heap`: atomics, and `malloc` in kernels.
 - `async_copies`, `bulk_copies`: `cp.async` and `cp.async.bulk`.
 - `textures`: textures and surfaces.
 - `printf`: output of kernels.
 - `locating`: the array that an address belongs to.
-- `disturbed_reads`: reads of constant memory that give other values.
+- `disturbed_reads`: reads that return changed values, as a test of dependence.
 """

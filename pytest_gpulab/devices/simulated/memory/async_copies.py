@@ -1,9 +1,10 @@
-"""Asynchronous copies from global to shared memory (`cp.async`): read at once, written when a thread waits for them.
+"""Asynchronous copies from global to shared memory (`cp.async`): they read at once, and write at the wait.
 
-On a GPU the bytes arrive at any time between the copy and the wait. Arriving at the wait is the latest time: a thread
-that reads before it gets what was there before. The race check sees the write twice, at the copy and at the wait.
-Copies that arrive at an mbarrier do so when a thread tests it. There the race check sees their start alone: the barrier
-puts it in order.
+On a GPU the bytes arrive at any time between the copy and the wait. Here they arrive as late as possible, so a thread
+that reads before the wait gets the old value. The race check sees the write twice, at the copy and at the wait.
+
+Copies that arrive at an mbarrier are written when a thread tests it. The race check sees only their start, because the
+barrier orders them.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from .spaces import misaligned
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
 
-MAX_COPIES = 1024  # that a wave's threads have not waited for; earlier ones arrive before the wait
-MAX_BYTES = 64 << 20  # in all of these
+MAX_COPIES = 1024  # pending copies per wave; with more, the oldest is written before its wait
+MAX_BYTES = 64 << 20  # of all pending copies of a wave
 _WORD = np.dtype(np.uint32)
 
 
-class _Copy(NamedTuple):
+class _AsyncCopy(NamedTuple):
     """A copy that its threads have not waited for.
 
     Attributes:
         group: for each lane, the number of groups that its thread had committed before.
-        number: of the copy, in the order of the wave.
+        number: number of the copy in its wave, in order of start.
     """
 
     number: int
@@ -44,8 +45,8 @@ class _Copy(NamedTuple):
     group: npt.NDArray[np.int64]
 
 
-class _Arrival(NamedTuple):
-    """Threads whose copies up to a number arrive at an mbarrier, once these are complete."""
+class _PendingArrival(NamedTuple):
+    """Threads that arrive at an mbarrier once their copies up to a number are complete."""
 
     number: int
     lanes: Lanes
@@ -54,24 +55,24 @@ class _Arrival(NamedTuple):
 
 
 class AsyncCopies:
-    """The asynchronous copies of a wave, each thread's in the order of their start."""
+    """The asynchronous copies of a wave, in order of start."""
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
-        self._pending: list[_Copy] = []
-        self._arrivals: list[_Arrival] = []
+        self._wave = weakref.proxy(wave)  # a cycle would keep the memory of the wave until the next garbage collection
+        self._pending: list[_AsyncCopy] = []
+        self._arrivals: list[_PendingArrival] = []
         self._started = 0
-        self._bytes = 0  # in all pending copies
+        self._bytes = 0  # of all pending copies
         self._committed = np.zeros((wave.shape.threads, wave.shape.columns), np.int64)
 
     def start(self, lanes: Lanes, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value | None) -> None:
-        """Read global memory, and note what shared memory will hold after the wait.
+        """Read global memory, and queue the write to shared memory.
 
         Args:
-            lanes: that copy.
+            lanes: the lanes that copy.
             sites: the read of global memory and the write to shared memory.
             target, source: addresses in shared and in global memory.
-            nbytes: bytes to read, zeros follow them; None for the size of the copy.
+            nbytes: bytes to read, the rest is filled with zeros; None for the size of the copy.
         """
         read, write = sites
         wave = self._wave
@@ -84,13 +85,13 @@ class AsyncCopies:
             wave.watch.start_copy(lanes, write, target, words)
         group = self._committed[lanes.threads.reshape(-1, 1), lanes.column]
         self._started += 1
-        self._pending.append(_Copy(self._started, lanes, write, target, words, group))
+        self._pending.append(_AsyncCopy(self._started, lanes, write, target, words, group))
         self._bytes += lanes.n * write.nbytes
         while self._bytes > MAX_BYTES or len(self._pending) > MAX_COPIES:
             self._write(self._pending.pop(0))
 
     def _padded(self, lanes: Lanes, site: Site, source: Value, nbytes: Value) -> list[Value]:
-        """Return the words of a copy whose last bytes are zeros; how many may differ from lane to lane."""
+        """Return the words of a copy that is padded with zeros; the size of the padding may differ between lanes."""
         if np.any(source & source.dtype.type(site.nbytes - 1)):
             misaligned(lanes, site, "global", source)
         found = np.zeros((*lanes.shape, site.nbytes), np.uint8)
@@ -109,20 +110,20 @@ class AsyncCopies:
         return [np.ascontiguousarray(words[..., k]) for k in range(words.shape[-1])]
 
     def commit(self, lanes: Lanes) -> None:
-        """Make a group of the copies that each thread has started since its last group."""
+        """Commit the copies that each thread has started since its last group as a group."""
         self._committed[lanes.threads.reshape(-1, 1), lanes.column] += 1
 
     def wait(self, lanes: Lanes, latest: int | None) -> None:
-        """Write what lanes have copied.
+        """Write the copies for which lanes wait.
 
         Args:
-            lanes: that wait.
-            latest: how many of each thread's latest groups need not be complete; None to wait for copies without a
-                group, too.
+            lanes: the lanes that wait.
+            latest: number of each thread's latest groups that may stay pending; None to wait for all copies, also those
+                without a group.
         """
         if not self._pending:
             return
-        limit = np.zeros(self._committed.shape, np.int64)  # groups below it are complete
+        limit = np.zeros(self._committed.shape, np.int64)  # groups with lower numbers are complete
         mine = lanes.threads.reshape(-1, 1), lanes.column
         limit[mine] = np.iinfo(np.int64).max if latest is None else self._committed[mine] - latest
         pending, self._pending = self._pending, []
@@ -134,8 +135,8 @@ class AsyncCopies:
         """Let threads arrive at mbarriers once all copies that they have started are complete.
 
         Args:
-            lanes, site, address: that arrive, and where.
-            is_expected: whether the barrier counts on these arrivals; else it waits for so many more.
+            lanes, site, address: the lanes that arrive, the instruction and the addresses of the mbarriers.
+            is_expected: True if the expected count of the barrier includes these arrivals (`.noinc`); else it grows.
         """
         barriers, watch = self._wave.mbarriers, self._wave.watch
         barriers.reach(lanes, site, address)
@@ -143,11 +144,11 @@ class AsyncCopies:
             barriers.hold(lanes, site, address)
         if watch is not None:
             watch.phase(lanes, address, "arrive")
-        self._arrivals.append(_Arrival(self._started, lanes, site, address))
+        self._arrivals.append(_PendingArrival(self._started, lanes, site, address))
         barriers.changes += 1
 
     def land(self, lanes: Lanes, address: Value) -> None:
-        """Complete the copies that arrive at mbarriers which lanes are about to test."""
+        """Complete the copies that arrive at mbarriers, before lanes test these."""
         if not self._arrivals:
             return
         tested = lanes.shared_keys(address)
@@ -163,7 +164,7 @@ class AsyncCopies:
                 self._wave.mbarriers.count(now.lanes, arrival.site, now.take(arrival.address), np.uint32(1))
 
     def _land(self, number: int, lanes: Lanes) -> None:
-        """Write the copies up to a number of some threads."""
+        """Write the copies of some threads up to a number."""
         done = np.zeros(self._committed.shape, np.bool_)
         done[lanes.threads.reshape(-1, 1), lanes.column] = True
         pending, self._pending = self._pending, []
@@ -171,24 +172,24 @@ class AsyncCopies:
             mine = done[copy.lanes.threads.reshape(-1, 1), copy.lanes.column]
             self._pending += self._finish(copy, mine, is_seen=True) if copy.number <= number else [copy]
 
-    def _finish(self, copy: _Copy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[_Copy]:
-        """Write a copy where a mask holds; return the rest of it, if any."""
+    def _finish(self, copy: _AsyncCopy, done: npt.NDArray[np.bool_], is_seen: bool = False) -> list[_AsyncCopy]:
+        """Write a copy for the lanes of a mask; return the rest of it, if any."""
         if done.all():
             self._write(copy, is_seen)
             return []
         if not done.any():
             return [copy]
-        self._write(_part(copy, done), is_seen)
-        return [_part(copy, ~done)]
+        self._write(_masked(copy, done), is_seen)
+        return [_masked(copy, ~done)]
 
-    def _write(self, copy: _Copy, is_seen: bool = False) -> None:
-        """Write a copy; `is_seen` if its start is all that the race check needs."""
+    def _write(self, copy: _AsyncCopy, is_seen: bool = False) -> None:
+        """Write a copy; `is_seen` if the race check needs only its start."""
         write = self._wave.land_shared if is_seen else self._wave.store_shared
         write(copy.lanes, copy.site, copy.address, copy.words)
         self._bytes -= copy.lanes.n * copy.site.nbytes
 
 
-def _part(copy: _Copy, mask: npt.NDArray[Any]) -> _Copy:
+def _masked(copy: _AsyncCopy, mask: npt.NDArray[Any]) -> _AsyncCopy:
     subset = copy.lanes.subset(mask)
     words = [subset.take(word) for word in copy.words]
     group = subset.take(copy.group)

@@ -1,4 +1,4 @@
-"""Atomic read-modify-write on a flat array: the lanes act one after the other, block by block, thread by thread."""
+"""Atomic read-modify-write on a flat array. Lanes are serialized block by block, thread by thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_gpulab.devices.simulated.arithmetic.halves import halves
 
 Array = npt.NDArray[Any]
 FLUSHED_ADD = "add.ftz"
-"""Addition of float32 in global memory: denormal operands and results are zeros there, unlike in shared memory."""
+"""Addition of float32 in global memory, which flushes denormals to zero; shared memory does not."""
 _TINY = float(np.finfo(np.float32).tiny)
 
 
@@ -54,104 +54,106 @@ _STEPS: dict[str, Callable[..., int]] = {
     "inc": lambda old, limit: 0 if old >= limit else old + 1,
     "dec": lambda old, limit: limit if old == 0 or old > limit else old - 1,
 }
-"""Of whole numbers whose results are wanted; additions may overflow."""
+"""Integer operations on Python's int. Additions are missing: they may overflow."""
 _UNORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
               "xor": np.bitwise_xor}  # fmt: skip
 
 
-def apply(view: Array, index: Array, operation: str, operands: list[Array], wanted: bool) -> Array | None:
-    """Carry out an operation for every lane.
+def apply(view: Array, index: Array, operation: str, operands: list[Array], returns: bool) -> Array | None:
+    """Execute an operation for every lane, and return the old values.
 
     Args:
         view: the memory as elements of the operation's dtype.
-        index: of each lane's element; all arrays are one-dimensional and in the order of the lanes.
+        index: index of each lane's element; all arrays are one-dimensional and in the order of the lanes.
         operation: PTX name, `FLUSHED_ADD`, or an addition with its 16-bit float type.
-        operands: one or (for `cas`) two values a lane.
-        wanted: whether to return what each lane found.
+        operands: one value per lane, or two for `cas`.
+        returns: True to return the old value per lane, False to return None.
     """
     if operation == FLUSHED_ADD and not (_near_zero(operands[0]) or _near_zero(view[index])):
         operation = "add"
-    if not wanted and operation in _UNORDERED:
+    if not returns and operation in _UNORDERED:
         _UNORDERED[operation].at(view, index, operands[0])
         return None
     if operation == "cas" and _is_one(index) and _is_one(operands[0]):
-        return _same_swaps(view, index[0], *operands)
+        return _uniform_swaps(view, index[0], *operands)
     order = np.argsort(index, kind="stable")
-    place = index[order]
-    if (place[1:] != place[:-1]).all():
+    address = index[order]
+    if (address[1:] != address[:-1]).all():
         old = view[index]
         view[index] = _NEW[operation](old, *operands)
         return old
     if operation == "exch":
-        return _passed_on(view, place, order, operands[0])
+        return _exchange(view, address, order, operands[0])
     if view.dtype.kind in "iu" and operation in _STEPS:
         return _one_by_one(view, index, _STEPS[operation], operands)
-    return _runs(view, place, order, operation, operands)
+    return _by_rank(view, address, order, operation, operands)
 
 
 def _is_one(values: Array) -> bool:
     return bool(values[0] == values[-1] and (values == values[0]).all())
 
 
-def _same_swaps(view: Array, place: Any, compare: Array, values: Array) -> Array:
-    """Compare-and-swap of lanes that all expect the same at one address, as in a lock or a loop of retries.
+def _uniform_swaps(view: Array, address: Any, compare: Array, values: Array) -> Array:
+    """Compare-and-swap of lanes that all expect the same value at one address, as in a lock or a retry loop.
 
-    All that act before one changes the value change nothing; all that act after it find something else.
+    At most one lane changes the value. Lanes before it change nothing, and lanes after it find another value.
     """
-    old = np.full(len(values), view[place])
+    old = np.full(len(values), view[address])
     if old[0] == compare[0] and len(changing := np.flatnonzero(values != compare)):
-        view[place] = old[changing[0] + 1 :] = values[changing[0]]
+        view[address] = old[changing[0] + 1 :] = values[changing[0]]
     return old
 
 
 def _near_zero(values: Array) -> bool:
-    """Whether a sum of these may be denormal: not so if all are multiples of 2**-125."""
+    """Return True if a sum of these may be denormal; it is not if all are multiples of 2**-125."""
     size = np.abs(values)
     return bool(((size < 2.0**-102) & (size > 0)).any())
 
 
-def _passed_on(view: Array, place: Array, order: Array, values: Array) -> Array:
-    """Exchanges: what a lane finds is the value of the lane before it at the same address."""
+def _exchange(view: Array, address: Array, order: Array, values: Array) -> Array:
+    """Execute exchanges: a lane finds the value of the lane before it at the same address."""
     given = values[order]
-    found = np.where(np.concatenate(([False], place[1:] == place[:-1])), np.roll(given, 1), view[place])
-    view[place] = given  # the last one stays
+    found = np.where(np.concatenate(([False], address[1:] == address[:-1])), np.roll(given, 1), view[address])
+    view[address] = given  # NumPy keeps the last value of an index
     old = np.empty_like(found)
     old[order] = found
     return old
 
 
 def _one_by_one(view: Array, index: Array, step: Callable[..., int], operands: list[Array]) -> Array:
-    """Integers: Python's own are several times faster here than NumPy's, and none of these operations overflows."""
-    places, values = np.unique(index), view[np.unique(index)].tolist()
-    memory = dict(zip(places.tolist(), values, strict=True))
+    """Execute integer operations lane by lane. Python's int is several times faster here than NumPy scalars."""
+    addresses, values = np.unique(index), view[np.unique(index)].tolist()
+    memory = dict(zip(addresses.tolist(), values, strict=True))
     old = []
-    for place, *given in zip(index.tolist(), *(operand.tolist() for operand in operands), strict=True):
-        found = memory[place]
+    for address, *given in zip(index.tolist(), *(operand.tolist() for operand in operands), strict=True):
+        found = memory[address]
         old.append(found)
-        memory[place] = step(found, *given)
-    view[places] = [memory[place] for place in places.tolist()]
+        memory[address] = step(found, *given)
+    view[addresses] = [memory[address] for address in addresses.tolist()]
     return np.array(old, view.dtype)
 
 
-def _runs(view: Array, place: Array, order: Array, operation: str, operands: list[Array]) -> Array:
-    """Additions, address by address if some are met by many lanes, else the first lane of each, the second, and so on.
+def _by_rank(view: Array, address: Array, order: Array, operation: str, operands: list[Array]) -> Array:
+    """Execute an operation in NumPy: additions address by address if there are few addresses, else rank by rank.
+
+    Rank n is the n-th lane of each address, so each step has at most one lane per address.
 
     Args:
-        place: the lanes' addresses, sorted.
+        address: the addresses of the lanes, sorted.
         order: the lanes in that order.
     """
-    starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
-    lengths = np.diff(np.append(starts, len(place)))
-    old = np.empty(len(place), view.dtype)
+    starts = np.flatnonzero(np.concatenate(([True], address[1:] != address[:-1])))
+    lengths = np.diff(np.append(starts, len(address)))
+    old = np.empty(len(address), view.dtype)
     if operation == "add" and len(starts) < lengths.max():
         for start, end in zip(starts, starts + lengths, strict=True):
             lanes = order[start:end]
-            sums = np.add.accumulate(np.concatenate((view[place[start : start + 1]], operands[0][lanes])))
-            old[lanes], view[place[start]] = sums[:-1], sums[-1]
+            sums = np.add.accumulate(np.concatenate((view[address[start : start + 1]], operands[0][lanes])))
+            old[lanes], view[address[start]] = sums[:-1], sums[-1]
         return old
     for rank in range(lengths.max()):
         lanes = order[starts[lengths > rank] + rank]
-        here = place[starts[lengths > rank]]
+        here = address[starts[lengths > rank]]
         old[lanes] = view[here]
         view[here] = _NEW[operation](old[lanes], *(operand[lanes] for operand in operands))
     return old

@@ -1,7 +1,7 @@
 """Bulk copies between global and shared memory (`cp.async.bulk`): one thread starts the copy of a whole array.
 
-Those to shared memory read at once, and arrive when a thread tests the mbarrier that counts their bytes: see
-`copying`. Those to global memory are done at once; waits for them are no-ops.
+Copies to shared memory read at once. They are written when a thread tests the mbarrier that counts their bytes: see
+`async_copies`. Copies to global memory are executed at once, and waits for them are no-ops.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
 
 _WORD = np.dtype(np.uint32)
-_WORDS = BULK_UNIT // _WORD.itemsize  # of a unit
+_WORDS = BULK_UNIT // _WORD.itemsize  # per unit
 
 
 class _Units(NamedTuple):
-    """Copies cut into units. Each unit has a lane, so the thread that has started a copy stands here many times.
+    """Copies cut into units of 16 bytes. Each unit has a lane: the thread that has started the copy is repeated.
 
     Attributes:
-        copy: that each unit belongs to, by the lane of the group which has started them.
-        offset: of each unit from the start of its copy, in bytes.
+        copy: the copy of each unit, as the index of the lane that has started it.
+        offset: bytes from the start of the copy to each unit.
     """
 
     lanes: Lanes
@@ -43,8 +43,8 @@ class _Units(NamedTuple):
         return (first + self.offset.astype(first.dtype)).reshape(-1, 1)
 
 
-class _Copy(NamedTuple):
-    """Copies to shared memory that have not arrived, with the mbarriers that count their bytes."""
+class _BulkCopy(NamedTuple):
+    """Pending copies to shared memory, with the mbarriers that count their bytes."""
 
     lanes: Lanes
     site: Site
@@ -61,7 +61,7 @@ class BulkCopies:
 
     def __init__(self, wave: Wave) -> None:
         self._wave = weakref.proxy(wave)  # it holds this: a cycle would keep its memory until a garbage collection
-        self._pending: list[_Copy] = []
+        self._pending: list[_BulkCopy] = []
 
     def to_shared(
         self, sites: tuple[Site, Site], target: Value, source: Value, nbytes: Value,
@@ -72,8 +72,8 @@ class BulkCopies:
         Args:
             sites: the read of global memory and the write to shared memory, one unit each.
             target, source: addresses in shared and in global memory.
-            nbytes: of each copy.
-            lanes, site, barrier: that start the copies, and the mbarriers which count them.
+            nbytes: size of each copy.
+            lanes, site, barrier: the lanes that start the copies, the instruction, and the mbarriers of the copies.
         """
         read, write = sites
         wave, watch = self._wave, self._wave.watch
@@ -85,7 +85,7 @@ class BulkCopies:
             words = self._load(units, read, units.at(lanes, source))
             if watch is not None:
                 watch.start_copy(units.lanes, write, to, words)
-            self._pending.append(_Copy(lanes, site, barrier, nbytes, units, write, to, words))
+            self._pending.append(_BulkCopy(lanes, site, barrier, nbytes, units, write, to, words))
         if watch is not None:
             watch.phase(lanes, barrier, "arrive")
         wave.mbarriers.changes += 1
@@ -101,7 +101,7 @@ class BulkCopies:
             self._count(units, write, to)
 
     def land(self, lanes: Lanes, barrier: Value) -> None:
-        """Complete the copies that are counted by mbarriers which lanes are about to test."""
+        """Complete the copies that mbarriers count, before lanes test these."""
         if not self._pending:
             return
         tested = lanes.shared_keys(barrier)
@@ -109,14 +109,14 @@ class BulkCopies:
         for copy in pending:
             mine = np.isin(copy.lanes.shared_keys(copy.barrier), tested)
             if not mine.all():
-                self._pending.append(_part(copy, ~mine))
+                self._pending.append(_masked(copy, ~mine))
             if mine.any():
-                now = _part(copy, mine)
+                now = _masked(copy, mine)
                 self._wave.land_shared(now.units.lanes, now.write, now.target, now.words)
                 self._wave.mbarriers.count_bytes(now.lanes, now.site, now.barrier, now.nbytes, -1)
 
     def _load(self, units: _Units, site: Site, address: Value) -> list[Value]:
-        """Read units from global memory, which may lie in several arrays."""
+        """Read units from global memory; they may belong to several arrays."""
         found = np.empty((_WORDS, units.lanes.n, 1), _WORD)
         for subset, allocation, offset in self._wave.arena.locate(units.lanes, site, address):
             rows = slice(None) if subset is None else subset.rows
@@ -145,12 +145,15 @@ class BulkCopies:
 
 
 def _units(lanes: Lanes, ends: dict[Site, Value], nbytes: Value) -> _Units:
-    """Cut copies into units, of which their addresses and sizes must be multiples.
+    """Cut copies into units. Addresses and sizes must be multiples of 16 bytes.
 
     Args:
-        lanes: that start them.
-        ends: their addresses, by the accesses to one unit there.
-        nbytes: of each.
+        lanes: the lanes that start the copies.
+        ends: source and target addresses, by the access to one unit there.
+        nbytes: size of each copy.
+
+    Raises:
+        KernelFault: an address or a size is no multiple.
     """
     for site, address in ends.items():
         if np.any(address & address.dtype.type(BULK_UNIT - 1)):
@@ -168,8 +171,8 @@ def _units(lanes: Lanes, ends: dict[Site, Value], nbytes: Value) -> _Units:
     return _Units(Lanes(lanes.wave, thread[copy], column[copy], True), copy, BULK_UNIT * (np.arange(len(copy)) - first))
 
 
-def _part(copy: _Copy, mask: npt.NDArray[np.bool_]) -> _Copy:
-    """Return the copies of the lanes at which a mask holds."""
+def _masked(copy: _BulkCopy, mask: npt.NDArray[np.bool_]) -> _BulkCopy:
+    """Return the copies of the lanes where a mask is True."""
     if mask.all():
         return copy
     subset, flat = copy.lanes.subset(mask), mask.ravel()

@@ -1,4 +1,4 @@
-"""Reads that give other values than memory holds: they tell whether anything depends on what was read."""
+"""Reads that return changed values. They show whether a result depends on the value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .spaces import Arena
 
 
 def disturb(read: DisturbedRead, arena: Arena, lanes: Lanes, address: Value, values: list[Value]) -> list[Value]:
-    """Count the reads of a group's warps; return the values, of one warp other ones if it is its turn."""
+    """Count the reads per warp, and return the values; those of the chosen read are changed."""
     number = read.nth - read.seen
     read.seen += lanes.warp_count
     memory = arena.find(int(address.item(0))) if 0 <= number < lanes.warp_count else None
@@ -23,7 +23,7 @@ def disturb(read: DisturbedRead, arena: Arena, lanes: Lanes, address: Value, val
 
 
 def _of_warp(lanes: Lanes, number: int) -> npt.NDArray[np.bool_]:
-    """Return which lanes of a group are of one of its warps."""
+    """Return a mask of the lanes of one warp, by its number in the group."""
     thread, column, _ = lanes.each
     warp = column * lanes.wave.warps + thread // WARP
     return np.asarray(warp == np.unique(warp)[number]).reshape(lanes.shape)

@@ -1,7 +1,7 @@
 """The heap of a launch: `malloc`, `free`, `new` and `delete` in kernels.
 
-Addresses are never used twice, so an access after `free` is found. Blocks keep a gap of 16 bytes, and an access must
-lie in a block. The heap ends with its launch.
+Addresses are never reused, so a use after free is found. Blocks are separated by a gap of 16 bytes, and an access must
+be inside a block. The heap is freed at the end of its launch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .spaces import Allocation, first_lane, invalid
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
-HEAP_BYTES = 8 << 20  # in use at once, as cudaLimitMallocHeapSize has it unless a program changes it
-ADDRESS_BYTES = 32 << 20  # handed out in one launch, what was freed included
-_UNIT = 16  # bytes: what blocks are aligned to
+HEAP_BYTES = 8 << 20  # in use at once; the default of cudaLimitMallocHeapSize
+ADDRESS_BYTES = 32 << 20  # allocated in one launch, including freed blocks
+_UNIT = 16  # bytes; the alignment of blocks
 
 
 class Heap(Allocation):
-    """The memory that the threads of a launch allocate blocks from."""
+    """The heap from which the threads of a launch allocate blocks."""
 
     is_heap = True
 
@@ -37,16 +37,16 @@ class Heap(Allocation):
         self.rewind()
 
     def rewind(self) -> None:
-        """Begin anew: no block is allocated."""
-        self._ends = np.zeros(self.nbytes // _UNIT, np.int64)  # for each unit, the end of its block; 0 in no block
+        """Reset to an empty heap."""
+        self._ends = np.zeros(self.nbytes // _UNIT, np.int64)  # per unit, the end of its block; 0 outside of blocks
         self._next, self._used = 1, 0  # units; the first is a gap
         self.mark_unwritten()
 
     def malloc(self, lanes: Lanes, site: Site, nbytes: Value) -> Value:
-        """Return the address of a new block for each lane; null where the heap is full.
+        """Allocate a block per lane, and return the addresses; null if the heap is full.
 
         Raises:
-            CannotSimulate: the launch has used up the addresses.
+            CannotSimulate: the launch has used all addresses.
         """
         wanted = np.broadcast_to(nbytes, lanes.shape).ravel()
         size = np.minimum(wanted, np.uint64(2 * HEAP_BYTES)).astype(np.int64)
@@ -66,7 +66,7 @@ class Heap(Allocation):
         return found.reshape(lanes.shape)
 
     def free(self, lanes: Lanes, address: Value) -> None:
-        """Give back blocks; no-op where an address is that of no block."""
+        """Free blocks; no-op for addresses that are not the start of a block."""
         offsets = np.broadcast_to(address, lanes.shape).astype(np.int64).ravel() - self.base
         for offset in offsets[(offsets >= 0) & (offsets < self.nbytes) & (offsets % _UNIT == 0)].tolist():
             first = offset // _UNIT
@@ -85,7 +85,7 @@ class Heap(Allocation):
 
 @contextmanager
 def heap_of(launch: LaunchState) -> Iterator[None]:
-    """Give a launch its heap while it runs, if its kernel allocates memory."""
+    """Provide a launch with a heap while it runs, if its kernel allocates memory."""
     if not launch.program.allocates:
         yield
         return

@@ -1,4 +1,4 @@
-"""The array that an access was meant for, from where its address was computed, and the access's place in it."""
+"""The array that an access was meant for, derived from the origin of its address, and the offset in that array."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .spaces import NULL_BYTES, OutOfBounds, Range
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.launch_state import LaunchState
 
-_WRAPPED = 1 << 32  # an unsigned index below zero is so much too large
+_WRAPPED = 1 << 32  # a negative unsigned index is too large by this
 POINTER_BYTES = 8
-FAR_BYTES = 1 << 20  # from any array; whose address it is meant to be nothing tells
+FAR_BYTES = 1 << 20  # from the nearest array; farther addresses are assigned to no array
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Candidate:
 
 
 def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]) -> KernelFault:
-    """Return the fault with the kernel's output and hazards until then, and with the array if one was missed."""
+    """Return the fault with the kernel's output and hazards so far, and with the array if the access missed one."""
     what, location = fault.what, None
     if isinstance(fault, OutOfBounds):
         location = locate(launch, fault.site, fault.space, fault.address)
@@ -42,17 +42,17 @@ def located(launch: LaunchState, fault: KernelFault, hazards: tuple[Hazard, ...]
 
 
 def locate(launch: LaunchState, site: Site, space: str, address: int) -> Location | None:
-    """Return where an address of a memory space lies; None if no array is near.
+    """Return the location of an address relative to the nearest array; None if no array is near.
 
     Args:
-        launch: whose instruction it is.
+        launch: the launch that executes the instruction.
         site: the instruction.
         space: `global`, `constant`, `shared` or `local`.
-        address: in that space; negative where a sum fell below zero.
+        address: address in that space; negative if the kernel has computed a negative sum.
     """
     stack = launch.program.stack
     if stack is not None and space == "local" and address >= stack[0]:
-        return None  # in the frame of some call: which of its arrays was meant is not known
+        return None  # in a call frame of a recursive function: its arrays are unknown
     element = launch.program.origins.element(site)
     names = launch.program.origins.of(site)
     known = list(_banked(launch, space) if space in ("shared", "local") else _global(launch, names))
@@ -60,18 +60,18 @@ def locate(launch: LaunchState, site: Site, space: str, address: int) -> Locatio
     if not is_known and space == "global" and address < NULL_BYTES:
         return None
     meant = [candidate for candidate, name in known if name in names or not is_known]
-    places = [(_offset(address, candidate, element), candidate) for candidate in meant]
-    offset, nearest = min(places, key=lambda place: _distance(place[0], place[1].nbytes), default=(0, None))
+    offsets = [(_offset(address, candidate, element), candidate) for candidate in meant]
+    offset, nearest = min(offsets, key=lambda entry: _distance(entry[0], entry[1].nbytes), default=(0, None))
     if nearest is None or (not is_known and _distance(offset, nearest.nbytes) > FAR_BYTES):
         return None
-    whose = nearest.symbol, nearest.parameter, nearest.base
-    return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *whose)
+    identity = nearest.symbol, nearest.parameter, nearest.base
+    return Location(space, offset, nearest.nbytes, site.nbytes, element, site.access, *identity)
 
 
 def shared_bounds(launch: LaunchState, site: Site) -> Range:
-    """Return the shared memory that an instruction may access: one variable's, or all if its address may be of others.
+    """Return the range of shared memory that an instruction may access: one variable if it is certain, else all.
 
-    The order of variables is the compiler's choice, so an index beyond one of them reaches another one only by luck.
+    The compiler chooses the order of variables. So an index out of bounds that hits another variable is an error, too.
     """
     if site.number not in launch.bounds:
         names = launch.program.origins.of(site)
@@ -83,7 +83,7 @@ def shared_bounds(launch: LaunchState, site: Site) -> Range:
 
 
 def _offset(address: int, candidate: _Candidate, element: int) -> int:
-    """Return the bytes from an array's start; an unsigned index that fell below zero counts as negative."""
+    """Return the offset from an array's start in bytes; a wrapped unsigned index counts as negative."""
     offset = address - candidate.start
     wrapped = _WRAPPED * element
     return offset - wrapped if wrapped // 2 <= offset < wrapped else offset
@@ -94,7 +94,7 @@ def _distance(offset: int, nbytes: int) -> int:
 
 
 def _banked(launch: LaunchState, space: str) -> Iterator[tuple[_Candidate, str]]:
-    """Yield the variables in shared or local memory, with the compiler's names."""
+    """Yield the variables in shared or local memory, with their mangled names."""
     program = launch.program
     dynamic = launch.shared_bytes - program.static_shared
     for name, (of, start, nbytes) in program.banked.items():
@@ -103,7 +103,7 @@ def _banked(launch: LaunchState, space: str) -> Iterator[tuple[_Candidate, str]]
 
 
 def _global(launch: LaunchState, names: frozenset[str]) -> Iterator[tuple[_Candidate, str]]:
-    """Yield the arrays that parameters point to, and the variables that the address may come from."""
+    """Yield the arrays of pointer parameters, the variables among `names`, and all other allocations."""
     program, arena = launch.program, launch.arena
     known = set()
     for position, ((offset, size), name) in enumerate(zip(program.parameters, program.parameter_names, strict=True)):

@@ -1,7 +1,7 @@
 """`printf` from kernels: C format strings, arguments in local memory, output capped.
 
-Printing never ends a launch, and what it reads is not looked at for hazards. A format that does not fit its arguments
-is undefined in C: here it prints whatever lies where the argument should be. The compiler warns of most of them.
+Printing never ends a launch, and its reads are not checked for hazards. A format that does not match its arguments is
+undefined in C. Here it prints the bytes at the position of the argument. The compiler warns of most mismatches.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from pytest_gpulab.devices.simulated.translation.sites import LOCAL_WINDOW, SHAR
 from .spaces import Arena, Banked
 
 MAX_CHARACTERS = 16_384
-MAX_WIDTH = 1024  # of a conversion, and its precision
+MAX_WIDTH = 1024  # of a conversion; also the maximum of its precision
 _WINDOW = 1 << 40
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _LONG = ("l", "ll", "j", "z", "t")
 
 
 class Memories(Protocol):
-    """What printing needs of a wave."""
+    """The memories of a wave from which printing reads."""
 
     arena: Arena
     shared: Banked
     local: Banked
 
 
-class Place(NamedTuple):
-    """A thread's columns in local and in shared memory."""
+class ThreadColumns(NamedTuple):
+    """The columns of a thread in local and in shared memory."""
 
     local: int
     shared: int
 
 
-def places(lanes: Lanes) -> list[Place]:
-    """Return the place of each lane, in the order of the group's flattened shape."""
+def columns_of(lanes: Lanes) -> list[ThreadColumns]:
+    """Return the columns of each lane, in the order of the group's flattened shape."""
     position, column = (np.broadcast_to(x, lanes.shape).ravel().tolist() for x in (lanes.position, lanes.column))
-    return list(map(Place, position, column))
+    return list(map(ThreadColumns, position, column))
 
 
-def bytes_at(memories: Memories, place: Place, address: int, nbytes: int) -> bytes | None:
-    """Return at most `nbytes` bytes at a generic address, as many as there are; None where nothing is."""
+def bytes_at(memories: Memories, columns: ThreadColumns, address: int, nbytes: int) -> bytes | None:
+    """Return up to `nbytes` bytes at a generic address, as many as exist; None if no memory is there."""
     window = address // _WINDOW * _WINDOW
     if window in (SHARED_WINDOW, LOCAL_WINDOW):
         memory = memories.shared if window == SHARED_WINDOW else memories.local
-        start, column = address - window, place.shared if window == SHARED_WINDOW else place.local
+        start, column = address - window, columns.shared if window == SHARED_WINDOW else columns.local
         end = min(start + nbytes, memory.nbytes)
         words = memory.words[start // 4 : -(-end // 4), column] if start < end else None
         return None if words is None else words.tobytes()[start % 4 :][: end - start]
@@ -63,59 +63,59 @@ def bytes_at(memories: Memories, place: Place, address: int, nbytes: int) -> byt
     return allocation.data[start : min(start + nbytes, allocation.nbytes)].tobytes()
 
 
-def string_at(memories: Memories, place: Place, address: int) -> str:
-    """Return the zero-terminated string at a generic address, what can be printed of it."""
-    data = bytes_at(memories, place, address, MAX_CHARACTERS)
+def string_at(memories: Memories, columns: ThreadColumns, address: int) -> str:
+    """Return the zero-terminated string at a generic address; undecodable bytes are replaced."""
+    data = bytes_at(memories, columns, address, MAX_CHARACTERS)
     if data is None:
         return "(bad pointer)" if address else "(null)"
     return data.split(b"\0", 1)[0].decode(errors="replace")
 
 
 class Printer:
-    """Collects what the kernel prints, up to `MAX_CHARACTERS`."""
+    """The output of a kernel, up to `MAX_CHARACTERS`."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self.room = MAX_CHARACTERS
+        self.remaining = MAX_CHARACTERS
         self.dropped = 0
 
     @property
     def text(self) -> str:
-        """What was printed, with a note of what was left out."""
+        """The output, with a note of the number of dropped calls."""
         note = f"\n[... {self.dropped} more printf calls left out]" if self.dropped else ""
         return "".join(self.parts) + note
 
     def print(self, memories: Memories, lanes: Lanes, text: Value, arguments: Value) -> None:
         """Format one call for every lane, block by block, thread by thread."""
-        if self.room <= 0:
+        if self.remaining <= 0:
             self.dropped += lanes.n
             return
         formats, pointers = (np.broadcast_to(value, lanes.shape).ravel() for value in (text, arguments))
-        order, where = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), places(lanes)
+        order, lane_columns = np.arange(lanes.n).reshape(lanes.shape).ravel(order="F").tolist(), columns_of(lanes)
         strings: dict[int, str] = {}
         for count, lane in enumerate(order):
-            if self.room <= 0:
+            if self.remaining <= 0:
                 self.dropped += lanes.n - count
                 return
-            address, place = int(formats[lane]), where[lane]
+            address, columns = int(formats[lane]), lane_columns[lane]
             if address not in strings:
-                strings[address] = string_at(memories, place, address)
-            self._line(memories, place, strings[address], int(pointers[lane]))
+                strings[address] = string_at(memories, columns, address)
+            self._line(memories, columns, strings[address], int(pointers[lane]))
 
-    def _line(self, memories: Memories, place: Place, template: str, pointer: int) -> None:
+    def _line(self, memories: Memories, columns: ThreadColumns, template: str, pointer: int) -> None:
         pieces, nbytes = _parsed(template)
-        arguments = (bytes_at(memories, place, pointer, nbytes) or b"") if nbytes else b""
+        arguments = (bytes_at(memories, columns, pointer, nbytes) or b"") if nbytes else b""
         arguments += bytes(nbytes - len(arguments))
         line = "".join(
-            piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, place, at))
+            piece if isinstance(piece, str) else piece.text(arguments, lambda at: string_at(memories, columns, at))
             for piece in pieces
         )
-        self.parts.append(line[: self.room])
-        self.room -= len(line)
+        self.parts.append(line[: self.remaining])
+        self.remaining -= len(line)
 
 
 class _Argument(NamedTuple):
-    """A value among the arguments: its `struct` code and byte offset."""
+    """An argument: its `struct` code and byte offset."""
 
     code: str
     offset: int
@@ -125,7 +125,7 @@ class _Argument(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """A specifier; width and precision are arguments where they were written as `*`."""
+    """A conversion specification; width and precision are arguments if written as `*`."""
 
     flags: str
     width: str | _Argument
@@ -135,7 +135,7 @@ class _Conversion(NamedTuple):
     value: _Argument
 
     def text(self, arguments: bytes, string: Callable[[int], str]) -> str:
-        """Format its argument."""
+        """Return the formatted argument."""
         width, precision, flags = self.width, self.precision, self.flags
         if isinstance(width, _Argument):
             given = width.read(arguments)
@@ -154,7 +154,7 @@ def _capped(digits: str) -> str:
 
 @lru_cache(maxsize=256)
 def _parsed(template: str) -> tuple[tuple[str | _Conversion, ...], int]:
-    """Cut a format into literal text and conversions; return them and how many bytes of arguments they take."""
+    """Split a format into literal text and conversions; return them and the size of their arguments in bytes."""
     pieces: list[str | _Conversion] = []
     end = offset = 0
 
@@ -219,7 +219,7 @@ def _filled(spec: str, value: Any) -> str:
 
 
 def hexadecimal(value: float, digits: int | None, sign: str = "") -> str:
-    """Return a double as C's `%a` writes it: the shortest fraction that is exact, or one of `digits` hex digits."""
+    """Return a double in the format of C's `%a`: the shortest exact fraction, or `digits` hex digits."""
     if not np.isfinite(value):
         return ("-" if value < 0 else sign) + ("nan" if np.isnan(value) else "inf")
     bits = int(np.float64(value).view(np.uint64))

@@ -1,7 +1,7 @@
-"""The memories of the simulated GPU: exact about bounds and alignment, vectorised over the lanes of a group.
+"""The memories of the simulated GPU, with checks of bounds and alignment, vectorised over the lanes of a group.
 
-`Arena` holds allocations of global and constant memory at made-up addresses; `Banked` holds shared memory (a
-column a block) or local memory (a column a lane) as 32-bit words, so that a row is the same word of every block.
+`Arena` holds allocations of global and constant memory at virtual addresses. `Banked` holds shared memory (one column
+per block) or local memory (one column per lane) as 32-bit words. So a row is the same word of every block.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 _ARENA_BASE = 0x0010_0000_0000
-_GAP = 1 << 20  # between allocations, so that an overrun never lands in a neighbour
-NULL_BYTES = 4096  # that no array has, so that a null pointer is known
+_GAP = 1 << 20  # between allocations, so that an overrun does not hit the next one
+NULL_BYTES = 4096  # the lowest addresses are never allocated: they are null pointers
 U64 = np.dtype(np.uint64)
 
 
 def lane_at(lanes: Lanes, flat_index: int) -> Lane:
-    """Return the identity of one lane of a group, by its index in the flattened group shape."""
+    """Return block and thread of a lane, by its index in the flattened group shape."""
     row, column = divmod(flat_index, lanes.shape[1])
     thread = int(lanes.threads[row])
     block = int(lanes.wave.block_ids[lanes.columns[row if lanes.flat else column]])
@@ -34,7 +34,7 @@ def lane_at(lanes: Lanes, flat_index: int) -> Lane:
 
 
 def lane_of(wave: Shape, block: int, thread: int) -> Lane:
-    """Return a thread's identity from the linear indices of its block and of itself in it."""
+    """Return block and thread from the linear indices of a block and of a thread in it."""
     return Lane(_unflatten(block, wave.grid), _unflatten(thread, wave.block))
 
 
@@ -43,12 +43,12 @@ def _unflatten(index: int, extents: tuple[int, int, int]) -> tuple[int, int, int
 
 
 def first_lane(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> Lane:
-    """Return the lane of lowest block, then lowest thread, at which a mask holds."""
+    """Return the lane of the lowest block, then of the lowest thread, where a mask is True."""
     return lane_at(lanes, first_index(lanes, bad))
 
 
 def first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
-    """Return the index in the flattened group shape of the first lane at which a mask holds."""
+    """Return the index in the flattened group shape of the first lane where a mask is True."""
     index = np.flatnonzero(np.broadcast_to(bad, lanes.shape))
     row, column = np.divmod(index, lanes.shape[1])
     blocks = lanes.columns[row if lanes.flat else column]
@@ -56,12 +56,12 @@ def first_index(lanes: Lanes, bad: npt.NDArray[np.bool_] | np.bool_) -> int:
 
 
 def invalid(site: Site, space: str) -> str:
-    """Return the words, compute-sanitizer's, for an access that a memory does not allow."""
+    """Return compute-sanitizer's description of an invalid access."""
     return f"invalid __{space}__ {site.access} of size {site.nbytes} byte{'s' if site.nbytes > 1 else ''}"
 
 
 def misaligned(lanes: Lanes, site: Site, space: str, address: Value) -> NoReturn:
-    """Raise the fault of an address that is no multiple of the access size."""
+    """Raise KernelFault for an address that is no multiple of the access size."""
     bad = address & address.dtype.type(site.nbytes - 1) != 0
     what = f"{invalid(site, space)}: the address is misaligned"
     raise KernelFault("misaligned", what, site.where, first_lane(lanes, bad))
@@ -72,8 +72,8 @@ class OutOfBounds(KernelFault):
 
     Attributes:
         site: the instruction.
-        space, address: where it went.
-        nowhere: what to say of an address that is near no array.
+        space, address: the memory space and the address in it.
+        nowhere: the description of an address that is near no array.
     """
 
     def __init__(self, site: Site, space: str, address: int, lane: Lane, nowhere: str = "") -> None:
@@ -81,22 +81,22 @@ class OutOfBounds(KernelFault):
         self.site, self.space, self.address, self.nowhere = site, space, address, nowhere
 
 
-class Watcher(Protocol):
-    """Who wants to know of accesses to global memory."""
+class AccessListener(Protocol):
+    """A receiver of accesses to global memory."""
 
     def access_global(
         self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
     ) -> None:
-        """A group reads (no values), writes or atomically changes an allocation, at byte offsets."""
+        """Record that a group reads (no values), writes or atomically updates an allocation, at byte offsets."""
 
 
 class Allocation:
     """A range of addresses and its bytes.
 
     Attributes:
-        written: for each byte 1 if it was written, or None if all count as written.
-        is_set: whether it is a variable that the host has set.
-        is_heap: whether threads allocate blocks from it.
+        written: 1 per byte that was written, else 0; None if all count as written.
+        is_set: True for a variable that the host has set.
+        is_heap: True if threads allocate blocks from it.
     """
 
     is_heap = False
@@ -109,16 +109,16 @@ class Allocation:
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
     def check(self, lanes: Lanes, site: Site, offset: Value) -> None:
-        """Raise KernelFault for an access that is inside, but not allowed: only a heap has such."""
+        """Raise KernelFault for an invalid access inside of the allocation; only a heap has such."""
 
     def mark_unwritten(self) -> None:
-        """Count everything here as not written yet, whatever it holds."""
+        """Mark all bytes as unwritten."""
         self.written = np.zeros(len(self.data), np.uint8)
 
     def note(
-        self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: Watcher | None
+        self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: AccessListener | None
     ) -> None:
-        """Tell who watches of an access; if nobody does, nothing can be said about what was written."""
+        """Report an access to `watch`. An unobserved write makes `written` unknown, so all bytes count as written."""
         if watch is not None:
             watch.access_global(lanes, site, self, address, offset, values)
         elif site.modifies:
@@ -151,12 +151,12 @@ class Arena:
         return allocation
 
     def free(self, allocation: Allocation) -> None:
-        """Forget an allocation: its addresses become invalid."""
+        """Remove an allocation: its addresses become invalid."""
         index = bisect_left(self._bases, allocation.base)
         del self._allocations[index], self._bases[index]
 
     def retire(self, allocation: Allocation) -> None:
-        """Free it when no access can be under way: Python collects garbage, modules too, in the middle of anything."""
+        """Free an allocation later, when no access is in progress: garbage collection may happen at any time."""
         self._retired.append(allocation)
 
     def _free_retired(self) -> None:
@@ -165,7 +165,7 @@ class Arena:
 
     @property
     def allocations(self) -> Sequence[Allocation]:
-        """What is allocated, by address."""
+        """The allocations, sorted by address."""
         return self._allocations
 
     def contents(self) -> Iterator[npt.NDArray[np.uint8]]:
@@ -174,7 +174,7 @@ class Arena:
         return (allocation.data for allocation in self.allocations)
 
     def find(self, address: int) -> Allocation | None:
-        """Return the allocation that an address lies in."""
+        """Return the allocation that contains an address, or None."""
         index = bisect_right(self._bases, address) - 1
         if index < 0 or address >= self._bases[index] + max(self._allocations[index].nbytes, 1):
             return None
@@ -183,17 +183,17 @@ class Arena:
     def locate(
         self, lanes: Lanes, site: Site, address: Value
     ) -> Iterator[tuple[Subset | None, Allocation, npt.NDArray[np.uint64]]]:
-        """Yield (lanes or None for all, allocation, byte offset) for each allocation that is touched.
+        """Yield (lanes or None for all, allocation, byte offset) for each accessed allocation.
 
         Raises:
             KernelFault: out of bounds or misaligned.
         """
-        # an overrun is far more often beyond the end of the array meant than before the start of another
+        # most overruns are behind the end of the array that the first lane accesses
         first = address.item(0)
         allocation = self.find(first)
         if allocation is not None:
             offset = np.subtract(address, np.uint64(allocation.base), dtype=U64)
-            only = first - allocation.base if address.ndim == 0 else None  # Python's numbers are faster than NumPy's
+            only = first - allocation.base if address.ndim == 0 else None  # Python's int is faster than NumPy scalars
             if (int(offset.max()) if only is None else only) <= allocation.nbytes - site.nbytes:
                 low_bits = site.nbytes - 1
                 if low_bits and (int(np.bitwise_or.reduce(offset, axis=None)) if only is None else only) & low_bits:
@@ -212,7 +212,7 @@ class Arena:
         owner = np.searchsorted(bases, full, side="right") - 1
         if len(bases):
             mine = np.maximum(owner, 0)
-            offset = (full - bases[mine]).astype(np.int64)  # below zero where the address has its top bit set
+            offset = (full - bases[mine]).astype(np.int64)  # negative if the top bit of the address is set
             inside = (owner >= 0) & (offset >= 0) & (offset <= sizes[mine] - site.nbytes)
         else:
             offset, inside = full.astype(np.int64), owner >= 0
@@ -239,9 +239,9 @@ class Arena:
         address: Value,
         dtype: np.dtype[Any],
         count: int = 1,
-        watch: Watcher | None = None,
+        watch: AccessListener | None = None,
     ) -> list[Value]:
-        """Read `count` consecutive elements of `dtype` a lane."""
+        """Read `count` consecutive elements of `dtype` per lane."""
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
@@ -258,9 +258,9 @@ class Arena:
         return [union.join(values) for values in zip(*found, strict=True)]
 
     def store(
-        self, lanes: Lanes, site: Site, address: Value, values: list[Value], watch: Watcher | None = None
+        self, lanes: Lanes, site: Site, address: Value, values: list[Value], watch: AccessListener | None = None
     ) -> None:
-        """Write consecutive elements a lane; where lanes meet at one address, the last thread wins."""
+        """Write consecutive elements per lane; of several lanes at one address the last one wins."""
         dtype = values[0].dtype
         shift = np.uint64(dtype.itemsize.bit_length() - 1)
         for subset, allocation, offset in self.locate(lanes, site, address):
@@ -285,7 +285,7 @@ def _scatter(view: npt.NDArray[Any], index: Value, value: Value) -> None:
 
 
 Range = tuple[int, int]
-"""The first byte of a variable and the one behind its last."""
+"""Start and end of a variable in bytes; the end is exclusive."""
 
 
 class Banked:
@@ -293,11 +293,15 @@ class Banked:
 
     def __init__(self, space: str, nbytes: int, columns: int, fill: int) -> None:
         self.space, self.nbytes, self.columns = space, nbytes, columns
-        self._checked: tuple[Value | None, int, Range | None] = (None, 0, None)  # values never change: check each once
+        self._checked: tuple[Value | None, int, Range | None] = (
+            None,
+            0,
+            None,
+        )  # the last checked address: values never change, so it is checked once
         self.words = np.full((-(-nbytes // 8) * 2, columns), fill * 0x01010101, np.uint32)
 
     def check(self, lanes: Lanes, site: Site, address: Value, bounds: Range | None = None) -> None:
-        """Raise KernelFault if any lane is misaligned or outside of `bounds`, by default those of the whole memory."""
+        """Raise KernelFault if any lane is misaligned or outside of `bounds` (default: the whole memory)."""
         if self._checked[0] is address and self._checked[1:] == (site.nbytes, bounds):
             return
         low, high = bounds or (0, self.nbytes)
@@ -313,12 +317,12 @@ class Banked:
         first = first_index(lanes, (signed > high - site.nbytes) | (signed < low))
         at = int(np.broadcast_to(address, lanes.shape).flat[first])
         bits = 8 * address.dtype.itemsize
-        at -= (at >> (bits - 1)) << bits  # a sum below zero wrapped around
-        whose = "block" if self.space == "shared" else "thread"
-        raise OutOfBounds(site, self.space, at, lane_at(lanes, first), f"the {whose} has no such memory")
+        at -= (at >> (bits - 1)) << bits  # a negative sum has wrapped around
+        owner = "block" if self.space == "shared" else "thread"
+        raise OutOfBounds(site, self.space, at, lane_at(lanes, first), f"the {owner} has no such memory")
 
     def index(self, address: Value, column: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
-        """Return indices into the flattened memory seen as elements of `size` (at most 4) bytes."""
+        """Return indices into the flattened memory as elements of `size` (at most 4) bytes."""
         index: npt.NDArray[np.intp] = (address >> address.dtype.type(2)).astype(np.intp) * self.columns + column
         if size == 4:
             return index
@@ -327,13 +331,13 @@ class Banked:
         return index * (4 // size) + inner
 
     def _rows(self, lanes: Lanes, address: Value, size: int) -> bool:
-        """Whether whole rows of words are touched, so that no index a lane is needed."""
+        """Return True if the access consists of whole rows, so that it needs no index per lane."""
         return size >= 4 and lanes.all_columns and self.columns == lanes.wave.columns and (
             address.ndim == 0 or address.shape[1] == 1
         )  # fmt: skip
 
     def load(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, dtype: np.dtype[Any]) -> Value:
-        """Read one element of `dtype` a lane; bounds were checked."""
+        """Read one element of `dtype` per lane. The caller has checked the bounds."""
         size = dtype.itemsize
         if size == 8:
             unsigned = np.dtype(np.uint32)
@@ -348,7 +352,7 @@ class Banked:
         return self.words.view(unsigned).ravel().take(self.index(address, column, size)).view(dtype)
 
     def store(self, lanes: Lanes, column: npt.NDArray[np.intp], address: Value, value: Value) -> None:
-        """Write one element a lane; bounds were checked."""
+        """Write one element per lane. The caller has checked the bounds."""
         size = value.dtype.itemsize
         if size == 8:
             bits = value.view(U64)
@@ -357,7 +361,7 @@ class Banked:
             return
         value = value.view(f"u{size}")
         if self._rows(lanes, address, size):
-            if address.size == 1:  # the same for all threads, though it may depend on the only block
+            if address.size == 1:  # the same for all threads; it may be an array if there is only one block
                 address = address.reshape(())[()]
             row = int(address) >> 2 if address.ndim == 0 else address[:, 0] >> address.dtype.type(2)
             if address.ndim == 0 and value.ndim and value.shape[0] > 1:

@@ -1,7 +1,7 @@
-"""Textures and surfaces of a device by their handles, and what kernels do with them.
+"""The textures and surfaces of a device by handle: fetches, surface reads and writes.
 
-Texels lie in global memory, row by row. On a GPU those of CUDA arrays lie in an order of its own, which no kernel sees.
-Fetches count as loads from global memory where hazards are looked for and times are estimated.
+Texels are stored in global memory, row by row. On a GPU, CUDA arrays have another layout, which kernels cannot see.
+The hazard checks and the cost model treat fetches as loads from global memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .spaces import Allocation, Arena, first_index, lane_at
 if TYPE_CHECKING:
     from pytest_gpulab.devices.simulated.execution.wave import Wave
 
-_FIRST_HANDLE = 0x7E_0000_0001  # such as no kernel has by chance
+_FIRST_HANDLE = 0x7E_0000_0001  # an unlikely value, so that other numbers are not taken for handles
 _FETCHES = {"1d": "tex1D", "2d": "tex2D", "3d": "tex3D", "a1d": "tex1DLayered", "a2d": "tex2DLayered"}
 _ARRAYS = {
     "linear": "a 1-D array in global memory", "1d": "1-D arrays", "2d": "2-D arrays", "3d": "3-D arrays",
@@ -36,11 +36,11 @@ _ARRAYS = {
 
 @dataclass(frozen=True)
 class Image:
-    """Texels where they lie.
+    """Texels in global memory.
 
     Attributes:
-        memory: that they fill from its first byte.
-        row_bytes: from a row to the next one.
+        memory: the allocation, which starts with the first texel.
+        row_bytes: bytes between the starts of two rows.
     """
 
     texels: Texels
@@ -48,7 +48,7 @@ class Image:
     row_bytes: int
 
     def offset(self, index: Sequence[Value], x_bytes: int) -> Value:
-        """Return the place of texels, or of bytes, in the memory."""
+        """Return the offset in the memory, in bytes. `x_bytes` is the unit of the x coordinate."""
         rows = [0, self.row_bytes, self.row_bytes * self.texels.extents[1]]
         found = index[0] * x_bytes
         for place, step in zip(index[1:], rows[1:], strict=False):
@@ -57,15 +57,15 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Handled:
-    """What a handle stands for: a texture, or a surface, which is not sampled."""
+class HandleTarget:
+    """The target of a handle: a texture, or a surface, which has no sampling."""
 
     image: Image
     sampling: Sampling | None
 
     @property
     def what(self) -> str:
-        """In a word."""
+        """`texture` or `surface`."""
         return "surface" if self.sampling is None else "texture"
 
 
@@ -75,35 +75,35 @@ class Textures:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._handles = count(_FIRST_HANDLE)
-        self._known: dict[int, Handled] = {}
+        self._targets: dict[int, HandleTarget] = {}
 
     def add(self, image: Image, sampling: Sampling | None) -> np.uint64:
-        """Make a texture or, without a way of sampling, a surface; return its handle."""
+        """Create a texture or, without sampling, a surface; return its handle."""
         handle: np.uint64 = np.uint64(next(self._handles))
-        self._known[int(handle)] = Handled(image, sampling)
+        self._targets[int(handle)] = HandleTarget(image, sampling)
         return handle
 
     def destroy(self, handle: np.uint64) -> None:
-        """Forget a texture or surface.
+        """Remove a texture or surface.
 
         Raises:
-            ValueError: no such one.
+            ValueError: invalid handle.
         """
-        if self._known.pop(int(handle), None) is None:
+        if self._targets.pop(int(handle), None) is None:
             raise ValueError(f"{int(handle):#x} is no handle of a texture or surface of this device")
 
     def clear(self) -> None:
-        """Forget all."""
-        self._known.clear()
+        """Remove all textures and surfaces."""
+        self._targets.clear()
 
-    # --- what generated code calls ------------------------------------------------------------------
+    # --- called by generated code -------------------------------------------------------------------
 
     def fetch(
         self, wave: Wave, lanes: Lanes, site: Site, handle: Value, coordinates: list[Value], form: str, code: Any
     ) -> list[Value]:
-        """Return four channels, 32 bits each, as `code`; `form` is PTX's name for the kind of texture."""
+        """Return four channels of 32 bits as `code`; `form` is PTX's name for the kind of texture."""
 
-        def fetched(lanes: Lanes, found: Handled, coordinates: Sequence[Value]) -> list[Value]:
+        def fetched(lanes: Lanes, found: HandleTarget, coordinates: Sequence[Value]) -> list[Value]:
             _refuse_other_kind(lanes, site, found.image.texels, form, coordinates[-1].dtype.kind == "f")
             return [value.view(code) for value in _sampled(wave, lanes, site, found, coordinates)]
 
@@ -115,16 +115,16 @@ class Textures:
         """Read a surface.
 
         Args:
-            wave, lanes, site, handle: as for a fetch.
-            place: the layer first, if there are layers, then x in bytes, y and z.
-            how: PTX's name for the kind of surface, and `trap`, `clamp` or `zero` for what is outside of it.
+            wave, lanes, site, handle: as for `fetch`.
+            place: the layer of a layered surface, then x in bytes, y and z.
+            how: PTX's name for the kind of surface, and its mode out of bounds: `trap`, `clamp` or `zero`.
             code: the type of an element.
         """
         elements = site.nbytes // code.itemsize
 
-        def read(lanes: Lanes, found: Handled, place: Sequence[Value]) -> list[Value]:
+        def read(lanes: Lanes, found: HandleTarget, place: Sequence[Value]) -> list[Value]:
             offset, inside = _place(lanes, site, found.image, place, how)
-            group, (address,) = _those(lanes, inside, [_address(found.image, offset)])
+            group, (address,) = _masked(lanes, inside, [_address(found.image, offset)])
             if not group.n:
                 return [code.type(0)] * elements
             values = wave.arena.load(group, site, address, code, elements, wave.watch)
@@ -139,10 +139,10 @@ class Textures:
     ) -> None:  # fmt: skip
         """Write elements to a surface; see `read`."""
 
-        def written(lanes: Lanes, found: Handled, given: Sequence[Value]) -> list[Value]:
+        def written(lanes: Lanes, found: HandleTarget, given: Sequence[Value]) -> list[Value]:
             place, values = given[: len(given) - elements], given[len(given) - elements :]
             offset, inside = _place(lanes, site, found.image, place, how)
-            group, (address, *parts) = _those(lanes, inside, [_address(found.image, offset), *values])
+            group, (address, *parts) = _masked(lanes, inside, [_address(found.image, offset), *values])
             if group.n:
                 wave.arena.store(group, site, address, parts, wave.watch)
                 _count(wave, group, site, address)
@@ -153,9 +153,9 @@ class Textures:
 
     def _by_handle(
         self, lanes: Lanes, site: Site, what: str, handle: Value, values: list[Value],
-        use: Callable[[Lanes, Handled, Sequence[Value]], list[Value]],
+        use: Callable[[Lanes, HandleTarget, Sequence[Value]], list[Value]],
     ) -> list[Value]:  # fmt: skip
-        """Use each texture or surface for the lanes that have its handle; return what that gives, put together."""
+        """Call `use` once per handle with the lanes that have it; return the joined results."""
         if handle.size == 1:
             return use(lanes, self._find(lanes, site, what, int(handle.item())), values)
         full = np.broadcast_to(handle, lanes.shape)
@@ -167,8 +167,8 @@ class Textures:
         union = Union([subset.lanes for subset in subsets], lanes)
         return [union.join(parts) for parts in zip(*found, strict=True)]
 
-    def _find(self, lanes: Lanes, site: Site, what: str, handle: int) -> Handled:
-        found = self._known.get(handle)
+    def _find(self, lanes: Lanes, site: Site, what: str, handle: int) -> HandleTarget:
+        found = self._targets.get(handle)
         if found is None or found.what != what:
             have = "that of a " + found.what if found else f"no handle of a {what}"
             raise KernelFault("texture", f"invalid {what} handle: {handle:#x} is {have}", site.where, lane_at(lanes, 0))
@@ -178,7 +178,7 @@ class Textures:
 
 
 def _refuse_other_kind(lanes: Lanes, site: Site, texels: Texels, form: str, is_float: bool) -> None:
-    """Raise KernelFault for a fetch that does not fit its texture: on a GPU its result is undefined."""
+    """Raise KernelFault for a fetch that does not match its texture: its result is undefined on a GPU."""
     if texels.kind == form or (texels.kind == "linear" and form == "1d" and not is_float):
         return
     name = _FETCHES[form] if is_float else "tex1Dfetch" if form == "1d" else f"tex.{form}"
@@ -186,8 +186,8 @@ def _refuse_other_kind(lanes: Lanes, site: Site, texels: Texels, form: str, is_f
     raise KernelFault("texture", what, site.where, lane_at(lanes, 0))
 
 
-def _sampled(wave: Wave, lanes: Lanes, site: Site, found: Handled, coordinates: Sequence[Value]) -> list[Value]:
-    """Return four channels of a texture at some coordinates."""
+def _sampled(wave: Wave, lanes: Lanes, site: Site, found: HandleTarget, coordinates: Sequence[Value]) -> list[Value]:
+    """Return four channels of a texture at the coordinates."""
     image, sampling = found.image, found.sampling
     texels = image.texels
     assert sampling is not None
@@ -213,23 +213,23 @@ def _weighted(texels: Texels, sampling: Sampling, tap: Tap, raw: Value) -> Value
 
 @lru_cache(maxsize=256)
 def _sized(site: Site, nbytes: int) -> Site:
-    """Return a fetch as a load of so many bytes: how many a texel has, only the texture knows."""
+    """Return a fetch as a load of the size of a texel, which depends on the texture."""
     return replace(site, nbytes=nbytes)
 
 
 def _note(wave: Wave, lanes: Lanes, site: Site, image: Image, offset: Value, inside: Value, is_first: bool) -> None:
-    """Tell who looks for hazards of the texels that are read, and who counts of the first of them."""
+    """Report the read texels to the hazard checker, and the first of them to the counters."""
     if wave.watch is None and (wave.counters is None or not is_first):
         return
-    group, (offset,) = _those(lanes, inside, [offset.astype(np.uint64)])
+    group, (offset,) = _masked(lanes, inside, [offset.astype(np.uint64)])
     if group.n and wave.watch is not None:
         image.memory.note(group, site, _address(image, offset), offset, [], wave.watch)
     if group.n and is_first:
         _count(wave, group, site, _address(image, offset))
 
 
-def _those(lanes: Lanes, inside: Value, values: list[Value]) -> tuple[Lanes, list[Value]]:
-    """Return the lanes at which a mask holds (None: at all of them), and their part of some values."""
+def _masked(lanes: Lanes, inside: Value, values: list[Value]) -> tuple[Lanes, list[Value]]:
+    """Return the lanes where a mask is True (None: all lanes), and their part of some values."""
     if inside is None or inside.all():
         return lanes, values
     subset = lanes.subset(np.broadcast_to(inside, lanes.shape))
@@ -246,10 +246,10 @@ def _address(image: Image, offset: Value) -> Value:
 
 
 def _place(lanes: Lanes, site: Site, image: Image, place: Sequence[Value], how: tuple[str, str]) -> tuple[Value, Value]:
-    """Return where in a surface's memory lanes read or write, and a mask of those that do; None for all of them.
+    """Return the offset of each lane's access in the memory of a surface, and a mask of lanes inside; None if all are.
 
     Raises:
-        KernelFault: an access outside of the surface that is to be trapped, or one that is misaligned.
+        KernelFault: the access is misaligned, or it is out of bounds in the mode `trap`.
     """
     texels, (form, mode) = image.texels, how
     if texels.kind != form:
