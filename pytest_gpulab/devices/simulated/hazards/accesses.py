@@ -1,6 +1,6 @@
-"""What the hazard checks remember of a run: who accessed what, and what put threads of a block in order.
+"""Events of a launch for the hazard checks: memory accesses, and synchronisations of the threads of a block.
 
-Arrays in these records are values of the running kernel, which never change, so that remembering costs nothing.
+Arrays in these events are values of the running kernel. Values never change, so events refer to them without copies.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 WORD_BYTES = 4
 
 
-class Access(NamedTuple):
+class MemoryAccess(NamedTuple):
     """One memory instruction of a group of lanes.
 
     Attributes:
         address: bytes from the start of shared memory or of the allocation.
-        values: what is written; empty for reads, atomics, and writes that were repeated with other values.
+        values: the written values; empty for reads, atomics, and writes that were repeated with other values.
         memory: the allocation; None for shared memory.
-        time: grows from one record of a launch to the next.
-        announces: a write behind a fence, which tells others of what its thread did before.
+        time: logical time; it grows from one event of a launch to the next.
+        announces: True for a write after a fence, which makes earlier accesses of its thread visible.
     """
 
     site: Site
@@ -41,12 +41,12 @@ class Access(NamedTuple):
 
     @property
     def same_in_all_blocks(self) -> bool:
-        """Whether every block of the wave does the same."""
+        """True if every block of the wave has the same event."""
         return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
 
 
 class WarpSync(NamedTuple):
-    """`bar.warp.sync`: for each lane, the lanes of its warp that it waited for, as bits."""
+    """`bar.warp.sync`; `mask` has the lanes of the warp for which each lane has waited, as bits."""
 
     lanes: Lanes
     mask: Value
@@ -54,12 +54,12 @@ class WarpSync(NamedTuple):
 
     @property
     def same_in_all_blocks(self) -> bool:
-        """Whether every block of the wave does the same."""
+        """True if every block of the wave has the same event."""
         return self.lanes.all_columns and (self.mask.ndim == 0 or self.mask.shape[1] == 1)
 
 
-class Arrival(NamedTuple):
-    """Threads at a named barrier that is not for the whole block; `leaving` when they go on, all at once."""
+class NamedBarrierEvent(NamedTuple):
+    """Threads that arrive at a named barrier for a part of the block, or leave it (`leaving`), all at once."""
 
     lanes: Lanes
     number: int
@@ -68,12 +68,13 @@ class Arrival(NamedTuple):
     same_in_all_blocks: bool = False
 
 
-class Phase(NamedTuple):
+class MbarrierEvent(NamedTuple):
     """Threads at mbarriers of their blocks.
 
     Attributes:
-        address: of the barrier in shared memory; behind an arrival with the number of the phase, see `in_phase`.
-        what: `arrive`; `complete`, a phase of the barrier, with one lane for each block; `wait`, for that to have come.
+        address: address of the barrier in shared memory; for `complete` and `wait` with the phase number, see
+            `in_phase`.
+        what: `arrive`; `complete`, the end of a phase, with one lane per block; `wait`, the end of a wait for a phase.
     """
 
     lanes: Lanes
@@ -83,55 +84,55 @@ class Phase(NamedTuple):
 
     @property
     def same_in_all_blocks(self) -> bool:
-        """Whether every block of the wave does the same."""
+        """True if every block of the wave has the same event."""
         return self.lanes.all_columns and (self.address.ndim == 0 or self.address.shape[1] == 1)
 
 
-Event = Access | WarpSync | Arrival | Phase
-PHASES = 8  # of an mbarrier are told apart: threads wait for one of the last two
+Event = MemoryAccess | WarpSync | NamedBarrierEvent | MbarrierEvent
+PHASES = 8  # phase numbers per mbarrier, modulo: threads wait for one of the last two phases
 _ADDRESS_BITS = 32
 
 
 def in_phase(address: Value, phase: Value) -> Value:
-    """Return addresses of mbarriers together with numbers of their phases."""
+    """Return addresses of mbarriers combined with phase numbers."""
     return address.astype(np.uint64) | phase.astype(np.uint64) << np.uint64(_ADDRESS_BITS)
 
 
-def split_phase(place: int) -> tuple[int, int]:
-    """Undo `in_phase`; return the address and the phase."""
-    phase, address = divmod(place, 1 << _ADDRESS_BITS)
+def split_phase(barrier: int) -> tuple[int, int]:
+    """Return address and phase from a result of `in_phase`."""
+    phase, address = divmod(barrier, 1 << _ADDRESS_BITS)
     return address, phase
 
 
 @dataclass(frozen=True)
-class Part:
-    """One unit (1, 2 or 4 bytes) of every lane's access, lane by lane.
+class AccessPiece:
+    """One unit (1, 2 or 4 bytes) of each lane's access, as flat arrays over the lanes.
 
     Attributes:
-        position: of the access in its list.
+        position: position of the access in the list of events.
+        nth: number of the unit in the lane's access.
         unit: address in units.
-        thread, column: of the lane, in its block and in the wave.
-        lane: its index in the flattened group.
-        nth: which unit of the lane's access.
+        thread, column: the lane's thread in its block, and the block's column in the wave.
+        lane: index of the lane in the flattened group.
     """
 
     position: int
-    access: Access
+    access: MemoryAccess
     nth: int
     unit: IndexArray
     thread: IndexArray
     column: IndexArray
     lane: IndexArray
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Part:
-        """Return the part's lanes at which a mask holds."""
-        return Part(
+    def where(self, chosen: npt.NDArray[np.bool_]) -> AccessPiece:
+        """Return the piece for the lanes where a mask is True."""
+        return AccessPiece(
             self.position, self.access, self.nth, self.unit[chosen], self.thread[chosen], self.column[chosen],
             self.lane[chosen],
         )  # fmt: skip
 
     def values(self, unit_bytes: int) -> npt.NDArray[np.uint32] | None:
-        """Return the bits that each lane writes, or None where they are not known (atomics)."""
+        """Return the bits that each lane writes, or None if they are unknown (atomics)."""
         if not self.access.values:
             return None
         size = self.access.values[0].dtype.itemsize
@@ -143,8 +144,8 @@ class Part:
         return wide.view(np.uint32)[:, 0]
 
 
-def chosen(access: Access, mask: npt.NDArray[np.bool_]) -> Iterator[Access]:
-    """Yield an access as the lanes of a mask see it, if there are any."""
+def chosen(access: MemoryAccess, mask: npt.NDArray[np.bool_]) -> Iterator[MemoryAccess]:
+    """Yield an access for the lanes of a mask, if there are any."""
     if mask.all():
         yield access
     elif mask.any():
@@ -153,13 +154,13 @@ def chosen(access: Access, mask: npt.NDArray[np.bool_]) -> Iterator[Access]:
         yield access._replace(lanes=subset.lanes, address=subset.take(access.address), values=values)
 
 
-def unit_of(accesses: Sequence[Access]) -> int:
-    """Return the largest unit in bytes, at most a word, that every one of the accesses is made of."""
+def unit_of(accesses: Sequence[MemoryAccess]) -> int:
+    """Return the largest unit in bytes, at most a word, that divides the size of every access."""
     return min(WORD_BYTES, min(access.site.nbytes for access in accesses))
 
 
-def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block: bool) -> Iterator[Part]:
-    """Yield the units of accesses, given with their positions; of the wave's first block only, if `one_block`."""
+def pieces_of(accesses: Sequence[tuple[int, MemoryAccess]], unit_bytes: int, one_block: bool) -> Iterator[AccessPiece]:
+    """Yield the pieces of accesses, given with their positions; only of the wave's first block, if `one_block`."""
     for position, access in accesses:
         lanes = access.lanes
         shift = access.address.dtype.type(unit_bytes.bit_length() - 1)
@@ -172,30 +173,30 @@ def parts_of(accesses: Sequence[tuple[int, Access]], unit_bytes: int, one_block:
             thread, column, lane = lanes.each
             unit = (first if first.shape == lanes.shape else np.broadcast_to(first, lanes.shape)).ravel()
         for nth in range(access.site.nbytes // unit_bytes):
-            yield Part(position, access, nth, unit + nth if nth else unit, thread, column, lane)
+            yield AccessPiece(position, access, nth, unit + nth if nth else unit, thread, column, lane)
 
 
-def in_pieces(parts: list[Part], most: int) -> Iterator[list[Part]]:
-    """Yield parts cut by address, so that about as many words as given, or one, lie in each piece."""
-    if sum(len(part.unit) for part in parts) <= most:
-        yield from [parts] if parts else []
+def in_batches(pieces: list[AccessPiece], most: int) -> Iterator[list[AccessPiece]]:
+    """Split pieces by address into batches of about `most` words, or of a single word."""
+    if sum(len(piece.unit) for piece in pieces) <= most:
+        yield from [pieces] if pieces else []
         return
-    units = np.sort(np.concatenate([part.unit for part in parts]))
+    units = np.sort(np.concatenate([piece.unit for piece in pieces]))
     for low, high in pairwise([*np.unique(units[::most]), units[-1] + 1]):
-        inside = ((part, (part.unit >= low) & (part.unit < high)) for part in parts)
-        yield [part.where(mask) for part, mask in inside if mask.any()]
+        inside = ((piece, (piece.unit >= low) & (piece.unit < high)) for piece in pieces)
+        yield [piece.where(mask) for piece, mask in inside if mask.any()]
 
 
 def spread(
-    accesses: Sequence[Access], unit_bytes: int, one_block: bool, by_block: bool
+    accesses: Sequence[MemoryAccess], unit_bytes: int, one_block: bool, by_block: bool
 ) -> tuple[IndexArray, npt.NDArray[np.int32]]:
-    """Return what `parts_of` yields at once and in its order: a key of each unit, and a number of its thread.
+    """Return the units of `pieces_of` as arrays, in its order: a key of each unit, and a number of its thread.
 
     Args:
-        by_block: whether the same unit of two blocks has two keys.
+        by_block: True if the same unit of two blocks has two keys.
     """
     wave = accesses[0].lanes.wave
-    addresses, whos, columns = [], [], []
+    addresses, numbers, columns = [], [], []
     for access in accesses:
         lanes = access.lanes
         shape = (len(lanes.threads), 1) if one_block else lanes.shape
@@ -204,9 +205,9 @@ def spread(
             address = np.broadcast_to(address, shape)
         for nth in range(access.site.nbytes // unit_bytes):
             addresses.append((address + address.dtype.type(nth * unit_bytes) if nth else address).reshape(-1))
-            whos.append(lanes.threads if one_block else lanes.position.reshape(-1))
+            numbers.append(lanes.threads if one_block else lanes.position.reshape(-1))
             if by_block:
                 columns.append(lanes.each[1])
     unit = np.concatenate(addresses).astype(np.intp) >> (unit_bytes.bit_length() - 1)
     key = unit * wave.columns + np.concatenate(columns) if by_block else unit
-    return key, np.concatenate(whos, dtype=np.int32, casting="unsafe")
+    return key, np.concatenate(numbers, dtype=np.int32, casting="unsafe")

@@ -1,4 +1,4 @@
-"""What looks for races and uninitialised reads while a launch runs: the one that waves, barriers and code speak to."""
+"""The hazard checker of a launch: waves, barriers and generated code report accesses and synchronisations to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_gpulab.devices.simulated.translation.program import Program
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from . import initcheck
-from .accesses import Access, Arrival, Phase, WarpSync
+from .accesses import MbarrierEvent, MemoryAccess, NamedBarrierEvent, WarpSync
 from .fences import Fences
 from .gaps import Gaps
 from .initcheck import Written, empty_global
@@ -28,14 +28,14 @@ from .reporting import Locate, Reporter
 from .vector_clocks import Mask
 
 
-class LaunchWatch:
-    """What the waves of one launch have in common: the order of all they did, and what blocks do to each other.
+class LaunchHazardChecker:
+    """The hazard checks of one launch: the logical time of all waves, and races between blocks.
 
     Attributes:
-        time: ticks at everything that is remembered.
-        orders: counts what may put threads in order: barriers, fences, writes that are not weak.
-        changing: the arrays that the launch may change, None if it may be any.
-        read_bytes: of each array, by all threads together.
+        time: logical time of the last event.
+        orders: number of events that may order threads: barriers, fences, writes that are not weak.
+        changing: the arrays that the launch may change; None if it may be any.
+        read_bytes: bytes read per array, by all threads.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class LaunchWatch:
         self.read_bytes: dict[Allocation, int] = defaultdict(int)
         self.fences = Fences() if program.communicates else None
         self.reporter = Reporter(hazards, self.fences, locate)
-        self.crossing = InterBlockRaceDetector(self.reporter)
+        self.inter_block = InterBlockRaceDetector(self.reporter)
 
     def tick(self) -> int:
-        """Return the next moment."""
+        """Return the time of the next event."""
         self.time += 1
         return self.time
 
     def order(self) -> int:
-        """Return the next moment, at which something may put threads in order."""
+        """Return the time of the next event, which may order threads."""
         self.orders += 1
         return self.tick()
 
     def is_changing(self, memory: Allocation, site: Site) -> bool:
-        """Whether an array may be raced for; one that changes unexpectedly may be from now on."""
+        """Return True if the launch may change an array. After an unexpected change it may change any."""
         if self.changing is None or memory.is_heap or memory in self.changing:
             return True
         if site.modifies:
@@ -72,15 +72,15 @@ class LaunchWatch:
         return site.modifies
 
     def end(self) -> None:
-        """The launch is over: judge what only the whole of it can tell."""
-        self.crossing.judge()
+        """End the launch: find the races that depend on all its events."""
+        self.inter_block.judge()
         self.reporter.settle()
 
 
 class HazardChecker:
-    """Watches one wave."""
+    """The hazard checks of one wave."""
 
-    def __init__(self, launch: LaunchWatch, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
+    def __init__(self, launch: LaunchHazardChecker, shape: Shape, shared_bytes: int, local_bytes: int) -> None:
         self.launch, self.shape = launch, shape
         self.races = Racecheck(shape, launch.reporter, launch.program.clean)
         self.shared = Written(shared_bytes, shape.columns, launch.program.reserved_shared)
@@ -92,9 +92,9 @@ class HazardChecker:
     # --- accesses -----------------------------------------------------------------------------------------
 
     def access_shared(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """A group reads (no values), writes or atomically changes shared memory."""
+        """Check a read (no values), write or atomic of shared memory by a group."""
         announces = site.modifies and site.order != "weak" and self._have_fenced(lanes)
-        access = Access(site, lanes, address, values, None, self.launch.tick(), announces)
+        access = MemoryAccess(site, lanes, address, values, None, self.launch.tick(), announces)
         if site.order != "weak" or not self._is_reserved(address):
             self.races.add(access)
         self._strong(access)
@@ -112,28 +112,28 @@ class HazardChecker:
                 self.shared.erase(lanes.column, _plus(address, k), mask)
 
     def _is_reserved(self, address: Value) -> bool:
-        """Whether shared addresses lie in memory of NVIDIA's libraries, which rely on more than CUDA promises."""
+        """Return True for shared memory of NVIDIA's libraries, which rely on more than CUDA guarantees."""
         reserved = self.launch.program.reserved_shared
         return bool(reserved) and int(address.max()) < reserved
 
     def start_copy(self, lanes: Lanes, site: Site, address: Value, values: list[Value]) -> None:
-        """A group starts to copy into shared memory: the write may come from now on, its end is a write of its own."""
-        self.races.add(Access(site, lanes, address, values, None, self.launch.tick()))
+        """Record the start of a copy to shared memory, a write from now on. Its end is a separate write."""
+        self.races.add(MemoryAccess(site, lanes, address, values, None, self.launch.tick()))
 
     def land_copy(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A copy that has started before arrives in shared memory."""
+        """Record that a started copy is complete."""
         alike = lanes.all_columns and (address.ndim == 0 or address.shape[1] == 1)
         self.shared.write(lanes, lanes.column, address, site.nbytes, alike)
 
     def access_mbarrier(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A group initialises mbarriers, arrives at them, or finds a phase complete: see `phase` for the order."""
-        access = Access(site, lanes, address, [], None, self.launch.tick())
+        """Check an access to mbarriers: initialise, arrive, test. `phase` has the order that they establish."""
+        access = MemoryAccess(site, lanes, address, [], None, self.launch.tick())
         self.races.add(access)
         if site.access == "write":
             self.shared.write(lanes, lanes.column, address, site.nbytes, access.same_in_all_blocks)
 
     def access_local(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A group reads or writes local memory."""
+        """Check a read or write of local memory by a group."""
         if site.access != "write":
             bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
             self._note_gaps(site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1))
@@ -151,15 +151,15 @@ class HazardChecker:
     def access_global(
         self, lanes: Lanes, site: Site, memory: Allocation, address: Value, offset: Value, values: list[Value]
     ) -> None:
-        """A group reads (no values), writes or atomically changes one allocation of global memory.
+        """Check a read (no values), write or atomic of one allocation of global memory by a group.
 
-        `address` is what the group's register holds, before the allocation was found.
+        `address` is the value of the group's address register.
         """
         launch = self.launch
         if site.access == "read":
             launch.read_bytes[memory] += lanes.n * site.nbytes
         if launch.is_changing(memory, site):
-            access = Access(site, lanes, offset, values, memory, launch.tick())
+            access = MemoryAccess(site, lanes, offset, values, memory, launch.tick())
             if not self._remember(access) and not self.gaps:
                 return
         if memory.written is not None:
@@ -170,7 +170,7 @@ class HazardChecker:
             initcheck.erase_global(memory, _plus(offset, k), mask)
 
     def _look(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
-        """Look for unwritten bytes of an array that is not all written, or note a write to it."""
+        """Check a read of an array that has unwritten bytes, or record a write to it."""
         launch = self.launch
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
@@ -182,22 +182,22 @@ class HazardChecker:
             initcheck.write_global(memory, offset, site.nbytes)
 
     def _note_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
-        """Note which bytes a load has found unwritten whose value is only copied; see `Gaps.note`."""
+        """Record the unwritten bytes of a load whose value is only copied; see `Gaps.note`."""
         if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
             self.gaps.note(site.number, lanes, site.nbytes, missing if bad is not None else None)
 
     def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
-        """Return the bytes of a store that are written as unwritten ones; see `Gaps.carried`."""
-        parts = self.launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
-        return self.gaps.carried(parts, lanes) if parts else ()
+        """Return the bytes of a store that stay unwritten; see `Gaps.carried`."""
+        pieces = self.launch.program.carried.get(site.number) if self.gaps and site.access == "write" else None
+        return self.gaps.carried(pieces, lanes) if pieces else ()
 
     def _without_padding(self, site: Site, bad: Mask | None, empty: Callable[[], Mask]) -> Mask | None:
-        """Return which lanes read more of what nobody has written than the padding of a struct that they copy.
+        """Return a mask of the lanes that read more unwritten bytes than the padding of a struct that they copy.
 
         Args:
             site: a load or an atomic.
-            bad: the lanes that read any byte of that kind.
-            empty: makes a mask of the lanes that read bytes of which none was written.
+            bad: mask of the lanes that read any unwritten byte.
+            empty: returns a mask of the lanes that read only unwritten bytes.
         """
         unit = None if bad is None else self.launch.program.copied.get(site.number)
         if bad is None or unit is None:
@@ -205,23 +205,23 @@ class HazardChecker:
         rest = bad & empty() if unit else None
         return rest if rest is not None and rest.any() else None
 
-    def _remember(self, access: Access) -> bool:
-        """Remember an access to global memory, and return whether it is no mere repetition."""
+    def _remember(self, access: MemoryAccess) -> bool:
+        """Record an access to global memory; return False if it repeats an earlier one."""
         launch = self.launch
         if self._orders_seen != launch.orders:
             self._orders_seen = launch.orders
             self.races.repeats.clear()
             if launch.fences is not None:
-                launch.crossing.repeats.clear()
+                launch.inter_block.repeats.clear()
         is_new = self.races.add_global(access)
         if is_new or access.site.modifies:
-            launch.crossing.add(access)
+            launch.inter_block.add(access)
         if is_new:
             self._strong(access)
         return is_new
 
-    def _strong(self, access: Access) -> None:
-        """Tell the fences of accesses by which threads learn from each other."""
+    def _strong(self, access: MemoryAccess) -> None:
+        """Record a strong access, by which threads may synchronise, for the fences."""
         fences, site = self.launch.fences, access.site
         if site.order == "weak" or fences is None:
             return
@@ -231,21 +231,21 @@ class HazardChecker:
         what = site.access if site.access != "atomic" else "exchange" if site.returns else "update"
         fences.add(access.time, what, access.lanes, access.address, access.memory)
 
-    # --- what orders ----------------------------------------------------------------------------------------
+    # --- synchronisation ----------------------------------------------------------------------------------------
 
     def warp_sync(self, lanes: Lanes, mask: Value) -> None:
-        """Lanes have waited for those of their warp that the mask names."""
+        """Record that lanes have waited for the lanes of a mask in their warp."""
         time = self.launch.order()
         self.races.add(WarpSync(lanes, mask, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, "warps", lanes, mask)
 
     def _have_fenced(self, lanes: Lanes) -> bool:
-        """Whether all of these lanes have executed a fence since the last barrier of their block."""
+        """Return True if all lanes have executed a fence since the last barrier of their block."""
         return bool(self._fenced.size) and bool(self._fenced[lanes.threads.reshape(-1, 1), lanes.column].all())
 
     def fence(self, lanes: Lanes, whole_device: bool) -> None:
-        """Lanes have made known what they did, to everybody or to their block."""
+        """Record a fence, for the device or for the block only."""
         time = self.launch.order()
         if self._fenced.size:
             self._fenced[lanes.threads.reshape(-1, 1), lanes.column] = True
@@ -253,7 +253,7 @@ class HazardChecker:
             self.launch.fences.add(time, "fence" if whole_device else "block fence", lanes)
 
     def barrier(self, columns: npt.NDArray[np.bool_] | None) -> None:
-        """All threads of some blocks (None: of all) have met."""
+        """Record a barrier of all threads of some blocks (None: of all blocks)."""
         time = self.launch.order()
         self.races.barrier(columns)
         self.shared.look()
@@ -265,21 +265,21 @@ class HazardChecker:
             self.launch.fences.add(time, "blocks", one_each)
 
     def named_barrier(self, lanes: Lanes, number: int, leaving: bool) -> None:
-        """Some threads of blocks arrive at a barrier that is not for all, or leave it."""
+        """Record that threads arrive at a barrier for a part of their block, or leave it."""
         time = self.launch.order()
-        self.races.add(Arrival(lanes, number, leaving, time))
+        self.races.add(NamedBarrierEvent(lanes, number, leaving, time))
         if leaving and self.launch.fences is not None:
-            self.launch.fences.add(time, "meet", lanes)
+            self.launch.fences.add(time, "threads", lanes)
 
     def phase(self, lanes: Lanes, address: Value, what: str) -> None:
-        """Lanes arrive at mbarriers in shared memory, end a phase there, or go on after one; see `Phase.what`."""
+        """Record that lanes arrive at mbarriers, complete a phase, or have waited for one; see `MbarrierEvent.what`."""
         time = self.launch.order()
-        self.races.phase(Phase(lanes, address, what, time))
+        self.races.phase(MbarrierEvent(lanes, address, what, time))
         if self.launch.fences is not None:
             self.launch.fences.add(time, what, lanes, address)
 
     def end(self) -> None:
-        """The wave has ended."""
+        """End the wave."""
         self.races.barrier(None)
 
 
@@ -288,12 +288,12 @@ def _plus(address: Value, nbytes: int) -> Value:
 
 
 def may_change(program: Program, parameters: bytes, arena: Arena) -> frozenset[Allocation] | None:
-    """Return the arrays that a launch may change, None if it may be any.
+    """Return the arrays that a launch may change; None if it may be any.
 
     Args:
-        program: of the kernel.
+        program: the program of the kernel.
         parameters: its arguments as bytes.
-        arena: where the arrays are.
+        arena: the arena of the arrays.
     """
     if program.targets.anywhere:
         return None

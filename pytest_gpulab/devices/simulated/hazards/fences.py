@@ -1,10 +1,14 @@
-"""What fences put in order, across blocks and within: a record of a launch, replayed only where two accesses look racy.
+"""The order that fences establish, across blocks and within a block.
 
-A fence publishes all that its thread did and knows. Whoever reads what that thread then writes with a volatile, atomic
-or otherwise strong access learns what it had published; threads that meet at a barrier share what they know and have
-published. A fence on the reader's side is not asked for: the last-block reduction of textbooks has none. Whoever reads
-a place with a strong access also knows, without any fence, that the accesses which have made its value are over. So are
-the earlier strong accesses to this place that their threads made or knew of: a place's accesses are coherent.
+The synchronisations of a launch are recorded, and replayed only if two accesses may race. A thread *knows* of an access
+if the access happens before the thread's next one.
+
+- A fence publishes all accesses that its thread has made and knows of.
+- A strong read (volatile, atomic and the like) of a value that the thread wrote after its fence acquires these.
+- Threads at a barrier share what they know and have published.
+- A fence on the reader's side is not required: the last-block reduction of textbooks has none.
+- A strong read is ordered after the accesses that made its value, without any fence (causality order). It is also
+  ordered after the earlier strong accesses to this location that their threads made or knew of (coherence).
 """
 
 from __future__ import annotations
@@ -20,34 +24,39 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 from .accesses import PHASES, split_phase
-from .classes import Classes, Who, threads_of
+from .classes import Accessors, Classes, threads_of
 
 MAX_RECORDS = 100_000
-MAX_LANES = 1 << 22  # of all records together
-MAX_SOURCES = 1 << 12  # classes of accesses that one replay follows
-MAX_WORK = 1 << 22  # lanes of records in all replays at once, the first one aside
-_Thread = tuple[int, int]  # block, and number in it
+MAX_LANES = 1 << 22  # lanes of all records of a launch
+MAX_SOURCES = 1 << 12  # classes of accesses per replay
+MAX_WORK = 1 << 22  # lanes of records in all further replays
+_Thread = tuple[int, int]  # block, thread in it
 _WRITES, _READS = ("write", "exchange", "update"), ("read", "exchange")
 
 
 class Questions(NamedTuple):
-    """Whether each access of `second` knows of the access of `first`, by another thread.
+    """Pairs of accesses by different threads, of which `first` may be ordered before `second`.
 
-    `hearsay` asks for less: that nothing written after it has told of it either. Accesses that may go without an order
-    are in order so, too: nothing lets the later thread rely on the earlier access.
+    The answer is True if it is. For pairs in `both_strong` it is also True if the later thread has observed no write
+    that
+    follows the earlier access without a fence: then it cannot rely on the earlier access, so it needs no order.
     """
 
-    first: Who
-    second: Who
-    hearsay: npt.NDArray[np.bool_]
+    first: Accessors
+    second: Accessors
+    both_strong: npt.NDArray[np.bool_]
 
 
 class Record(NamedTuple):
-    """What some lanes did; `address` and `memory` (None: shared) say where, for strong accesses.
+    """A synchronisation by some lanes; strong accesses have an `address` and a `memory` (None: shared).
 
-    `what` is `fence`, `block fence` (for the own block only), `read`, `write`, `exchange` or `update` (an atomic whose
-    old value is not wanted); `warps` or `meet`, a warp sync or a barrier of these threads; `blocks`, one of all threads
-    of the blocks that have lanes here; or `arrive`, `complete`, `wait` at an mbarrier (see `Phase`).
+    `what` is one of:
+
+    - `fence`, `block fence` (for its own block only);
+    - `read`, `write`, `exchange`, `update` (an atomic with an unused old value);
+    - `warps`, a warp sync; `threads`, a barrier of these threads; `blocks`, a barrier of all threads of the lanes'
+      blocks;
+    - `arrive`, `complete`, `wait` at an mbarrier (see `MbarrierEvent`).
     """
 
     time: int
@@ -56,8 +65,8 @@ class Record(NamedTuple):
     address: Value
     memory: Allocation | None
 
-    def places(self) -> list[Any]:
-        """Return each lane's place in memory."""
+    def locations(self) -> list[Any]:
+        """Return the location in memory of each lane."""
         offsets = np.broadcast_to(self.address, self.lanes.shape).ravel(order="F").tolist()
         if self.memory is not None:
             return [(self.memory.base, offset) for offset in offsets]
@@ -65,31 +74,32 @@ class Record(NamedTuple):
 
 
 class Fences:
-    """The record of one launch."""
+    """The recorded synchronisations of one launch."""
 
     def __init__(self) -> None:
-        self.moments: list[int] = []
-        """When threads did what may put them in order."""
+        self.times: list[int] = []
+        """The times of the records."""
         self.is_overflown = False
-        """Whether too much happened to remember all of it."""
+        """True if there were too many records to keep or replay all of them."""
         self._records: list[Record] = []
-        self._classes: tuple[int, Classes] | None = None  # by so many records
+        self._classes: tuple[int, Classes] | None = None  # with the number of records at the time
         self._lanes = 0
 
     def add(self, time: int, what: str, lanes: Lanes, address: Value = None, memory: Allocation | None = None) -> None:
-        """Remember what some lanes did; see `Record`."""
+        """Record a synchronisation; see `Record`."""
         if len(self._records) == MAX_RECORDS or self._lanes > MAX_LANES:
             self.is_overflown = True
             return
         self._lanes += lanes.n
-        self.moments.append(time)
+        self.times.append(time)
         self._records.append(Record(time, what, lanes, address, memory))
 
-    def exposed(self, first: Who, second: Who) -> npt.NDArray[np.bool_]:
-        """Return of which strong writes (`first`) those that see them (`second`) may see a later write before.
+    def exposed(self, first: Accessors, second: Accessors) -> npt.NDArray[np.bool_]:
+        """Return a mask of pairs: the reader `second` may see a later write before the strong write `first`.
 
-        That is, no fence of their thread stands before another write of its block. That may be a fence for the block
-        if who sees it is of this block. The other write may not know of the first one: `answers` tells.
+        That is the case if the writing thread has no fence before a later write of its block to another location. A
+        reader of the same block needs only a fence for the block. `answers` finds out if the later write is ordered
+        after the first.
         """
         overtaken = {
             is_near: self._overtaken(("fence", "block fence") if is_near else ("fence",))
@@ -107,22 +117,24 @@ class Fences:
                 for block, thread in threads_of(record.lanes).tolist():
                     pending[block] = [entry for entry in pending[block] if entry[1] != (block, thread)]
             elif record.what in _WRITES:
-                for (block, thread), place in zip(threads_of(record.lanes).tolist(), record.places(), strict=True):
+                for (block, thread), location in zip(
+                    threads_of(record.lanes).tolist(), record.locations(), strict=True
+                ):
                     waiting = pending[block]
-                    found.update(entry[:2] for entry in waiting if entry[2] != place)
-                    pending[block] = [entry for entry in waiting if entry[2] == place]
-                    pending[block].append((record.time, (block, thread), place))
+                    found.update(entry[:2] for entry in waiting if entry[2] != location)
+                    pending[block] = [entry for entry in waiting if entry[2] == location]
+                    pending[block].append((record.time, (block, thread), location))
         return found
 
     def classes(self) -> Classes:
-        """Return which accesses can be told apart, by the records so far."""
+        """Return the classes of accesses by the records so far."""
         if self._classes is None or self._classes[0] != len(self._records):
             self._classes = len(self._records), Classes(self._records)
         return self._classes[1]
 
     def answers(self, questions: Questions) -> npt.NDArray[np.bool_]:
-        """Return for each question whether the answer is yes; always yes where too much happened to find out."""
-        answers = np.ones(len(questions.hearsay), np.bool_)
+        """Return the answer to each question; True if there were too many records to find out."""
+        answers = np.ones(len(questions.both_strong), np.bool_)
         if self.is_overflown or not len(answers):
             return answers
         classes = self.classes()
@@ -131,13 +143,13 @@ class Fences:
         asked = np.flatnonzero(answers)
         source = np.unique(first[asked], return_inverse=True)[1]
         second = np.unique(classes.later(questions.second.at(asked)), return_inverse=True)[1]
-        pair = (source * (1 + int(second.max(initial=0))) + second) * 2 + questions.hearsay[asked]
+        pair = (source * (1 + int(second.max(initial=0))) + second) * 2 + questions.both_strong[asked]
         _, chosen, which = np.unique(pair, return_index=True, return_inverse=True)
         answers[asked] = self._replayed(questions, asked[chosen], source[chosen])[which]
         return answers
 
     def _replayed(self, questions: Questions, chosen: IndexArray, source: IndexArray) -> npt.NDArray[np.bool_]:
-        """Return the answers to some questions, whose sources are numbered."""
+        """Return the answers to the chosen questions; `source` numbers their earlier accesses."""
         result = np.ones(len(chosen), np.bool_)
         for number, start in enumerate(range(0, 1 + int(source.max(initial=-1)), MAX_SOURCES)):
             if number * self._lanes > MAX_WORK:
@@ -148,20 +160,20 @@ class Fences:
                   for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)}  # fmt: skip
             asked = [
                 (int(questions.second.time[i]), (int(questions.second.block[i]), int(questions.second.thread[i])),
-                 of[at], bool(questions.hearsay[i]))
+                 of[at], bool(questions.both_strong[i]))
                 for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)
             ]  # fmt: skip
             result[mine] = self._answered(asked)
         return result
 
     def _answered(self, asked: list[tuple[int, _Thread, tuple[int, _Thread], bool]]) -> list[bool]:
-        """Answer questions: when which thread asks for which source, and whether for hearsay."""
+        """Return the answers to questions: time and thread of the later access, earlier access, both strong."""
         sources = sorted({source for _, _, source, _ in asked})
         bit = {source: 1 << number for number, source in enumerate(sources)}
         replay, result, started = _Replay(bit), [False] * len(asked), 0
-        at = bisect_left(self.moments, sources[0][0])
+        at = bisect_left(self.times, sources[0][0])
         for number in sorted(range(len(asked)), key=lambda number: asked[number][0]):
-            later, thread, source, is_hearsay = asked[number]
+            later, thread, source, is_strong_pair = asked[number]
             while True:
                 due = self._records[at].time if at < len(self._records) else later
                 while started < len(sources) and sources[started][0] < min(due, later):
@@ -172,144 +184,152 @@ class Fences:
                 replay.step(self._records[at])
                 at += 1
             result[number] = bool(replay.knows(thread) & bit[source])
-            if is_hearsay and not result[number]:
-                result[number] = not replay.has_heard(thread) & bit[source]
+            if is_strong_pair and not result[number]:
+                result[number] = not replay.has_observed(thread) & bit[source]
         return result
 
 
 class _Replay:
-    """Who knows of which sources, as bit sets; what a whole block knows is held once, under the block's number.
+    """A replay of the records: the *sources* (earlier accesses) of which threads know, as bit sets.
+
+    Knowledge of a whole block is stored once, under the block's number.
 
     Args:
-        bit: the sources: time and thread of an access.
+        bit: the bit of each source, which is the time and the thread of an access.
     """
 
     def __init__(self, bit: dict[tuple[int, tuple[int, int]], int]) -> None:
         self._bit, self._times = bit, {time for time, _ in bit}
-        self._seen: dict[Any, int] = {}  # sources that are accesses to a place which whoever reads it now observes
-        self._here: dict[Any, int] = defaultdict(int)  # all sources that are strong accesses to a place so far
+        self._seen: dict[Any, int] = {}  # per location, the sources that a read observes
+        self._strong_accesses: dict[Any, int] = defaultdict(
+            int
+        )  # per location, all sources that are strong accesses to it
         self._known: dict[Any, int] = defaultdict(int)
-        self._public: dict[Any, int] = defaultdict(int)
-        self._inside: dict[Any, int] = defaultdict(int)  # published for the own block only
-        self._places: dict[Any, int] = {}
-        self._nearby: dict[Any, dict[int, int]] = defaultdict(dict)  # what a place tells the threads of each block
-        self._heard: dict[Any, int] = defaultdict(int)  # of, but not published by a fence
-        self._rumours: dict[Any, int] = {}
-        self._arriving: dict[Any, tuple[int, int]] = {}  # what threads brought to an mbarrier: known, published
-        self._complete: dict[Any, tuple[int, int]] = {}  # and until the end of a phase
+        self._published: dict[Any, int] = defaultdict(int)
+        self._published_in_block: dict[Any, int] = defaultdict(int)  # published for its own block only
+        self._released: dict[Any, int] = {}
+        self._released_in_block: dict[Any, dict[int, int]] = defaultdict(
+            dict
+        )  # per location and block, acquired by a read
+        self._observed: dict[Any, int] = defaultdict(int)  # observed, but not published by a fence
+        self._unfenced: dict[Any, int] = {}
+        self._arriving: dict[
+            Any, tuple[int, int]
+        ] = {}  # per mbarrier, of the threads that have arrived: known, published
+        self._complete: dict[Any, tuple[int, int]] = {}  # the same, up to the end of a phase
 
     def learn(self, thread: tuple[int, int], bits: int) -> None:
-        """Let a thread know of sources."""
+        """Add sources to those that a thread knows of."""
         self._known[thread] |= bits
 
     def knows(self, thread: tuple[int, int]) -> int:
         """Return the sources that a thread knows of."""
         return _of(self._known, thread)
 
-    def has_heard(self, thread: tuple[int, int]) -> int:
-        """Return the sources that later writes have told a thread of, fences or not."""
-        return _of(self._heard, thread)
+    def has_observed(self, thread: tuple[int, int]) -> int:
+        """Return the sources before writes that a thread has observed, with or without a fence."""
+        return _of(self._observed, thread)
 
     def step(self, record: Record) -> None:
-        """Let what some lanes did spread what they know."""
+        """Replay a record."""
         is_source = record.time in self._times
-        if record.what == "read" and not (is_source or self._nearby or self._seen or self._rumours):
+        if record.what == "read" and not (is_source or self._released_in_block or self._seen or self._unfenced):
             return
         threads = [(block, thread) for block, thread in threads_of(record.lanes).tolist()]
         if record.what in ("arrive", "complete", "wait"):
-            for thread, place in zip(threads, record.places(), strict=True):
-                self._phase(record.what, thread, place)
-        elif record.what in ("blocks", "meet", "warps"):
-            self._meet_all(record, threads)
+            for thread, location in zip(threads, record.locations(), strict=True):
+                self._phase(record.what, thread, location)
+        elif record.what in ("blocks", "threads", "warps"):
+            self._synchronise(record, threads)
         elif "fence" in record.what:
-            table = self._public if record.what == "fence" else self._inside
+            table = self._published if record.what == "fence" else self._published_in_block
             for thread in threads:
                 if self.knows(thread):
                     table[thread] |= self.knows(thread)
         else:
-            for thread, place in zip(threads, record.places(), strict=True):
+            for thread, location in zip(threads, record.locations(), strict=True):
                 own = self._bit.get((record.time, thread), 0) if is_source else 0
-                self._observe(record.what, thread, place, own)
-                self._at(record.what, thread, place)
+                self._observe(record.what, thread, location, own)
+                self._at(record.what, thread, location)
 
-    def _observe(self, what: str, thread: tuple[int, int], place: Any, own: int) -> None:
-        """A thread knows of the accesses that have made the value which it reads: they are over (causality order)."""
-        seen, rumours = self._seen.get(place, 0), self._rumours.get(place, 0)
+    def _observe(self, what: str, thread: tuple[int, int], location: Any, own: int) -> None:
+        """Order a read after the accesses that made its value (causality order)."""
+        seen, unfenced = self._seen.get(location, 0), self._unfenced.get(location, 0)
         if what in _READS and seen:
             self._known[thread] |= seen
-        if what in _READS and rumours:
-            self._heard[thread] |= rumours
+        if what in _READS and unfenced:
+            self._observed[thread] |= unfenced
         if what != "read":
-            before = self.knows(thread) & self._here.get(place, 0)
-            self._seen[place] = own | before | (seen if what != "write" else 0)
-            self._rumours[place] = self.knows(thread) | (rumours if what != "write" else 0)
+            before = self.knows(thread) & self._strong_accesses.get(location, 0)
+            self._seen[location] = own | before | (seen if what != "write" else 0)
+            self._unfenced[location] = self.knows(thread) | (unfenced if what != "write" else 0)
         if own:
-            self._here[place] |= own
+            self._strong_accesses[location] |= own
 
-    def _at(self, what: str, thread: tuple[int, int], place: Any) -> None:
+    def _at(self, what: str, thread: tuple[int, int], location: Any) -> None:
         block = thread[0]
         if what in _READS:
-            found, nearby = self._places.get(place, 0), self._nearby.get(place, {}).get(block, 0)
-            if found or nearby:
-                self._known[thread] |= found | nearby
-                self._public[thread] |= found
+            found, in_block = self._released.get(location, 0), self._released_in_block.get(location, {}).get(block, 0)
+            if found or in_block:
+                self._known[thread] |= found | in_block
+                self._published[thread] |= found
         if what == "read":
             return
-        if what == "write":  # others' announcements survive an atomic, but not a plain write
-            self._places.pop(place, None)
-            self._nearby.pop(place, None)
-        public = _of(self._public, thread)
-        inside = public | _of(self._inside, thread)
-        if public:
-            self._places[place] = self._places.get(place, 0) | public
-        if inside:
-            self._nearby[place][block] = self._nearby[place].get(block, 0) | inside
+        if what == "write":  # a release sequence continues with an atomic, but not with a plain write
+            self._released.pop(location, None)
+            self._released_in_block.pop(location, None)
+        published = _of(self._published, thread)
+        in_block = published | _of(self._published_in_block, thread)
+        if published:
+            self._released[location] = self._released.get(location, 0) | published
+        if in_block:
+            self._released_in_block[location][block] = self._released_in_block[location].get(block, 0) | in_block
 
-    def _meet_all(self, record: Record, threads: list[tuple[int, int]]) -> None:
+    def _synchronise(self, record: Record, threads: list[tuple[int, int]]) -> None:
         if record.what == "blocks":
             for block in {block for block, _ in threads}:
-                self._meet_block(block)
+                self._synchronise_block(block)
             return
-        for together in _groups(record, threads):
-            self._meet(together)
+        for group in _groups(record, threads):
+            self._synchronise_threads(group)
 
-    def _phase(self, what: str, thread: tuple[int, int], place: tuple[int, int]) -> None:
-        """A thread arrives at an mbarrier, ends a phase, or learns from those who arrived until the end of one."""
-        tables = self._known, self._public
-        whose, (address, phase) = place[0], split_phase(place[1])
+    def _phase(self, what: str, thread: tuple[int, int], location: tuple[int, int]) -> None:
+        """Replay an arrival at an mbarrier, the end of a phase, or a wait for it."""
+        tables = self._known, self._published
+        block_key, (address, phase) = location[0], split_phase(location[1])
         if what == "arrive":
-            before = self._arriving.get(place, (0, 0))
-            self._arriving[place] = before[0] | _of(tables[0], thread), before[1] | _of(tables[1], thread)
+            before = self._arriving.get(location, (0, 0))
+            self._arriving[location] = before[0] | _of(tables[0], thread), before[1] | _of(tables[1], thread)
         elif what == "complete":
-            arrived = self._arriving.pop((whose, address), (0, 0))
-            before = self._complete.get((whose, address, (phase - 1) % PHASES), (0, 0))
-            self._complete[whose, address, phase] = arrived[0] | before[0], arrived[1] | before[1]
+            arrived = self._arriving.pop((block_key, address), (0, 0))
+            before = self._complete.get((block_key, address, (phase - 1) % PHASES), (0, 0))
+            self._complete[block_key, address, phase] = arrived[0] | before[0], arrived[1] | before[1]
         else:
-            for bits, table in zip(self._complete.get((whose, address, phase), (0, 0)), tables, strict=True):
+            for bits, table in zip(self._complete.get((block_key, address, phase), (0, 0)), tables, strict=True):
                 if bits:
                     table[thread] |= bits
 
-    def _meet_block(self, block: int) -> None:
-        for table in (self._known, self._public, self._inside, self._heard):
+    def _synchronise_block(self, block: int) -> None:
+        for table in (self._known, self._published, self._published_in_block, self._observed):
             for key in [key for key in table if isinstance(key, tuple) and key[0] == block]:
                 table[block] |= table.pop(key)
 
-    def _meet(self, threads: list[tuple[int, int]]) -> None:
-        for table in (self._known, self._public, self._inside, self._heard):
-            together = 0
+    def _synchronise_threads(self, threads: list[tuple[int, int]]) -> None:
+        for table in (self._known, self._published, self._published_in_block, self._observed):
+            joined = 0
             for thread in threads:
-                together |= table.get(thread, 0)
-            if together:
+                joined |= table.get(thread, 0)
+            if joined:
                 for thread in threads:
-                    table[thread] |= together
+                    table[thread] |= joined
 
 
 def _groups(record: Record, threads: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Who meets whom: the threads of a block, or those of a warp that wait with the same mask (in `address`)."""
+    """Return the groups that synchronise: threads of a block, or of a warp with the same mask (in `address`)."""
     groups: dict[Any, list[tuple[int, int]]] = defaultdict(list)
-    masks = np.broadcast_to(0 if record.what == "meet" else record.address, record.lanes.shape)
+    masks = np.broadcast_to(0 if record.what == "threads" else record.address, record.lanes.shape)
     for (block, thread), mask in zip(threads, masks.ravel(order="F").tolist(), strict=True):
-        warp = 0 if record.what == "meet" else thread // WARP
+        warp = 0 if record.what == "threads" else thread // WARP
         groups[block, warp, mask].append((block, thread))
     return list(groups.values())
 

@@ -1,6 +1,6 @@
-"""Unwritten bytes that a copy carries on: a struct is copied with its padding, and with members that nobody has set.
+"""Unwritten bytes that a copy propagates: a struct is copied with its padding and with members that were never set.
 
-The copy may read them. But what it writes there counts as unwritten still: who reads such a member by itself is told.
+The copy may read them. But the copied bytes still count as unwritten, so a later read of such a member is reported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .vector_clocks import Mask
 
 
 class Gaps:
-    """For the loads of a wave whose values are only copied: which bytes each thread's last one has found unwritten."""
+    """The unwritten bytes of each thread's last execution of loads whose values are only copied, in a wave."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -27,13 +27,13 @@ class Gaps:
         return bool(self._of)
 
     def note(self, load: int, lanes: Lanes, nbytes: int, missing: Callable[[int], Mask | None] | None) -> None:
-        """Note what a load has found.
+        """Record the unwritten bytes of a load.
 
         Args:
-            load: its number.
-            lanes: that load.
-            nbytes: of each lane.
-            missing: returns which lanes find the n-th byte unwritten; None where none is.
+            load: number of the load.
+            lanes: the lanes that load.
+            nbytes: bytes per lane.
+            missing: returns a mask of the lanes whose n-th byte is unwritten; None if there are no unwritten bytes.
         """
         if missing is None and load not in self._of:
             return
@@ -46,12 +46,12 @@ class Gaps:
             self._of[load] = np.zeros((self._shape.threads, self._shape.columns), np.uint32)
         self._of[load][lanes.threads.reshape(-1, 1), lanes.column] = bits
 
-    def carried(self, parts: Sequence[Carried], lanes: Lanes) -> Iterator[tuple[int, Mask]]:
-        """Yield the bytes of a store that are written as unwritten ones, each with its lanes."""
-        for part in parts:
-            if part.load in self._of:
-                bits = self._of[part.load][lanes.threads.reshape(-1, 1), lanes.column]
-                for k in range(part.nbytes):
-                    mask = (bits >> np.uint32(part.at_load + k)) & np.uint32(1) != 0
+    def carried(self, pieces: Sequence[Carried], lanes: Lanes) -> Iterator[tuple[int, Mask]]:
+        """Yield the bytes of a store that stay unwritten, each with a mask of lanes."""
+        for piece in pieces:
+            if piece.load in self._of:
+                bits = self._of[piece.load][lanes.threads.reshape(-1, 1), lanes.column]
+                for k in range(piece.nbytes):
+                    mask = (bits >> np.uint32(piece.at_load + k)) & np.uint32(1) != 0
                     if mask.any():
-                        yield part.at_store + k, mask
+                        yield piece.at_store + k, mask

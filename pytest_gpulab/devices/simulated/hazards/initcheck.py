@@ -1,10 +1,10 @@
-"""Reads of memory that nobody has written: which bytes of shared, local and global memory hold something.
+"""Uninitialised reads: a record of the written bytes of shared, local and global memory.
 
-Shared and local memory start empty with each block. An array of global memory starts empty where its owner says so
-(`Allocation.mark_unwritten`).
+Shared and local memory are unwritten at the start of each block. An array of global memory is unwritten from a call of
+`Allocation.mark_unwritten`.
 
-Structs are copied with their padding. What is only copied may have unwritten bytes among written ones (`loads.copied`,
-`empty`, `empty_global`); the same bytes of the copy count as unwritten then (`gaps`).
+Structs are copied with their padding. So a value that is only copied may have unwritten bytes among written ones
+(`loads.copied`, `empty`, `empty_global`). The same bytes of the copy then count as unwritten (`gaps`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ALL_BYTES = np.uint8(0xF)
 
 
 class Written:
-    """The written bytes of shared or local memory, four bits a word: (words, columns), one column while all agree.
+    """The written bytes of shared or local memory, four bits per word: (words, columns), one column while all agree.
 
     Args:
-        nbytes: of each column.
+        nbytes: bytes per column.
         columns: blocks of the wave for shared memory, lanes for local memory.
-        reserved: first bytes that count as written, because NVIDIA's libraries look after them.
+        reserved: size of the memory of NVIDIA's libraries, at the start; it counts as written.
     """
 
     def __init__(self, nbytes: int, columns: int, reserved: int = 0) -> None:
@@ -36,7 +36,7 @@ class Written:
         self._complete = not nbytes
 
     def write(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int, alike: bool) -> None:
-        """Note a write; `alike` if all columns are written alike."""
+        """Record a write; `alike` if it is the same in all columns."""
         if self._complete:
             return
         if alike and self._bits.shape[1] == 1:
@@ -56,7 +56,7 @@ class Written:
                 np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
 
     def forget(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
-        """Note that memory belongs to something new, which nobody has written yet."""
+        """Mark memory that is reused as unwritten."""
         if address.ndim == 0 and lanes.full and self._bits.shape[1] == 1:
             column = np.zeros((1, 1), np.intp)
         elif self._bits.shape[1] != self._columns:
@@ -66,7 +66,7 @@ class Written:
             flat[(first + k) * self._bits.shape[1] + column] = 0
 
     def erase(self, column: IndexArray, address: Value, mask: Mask) -> None:
-        """Count the byte at each address as unwritten again, in the lanes of a mask."""
+        """Mark the byte at each address as unwritten, in the lanes of a mask."""
         if self._bits.shape[1] != self._columns:
             self._bits = np.repeat(self._bits, self._columns, axis=1)
         self._complete = False
@@ -76,7 +76,7 @@ class Written:
         np.bitwise_and.at(self._bits.reshape(-1), index.astype(np.intp), gone)
 
     def missing(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask | None:
-        """Return which lanes read a byte that was never written, as a mask of their shape, or None."""
+        """Return a mask of the lanes that read an unwritten byte, or None."""
         if self._complete:
             return None
         flat, bad = self._bits.reshape(-1), None
@@ -92,7 +92,7 @@ class Written:
         return np.broadcast_to(bad, lanes.shape) if bad.any() else None
 
     def empty(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> Mask:
-        """Return which lanes read bytes of which none was ever written."""
+        """Return a mask of the lanes that read only unwritten bytes."""
         flat, width = self._bits.reshape(-1), self._bits.shape[1]
         word, bits = _words(address, nbytes)
         place = column if width > 1 else np.zeros((1, 1), np.intp)
@@ -100,12 +100,12 @@ class Written:
         return np.broadcast_to(np.bitwise_or.reduce(any_bit) == 0, lanes.shape)
 
     def look(self) -> None:
-        """Stop looking once everything is written."""
+        """Skip further checks if all bytes are written."""
         self._complete = self._complete or bool(self._bits.min() == _ALL_BYTES)
 
 
 def _words(address: Value, nbytes: int) -> tuple[IndexArray, npt.NDArray[np.uint8]]:
-    """Return the (first) word and the bits of the bytes in it that are accessed."""
+    """Return the (first) word of an access, and the bits of the accessed bytes in it."""
     word = np.atleast_2d((address >> address.dtype.type(2)).astype(np.intp))
     if nbytes >= 4:
         return word, np.atleast_2d(_ALL_BYTES)
@@ -114,7 +114,7 @@ def _words(address: Value, nbytes: int) -> tuple[IndexArray, npt.NDArray[np.uint
 
 
 def write_global(memory: Allocation, offset: Value, nbytes: int) -> None:
-    """Note a write to an array that is not all written."""
+    """Record a write to an array that has unwritten bytes."""
     assert memory.written is not None
     size = min(nbytes, 8)
     index, view = _index(offset, size), memory.written.view(f"u{size}")
@@ -123,14 +123,14 @@ def write_global(memory: Allocation, offset: Value, nbytes: int) -> None:
 
 
 def erase_global(memory: Allocation, offset: Value, mask: Mask) -> None:
-    """Count the byte at each offset as unwritten again, in the lanes of a mask."""
+    """Mark the byte at each offset as unwritten, in the lanes of a mask."""
     if memory.written is None:
         memory.written = np.ones(len(memory.data), np.uint8)
     memory.written[np.broadcast_to(offset, mask.shape)[mask].astype(np.intp)] = 0
 
 
 def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask | None:
-    """Return which lanes read a byte of an array that was never written, as a mask of their shape, or None."""
+    """Return a mask of the lanes that read an unwritten byte of an array, or None."""
     assert memory.written is not None
     size = min(nbytes, 8)
     index, bad = _index(offset, size), None
@@ -143,7 +143,7 @@ def missing_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int)
 
 
 def empty_global(lanes: Lanes, memory: Allocation, offset: Value, nbytes: int) -> Mask:
-    """Return which lanes read bytes of an array of which none was ever written."""
+    """Return a mask of the lanes that read only unwritten bytes of an array."""
     assert memory.written is not None
     size = min(nbytes, 8)
     index, view = _index(offset, size), memory.written.view(f"u{size}")
@@ -157,5 +157,5 @@ def _index(offset: Value, nbytes: int) -> IndexArray:
 
 
 def _ones(nbytes: int) -> int:
-    """The bytes of so many that are written: each is 1."""
+    """Return the mark of `nbytes` written bytes: each byte is 1."""
     return int.from_bytes(b"\1" * nbytes, "little")

@@ -1,11 +1,10 @@
-"""Races within a block, exactly: goes through the accesses of some words in order and compares each with those before.
+"""Exact detection of races within a block: compare each access to a word with earlier ones (FastTrack).
 
-Two accesses of different threads to the same bytes, one of them a write, race unless the later thread knows that the
-earlier access is over. It knows of accesses of its warp before the last `__syncwarp` of both, of those before a named
-barrier of both, of those before an arrival in a phase of an mbarrier that it has waited for, and of all that those
-threads knew. (Barriers of whole blocks order everything; what they part is
-never given here together.) For each word the last write and the readers since then are held: see `Sweep` (after
-FastTrack, Flanagan and Freund, 2009).
+Two accesses of different threads to the same bytes, one of them a write, race unless the earlier one happens before the
+later one. The order comes from `__syncwarp`, named barriers and phases of mbarriers, and it is transitive: see
+`vector_clocks`. Barriers of whole blocks order everything, so the accesses given here are between two of them.
+
+Per word, the last write and the reads since then are kept: see `Sweep`. Source: Flanagan and Freund, "FastTrack", 2009.
 """
 
 from __future__ import annotations
@@ -18,104 +17,106 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 
-from .accesses import Arrival, Event, Part, Phase
+from .accesses import AccessPiece, Event, MbarrierEvent, NamedBarrierEvent
 from .vector_clocks import Mask, VectorClock, learn
 
 Positions = npt.NDArray[np.int32]
-AT_ONCE = 1 << 16  # earlier accesses that are compared at once
+AT_ONCE = 1 << 16  # earlier accesses per comparison
 
 
-class Race(NamedTuple):
-    """What an access of some lanes met: for each of them, which access (by position) of which thread of its block.
+class RacingLanes(NamedTuple):
+    """Lanes of an access that race, each with an earlier access of its block.
 
     Attributes:
-        part: the later access, at the lanes that race only.
+        piece: the later access, for the racing lanes only.
         kind: `RAW`, `WAR` or `WAW`: the later access first.
-        harmless: for each lane, whether both wrote the same value.
+        other, thread: position and thread of the earlier access, per lane.
+        harmless: True per lane if both write the same value.
     """
 
-    part: Part
+    piece: AccessPiece
     kind: str
     other: Positions
     thread: IndexArray
     harmless: Mask
 
 
-class _AccessHistory:
-    """Who accessed each word in one way, and when: the lanes of one warp, and the last thread of another one.
+class _WarpHistory:
+    """The last accesses of one kind to each word: those by the lanes of one warp, and one by another warp.
 
-    That is enough where threads know of their own warp only: one of another warp stands for all others.
+    This suffices if only warp syncs order threads. Then a thread races with all threads of other warps or with none, so
+    one access of another warp represents all others.
     """
 
     def __init__(self, words: int) -> None:
-        self.at = np.full((words, WARP), -1, np.int32)  # of the warp, by lane
+        self.at = np.full((words, WARP), -1, np.int32)  # position per lane of the warp
         self.warp = np.full(words, -1, np.intp)
         self.other_at = np.full(words, -1, np.int32)
         self.other_thread = np.zeros(words, np.intp)
 
-    def add(self, part: Part, words: IndexArray) -> None:
-        """Note an access."""
-        warps = part.thread // WARP
+    def add(self, piece: AccessPiece, words: IndexArray) -> None:
+        """Record an access."""
+        warps = piece.thread // WARP
         for warp in np.unique(warps):
             mine = warps == warp
-            here, lane = words[mine], part.thread[mine] % WARP
+            here, lane = words[mine], piece.thread[mine] % WARP
             moved = np.unique(here[(self.warp[here] >= 0) & (self.warp[here] != warp)])
             self.other_at[moved] = self.at[moved].max(axis=1)
             self.other_thread[moved] = self.warp[moved] * WARP + self.at[moved].argmax(axis=1)
             self.at[moved] = -1
             self.warp[here] = warp
-            self.at[here, lane] = part.position
+            self.at[here, lane] = piece.position
 
     def forget(self, words: IndexArray) -> None:
-        """Note that nobody accessed these."""
+        """Remove all accesses to these words."""
         self.at[words] = -1
         self.warp[words] = self.other_at[words] = -1
 
     def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
-        """Yield for each word some warps (-1: none) and when their lanes accessed it: (words, n), (words, n, 32)."""
+        """Yield some warps per word (-1: none) and the positions of their accesses: (words, n), (words, n, 32)."""
         yield self.warp[words, None], self.at[words, None]
 
     def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
-        """Return for each word when (-1: never) and by which thread another warp accessed it."""
+        """Return the position (-1: none) and the thread of another warp's access to each word."""
         return self.other_at[words], self.other_thread[words]
 
 
-class _AllDoers(_AccessHistory):
-    """The last access of every thread to each word: where threads know of some other warps, none stands for another."""
+class _ThreadHistory(_WarpHistory):
+    """The last access of one kind to each word by every thread, for code that orders threads of several warps."""
 
     def __init__(self, words: int) -> None:
-        self._places: dict[int, int] = {}  # of warps in the table
+        self._indices: dict[int, int] = {}  # index of each warp in the table
         self._at = np.full((words, 1, WARP), -1, np.int32)
 
-    def add(self, part: Part, words: IndexArray) -> None:
-        """Note an access."""
-        warps = part.thread // WARP
+    def add(self, piece: AccessPiece, words: IndexArray) -> None:
+        """Record an access."""
+        warps = piece.thread // WARP
         for warp in np.unique(warps).tolist():
             mine = warps == warp
-            place = self._places.setdefault(warp, len(self._places))
-            if place == self._at.shape[1]:
+            index = self._indices.setdefault(warp, len(self._indices))
+            if index == self._at.shape[1]:
                 self._at = np.concatenate([self._at, np.full_like(self._at, -1)], axis=1)
-            self._at[words[mine], place, part.thread[mine] % WARP] = part.position
+            self._at[words[mine], index, piece.thread[mine] % WARP] = piece.position
 
     def forget(self, words: IndexArray) -> None:
-        """Note that nobody accessed these."""
+        """Remove all accesses to these words."""
         self._at[words] = -1
 
     def warps(self, words: IndexArray) -> Iterator[tuple[IndexArray, npt.NDArray[np.int32]]]:
-        """Yield for each word some warps, and when their lanes accessed it: (words, n), (words, n, 32)."""
-        warps = np.array([*self._places], np.intp)
+        """Yield some warps per word, and the positions of their lanes' accesses: (words, n), (words, n, 32)."""
+        warps = np.array([*self._indices], np.intp)
         some = max(1, AT_ONCE // (len(words) * WARP))
         for start in range(0, len(warps), some):
             these = warps[start : start + some]
             yield np.broadcast_to(these, (len(words), len(these))), self._at[words, start : start + len(these)]
 
     def others(self, words: IndexArray) -> tuple[Positions, IndexArray]:
-        """Return that there are no others."""
+        """Return no accesses: `warps` yields all."""
         return np.full(len(words), -1, np.int32), np.zeros(len(words), np.intp)
 
 
 class _Write:
-    """The last write to each word of one kind, or of any: when, by whom, and what."""
+    """The last write to each word: position, thread and value."""
 
     def __init__(self, words: int) -> None:
         self.at = np.full(words, -1, np.int32)
@@ -123,27 +124,29 @@ class _Write:
         self.value = np.zeros(words, np.uint32)
         self.has_value = np.zeros(words, np.bool_)
 
-    def note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
-        """Note one."""
-        self.at[words] = part.position
-        self.thread[words] = part.thread
+    def note(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+        """Record a write."""
+        self.at[words] = piece.position
+        self.thread[words] = piece.thread
         self.has_value[words] = values is not None
         if values is not None:
             self.value[words] = values
 
 
 class Sweep:
-    """The words of one memory that more than one thread of a block uses, and what happened to them so far.
+    """The contested words of one memory, with their last accesses.
 
-    Whoever is ordered after a weak write is ordered after all before it, or a race was found already. Not so after one
-    that races with less: atomics need no order among each other. So what came before those is kept, too.
+    An access after a weak write is also ordered after the accesses before that write, or a race was found already. So a
+    weak write replaces earlier accesses. A strong write does not: atomics need no order among each other.
 
     Args:
-        words: how many there are.
-        any_strong: whether some accesses are not weak.
-        strong: (positions and threads of earlier accesses, later access and its threads) to where the memory model lets
-            both be.
-        any_order: whether more than warp syncs orders threads: named barriers, or fences, which are asked about later.
+        known: the vector clocks.
+        words: number of words.
+        any_strong: True if some accesses are not weak.
+        unit_bytes: size of a word.
+        strong: function of (positions and threads of earlier accesses, later access and its threads) that returns a
+            mask of the pairs which the memory model permits without an order.
+        any_order: True if other synchronisations than warp syncs may order threads: named barriers, mbarriers, fences.
     """
 
     def __init__(
@@ -152,63 +155,68 @@ class Sweep:
         words: int,
         any_strong: bool,
         unit_bytes: int,
-        strong: Callable[[Positions, IndexArray, Part, IndexArray], Mask],
+        strong: Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask],
         any_order: bool,
     ) -> None:
         self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
-        self._any_strong, strong_words = any_strong, words if any_strong else 0  # they take much memory
+        self._any_strong, strong_words = (
+            any_strong,
+            words if any_strong else 0,
+        )  # empty if unused, because they are large
         self.write, self.weak_write = _Write(words), _Write(strong_words)
-        doers, self._all = _AllDoers if any_order else _AccessHistory, any_order
-        self.reads, self.strong_reads, self.strong_writes = doers(words), doers(strong_words), doers(strong_words)
+        history, self._all = _ThreadHistory if any_order else _WarpHistory, any_order
+        self.reads, self.strong_reads, self.strong_writes = history(words), history(strong_words), history(strong_words)
 
-    def access(self, part: Part, words: IndexArray, columns: IndexArray) -> Iterator[Race]:
-        """Compare an access with those before, then note it; words and columns are numbered from 0."""
-        site = part.access.site
-        values = part.values(self.unit_bytes) if site.modifies else None
-        yield from self._against_write(self.write, part, words, columns, values)
+    def access(self, piece: AccessPiece, words: IndexArray, columns: IndexArray) -> Iterator[RacingLanes]:
+        """Compare an access with earlier ones, then record it; words and columns are numbered from 0."""
+        site = piece.access.site
+        values = piece.values(self.unit_bytes) if site.modifies else None
+        yield from self._against_write(self.write, piece, words, columns, values)
         if self._any_strong:
             older = np.where(self.weak_write.at[words] == self.write.at[words], np.int32(-1), self.weak_write.at[words])
-            yield from self._against_write(self.weak_write, part, words, columns, values, older)
+            yield from self._against_write(self.weak_write, piece, words, columns, values, older)
             kind = "WAW" if site.modifies else "RAW"
-            yield from self._against(self.strong_writes, kind, part, words, columns)
+            yield from self._against(self.strong_writes, kind, piece, words, columns)
         if site.modifies:
-            yield from self._among_its_lanes(part, words, values)
-            yield from self._against(self.reads, "WAR", part, words, columns)
+            yield from self._among_its_lanes(piece, words, values)
+            yield from self._against(self.reads, "WAR", piece, words, columns)
             if self._any_strong:
-                yield from self._against(self.strong_reads, "WAR", part, words, columns)
-        self._note(part, words, values)
+                yield from self._against(self.strong_reads, "WAR", piece, words, columns)
+        self._note(piece, words, values)
 
-    # --- comparing ---------------------------------------------------------------------------------------
+    # --- comparison ---------------------------------------------------------------------------------------
 
-    def _unordered(self, columns: IndexArray, part: Part, at: Positions, thread: IndexArray) -> Mask:
-        there: Mask = (at >= 0) & (thread != part.thread)
+    def _unordered(self, columns: IndexArray, piece: AccessPiece, at: Positions, thread: IndexArray) -> Mask:
+        there: Mask = (at >= 0) & (thread != piece.thread)
         if not there.any():
             return there
-        known = self.known.of(columns, part.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
-        there &= (known < at) & ~self.strong(at, thread, part, part.thread)
+        known = self.known.of(columns, piece.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
+        there &= (known < at) & ~self.strong(at, thread, piece, piece.thread)
         return there
 
     def _against_write(
         self,
         write: _Write,
-        part: Part,
+        piece: AccessPiece,
         words: IndexArray,
         columns: IndexArray,
         values: npt.NDArray[np.uint32] | None,
         at: Positions | None = None,
-    ) -> Iterator[Race]:
+    ) -> Iterator[RacingLanes]:
         at, thread = write.at[words] if at is None else at, write.thread[words]
-        bad = self._unordered(columns, part, at, thread)
+        bad = self._unordered(columns, piece, at, thread)
         if bad.any():
             same = np.zeros(len(bad), np.bool_)
             if values is not None:
                 same = write.has_value[words] & (write.value[words] == values)
-            kind = "WAW" if part.access.site.modifies else "RAW"
-            yield Race(part.where(bad), kind, at[bad], thread[bad], same[bad])
+            kind = "WAW" if piece.access.site.modifies else "RAW"
+            yield RacingLanes(piece.where(bad), kind, at[bad], thread[bad], same[bad])
 
-    def _among_its_lanes(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> Iterator[Race]:
-        """Lanes that write the same word in the same instruction."""
-        if part.access.site.is_strong:
+    def _among_its_lanes(
+        self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None
+    ) -> Iterator[RacingLanes]:
+        """Yield races of lanes that write the same word in the same instruction."""
+        if piece.access.site.is_strong:
             return
         order = np.arange(len(words))
         last = np.zeros(len(self.write.at), np.intp)
@@ -217,102 +225,102 @@ class Sweep:
         if bad.any():
             winner = last[words][bad]
             same = np.zeros(len(winner), np.bool_) if values is None else values[winner] == values[bad]
-            at = np.full(len(winner), part.position, np.int32)
-            yield Race(part.where(bad), "WAW", at, part.thread[winner], same)
+            at = np.full(len(winner), piece.position, np.int32)
+            yield RacingLanes(piece.where(bad), "WAW", at, piece.thread[winner], same)
 
     def _against(
-        self, doers: _AccessHistory, kind: str, part: Part, words: IndexArray, columns: IndexArray
-    ) -> Iterator[Race]:
-        """Compare with all that are noted, but for the last write, with which it was compared."""
-        for warps, at in doers.warps(words):
-            yield from self._against_warps(warps, at, kind, part, words, columns)
-        at, thread = doers.others(words)
+        self, history: _WarpHistory, kind: str, piece: AccessPiece, words: IndexArray, columns: IndexArray
+    ) -> Iterator[RacingLanes]:
+        """Compare with the recorded accesses except the last write, which `_against_write` has compared."""
+        for warps, at in history.warps(words):
+            yield from self._against_warps(warps, at, kind, piece, words, columns)
+        at, thread = history.others(words)
         at = np.where((at == self.write.at[words]) & (thread == self.write.thread[words]), np.int32(-1), at)
-        bad = self._unordered(columns, part, at, thread)
+        bad = self._unordered(columns, piece, at, thread)
         if bad.any():
-            yield Race(part.where(bad), kind, at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
+            yield RacingLanes(piece.where(bad), kind, at[bad], thread[bad], np.zeros(int(bad.sum()), np.bool_))
 
     def _against_warps(
         self,
         warps: IndexArray,
         at: npt.NDArray[np.int32],
         kind: str,
-        part: Part,
+        piece: AccessPiece,
         words: IndexArray,
         columns: IndexArray,
-    ) -> Iterator[Race]:
+    ) -> Iterator[RacingLanes]:
         bad = at >= 0
         if not bad.any():
             return
-        bad &= at > self.known.of(columns, part.thread, np.maximum(warps, 0))
+        bad &= at > self.known.of(columns, piece.thread, np.maximum(warps, 0))
         thread = (warps[..., None] * WARP + np.arange(WARP)).reshape(len(words), -1)
         at, bad = at.reshape(thread.shape), bad.reshape(thread.shape)
-        bad &= thread != part.thread[:, None]
+        bad &= thread != piece.thread[:, None]
         bad &= (at != self.write.at[words][:, None]) | (thread != self.write.thread[words][:, None])
         rows, lanes = np.nonzero(bad)
         if len(rows):
-            bad[rows, lanes] = ~self.strong(at[rows, lanes], thread[rows, lanes], part, part.thread[rows])
+            bad[rows, lanes] = ~self.strong(at[rows, lanes], thread[rows, lanes], piece, piece.thread[rows])
         while bad.any():
             any_bad = np.asarray(bad.any(axis=1))
             rows = np.flatnonzero(any_bad)
             which = np.where(bad, at, -1).argmax(axis=1)[rows]
-            other, who = at[rows, which], thread[rows, which]
-            yield Race(part.where(any_bad), kind, other, who, np.zeros(len(rows), np.bool_))
+            earlier, other_thread = at[rows, which], thread[rows, which]
+            yield RacingLanes(piece.where(any_bad), kind, earlier, other_thread, np.zeros(len(rows), np.bool_))
             if not self._all:
                 return
             bad[rows, which] = False
 
-    # --- noting -----------------------------------------------------------------------------------------------
+    # --- recording -----------------------------------------------------------------------------------------------
 
-    def _note(self, part: Part, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
-        site = part.access.site
+    def _note(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+        site = piece.access.site
         is_weak = site.is_weak
         if not site.modifies:
-            (self.reads if is_weak else self.strong_reads).add(part, words)
+            (self.reads if is_weak else self.strong_reads).add(piece, words)
             return
-        self.write.note(part, words, values)
+        self.write.note(piece, words, values)
         if not is_weak:
-            self.strong_writes.add(part, words)
+            self.strong_writes.add(piece, words)
             return
         self.reads.forget(words)
         if self._any_strong:
-            self.weak_write.note(part, words, values)
+            self.weak_write.note(piece, words, values)
             self.strong_reads.forget(words)
             self.strong_writes.forget(words)
 
 
 def races(
     events: Sequence[Event],
-    parts: Sequence[Part],
-    strong: Callable[[Positions, IndexArray, Part, IndexArray], Mask],
+    pieces: Sequence[AccessPiece],
+    strong: Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask],
     unit_bytes: int,
     one_block: bool,
     any_order: bool,
-) -> Iterator[Race]:
+) -> Iterator[RacingLanes]:
     """Yield the races among some accesses of one memory within blocks.
 
     Args:
-        events: all since the last barrier of the whole block, in order.
-        parts: the accesses to look at, in order.
+        events: all events since the last barrier of the whole block, in order.
+        pieces: pieces of the accesses to check, in order.
         strong: see `Sweep`.
-        unit_bytes: what a part is made of.
-        one_block: whether the parts are those of one block that stands for all.
+        unit_bytes: size of the unit of a piece.
+        one_block: True if all blocks have the same accesses and the pieces are those of one.
         any_order: see `Sweep`.
     """
-    wave = parts[0].access.lanes.wave
-    columns, numbered = np.unique(np.concatenate([part.column for part in parts]), return_inverse=True)
-    keys = np.concatenate([part.unit for part in parts]) * len(columns) + numbered
+    wave = pieces[0].access.lanes.wave
+    columns, numbered = np.unique(np.concatenate([piece.column for piece in pieces]), return_inverse=True)
+    keys = np.concatenate([piece.unit for piece in pieces]) * len(columns) + numbered
     words, index = np.unique(keys, return_inverse=True)
-    across = any(isinstance(event, Arrival | Phase) for event in events)
+    across = any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events)
     known = VectorClock(len(columns), wave.warps, across)
-    any_strong = any(not part.access.site.is_weak for part in parts)
+    any_strong = any(not piece.access.site.is_weak for piece in pieces)
     sweep = Sweep(known, len(words), any_strong, unit_bytes, strong, any_order)
-    ends = np.cumsum([len(part.unit) for part in parts])
+    ends = np.cumsum([len(piece.unit) for piece in pieces])
     at = 0
     for position, event in enumerate(events):
         learn(known, event, position, columns, one_block)
-        while at < len(parts) and parts[at].position == position:
-            span = slice(ends[at] - len(parts[at].unit), ends[at])
-            if len(parts[at].unit):
-                yield from sweep.access(parts[at], index[span], numbered[span])
+        while at < len(pieces) and pieces[at].position == position:
+            span = slice(ends[at] - len(pieces[at].unit), ends[at])
+            if len(pieces[at].unit):
+                yield from sweep.access(pieces[at], index[span], numbered[span])
             at += 1

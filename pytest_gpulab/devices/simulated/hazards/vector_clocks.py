@@ -1,4 +1,4 @@
-"""What each thread of a block knows to be over: how warp syncs, named barriers and mbarriers spread that knowledge."""
+"""Vector clocks of the threads of a block, advanced by warp syncs, named barriers and mbarriers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, to_warps
 
-from .accesses import PHASES, Arrival, Event, Phase, WarpSync, split_phase
+from .accesses import PHASES, Event, MbarrierEvent, NamedBarrierEvent, WarpSync, split_phase
 
 Mask = npt.NDArray[np.bool_]
 
 
 class VectorClock:
-    """For each thread, the position up to which it knows the accesses of others to be over.
+    """The vector clocks of all threads: the position up to which accesses of each other thread happen before.
 
     Args:
-        columns: blocks.
-        warps: in a block.
-        across_warps: whether threads may know of other warps; else only of their own.
+        columns: number of blocks.
+        warps: warps per block.
+        across_warps: True to keep entries for all warps of the block, False for a thread's own warp only.
     """
 
     def __init__(self, columns: int, warps: int, across_warps: bool) -> None:
@@ -26,29 +26,31 @@ class VectorClock:
         width = WARP * warps if across_warps else WARP
         self._table = np.full((columns, warps, WARP, width), -1, np.int32)
         self._arrived: dict[int, npt.NDArray[np.int32]] = {}
-        self._arriving: dict[int, npt.NDArray[np.int32]] = {}  # what threads brought to each mbarrier in its phase
-        self._complete: dict[tuple[int, int], npt.NDArray[np.int32]] = {}  # and until the end of a phase
+        self._arriving: dict[
+            int, npt.NDArray[np.int32]
+        ] = {}  # per mbarrier, the joined clocks of the arrivals in its phase
+        self._complete: dict[tuple[int, int], npt.NDArray[np.int32]] = {}  # the same, up to the end of a phase
 
     def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
-        """Return what each thread knows of the 32 lanes of some warps (threads, n): (threads, n, 32)."""
+        """Return the clock entries of each thread for the 32 lanes of some warps (threads, n): (threads, n, 32)."""
         rows = self._table[column, thread // WARP, thread % WARP]
         if self._across:
             return rows.reshape(len(rows), self._warps, WARP)[np.arange(len(rows))[:, None], warps]
         return np.where((warps == (thread // WARP)[:, None])[..., None], rows[:, None], np.int32(-1))
 
     def warp_sync(self, bits: npt.NDArray[np.uint32], position: int) -> None:
-        """Lanes have waited for each other: `bits` (columns, warps, 32) says for whom, 0 where a lane did not."""
+        """Join the clocks of lanes that have waited for each other; `bits` (columns, warps, 32) has the masks."""
         for value in np.unique(bits[bits != 0]):
             members = bits == value
             joined = np.where(members[..., None], self._table, -1).max(axis=2)
             self._learn(members, joined, position)
 
-    def meet_all(self, position: int) -> None:
-        """All lanes of every warp have waited for each other."""
+    def sync_all(self, position: int) -> None:
+        """Advance all clocks: all lanes of every warp have waited for each other."""
         self._table[:] = position
 
     def by_all_others(self, threads: int) -> npt.NDArray[np.int32]:
-        """Return what all other lanes of its warp know of each of so many threads: (columns, threads)."""
+        """Return the least clock entry for each thread in the other lanes of its warp: (columns, threads)."""
         columns, warps = self._table.shape[:2]
         lane = np.arange(warps * WARP).reshape(1, warps, WARP, 1)
         ignored = (lane % WARP == np.arange(WARP)) | (lane >= threads)
@@ -56,7 +58,7 @@ class VectorClock:
         return np.asarray(least.reshape(columns, warps * WARP)[:, :threads])
 
     def barrier(self, members: Mask, number: int, leaving: bool, position: int) -> None:
-        """Threads arrive at a named barrier, or leave it knowing all that those who arrived knew."""
+        """Record an arrival at a named barrier, or join the clocks of all arrivals on leaving it."""
         before = self._arrived.pop(number, np.int32(-1))
         joined = np.maximum(np.where(members[..., None], self._table, -1).max(axis=(1, 2)), before)
         joined[members.reshape(len(members), -1)] = position
@@ -66,9 +68,9 @@ class VectorClock:
         spread = np.broadcast_to(joined[:, None, None], self._table.shape)
         self._table[members] = np.maximum(self._table, spread)[members]
 
-    def phase(self, what: str, members: Mask, place: int, position: int) -> None:
-        """Threads arrive at an mbarrier, end a phase, or learn what those knew who arrived until the end of one."""
-        address, phase = split_phase(place)
+    def phase(self, what: str, members: Mask, barrier: int, position: int) -> None:
+        """Record an arrival at an mbarrier or the end of a phase, or join its arrivals' clocks after a wait."""
+        address, phase = split_phase(barrier)
         nothing = np.full((len(members), self._table.shape[-1]), -1, np.int32)
         arriving = self._arriving.get(address, nothing)
         if what == "arrive":
@@ -87,14 +89,14 @@ class VectorClock:
             self._table[members] = np.maximum(self._table[members], spread[members])
 
     def known_to_all(self, threads: int) -> npt.NDArray[np.int32]:
-        """Return up to which position all other threads of its block know each thread: (columns, threads)."""
+        """Return the least clock entry for each thread in the other threads of its block: (columns, threads)."""
         columns, warps = self._table.shape[:2]
         table = self._table.reshape(columns, warps * WARP, -1)[:, :threads, :threads].copy()
         table[:, np.arange(threads), np.arange(threads)] = np.iinfo(np.int32).max
         return np.asarray(table.min(axis=1))
 
     def _learn(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
-        """Give the members of each warp what they know together: (columns, warps, width)."""
+        """Set the clocks of the members of each warp to the joined one: (columns, warps, width)."""
         if self._across:
             own = joined.reshape(*joined.shape[:2], self._warps, WARP)
             diagonal = np.arange(self._warps)
@@ -106,7 +108,7 @@ class VectorClock:
 
 
 def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDArray[np.uint32]:
-    """Return a warp sync's masks as (columns, warps, 32), 0 for lanes that are not there."""
+    """Return a warp sync's masks as (columns, warps, 32), 0 for absent lanes."""
     bits = to_warps(event.lanes, np.asarray(event.mask, np.uint32), np.uint32(0))
     if bits.shape[2] > 1:
         return np.ascontiguousarray(bits[:, :, columns].transpose(2, 0, 1))
@@ -115,7 +117,7 @@ def sync_bits(event: WarpSync, columns: IndexArray, one_block: bool) -> npt.NDAr
 
 
 def members(lanes: Lanes, columns: IndexArray) -> Mask:
-    """Return which threads some lanes are, as (columns, warps, 32)."""
+    """Return a mask of the threads of some lanes: (columns, warps, 32)."""
     wave = lanes.wave
     there = np.zeros((wave.warps * WARP, wave.columns), np.bool_)
     if lanes.flat:
@@ -126,16 +128,20 @@ def members(lanes: Lanes, columns: IndexArray) -> Mask:
 
 
 def learn(known: VectorClock, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
-    """Let threads know what an event puts in order.
+    """Advance vector clocks by an event.
 
     Args:
-        known: of the wave's columns that are given; of its first alone, which stands for all, if `one_block`.
+        known: the clocks of the given columns of the wave; of the first column only, if `one_block`.
+        event: the event.
+        position: its position in the list of events.
+        columns: the columns of the clocks.
+        one_block: True if all blocks have the same events.
     """
     if isinstance(event, WarpSync):
         known.warp_sync(sync_bits(event, columns, one_block), position)
-    elif isinstance(event, Arrival):
+    elif isinstance(event, NamedBarrierEvent):
         known.barrier(members(event.lanes, columns), event.number, event.leaving, position)
-    elif isinstance(event, Phase):
+    elif isinstance(event, MbarrierEvent):
         if event.address.size == 1:
             known.phase(event.what, members(event.lanes, columns), int(event.address.flat[0]), position)
             return

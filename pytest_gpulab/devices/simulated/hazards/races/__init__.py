@@ -1,6 +1,6 @@
-"""Races, found exactly and in bounded memory.
+"""Exact race detection in bounded memory.
 
 - `racecheck`: within a block.
 - `inter_block`, `pairing`: between blocks, and pairs that only fences can order.
-- `repeats`, `thinning`, `settling`, `distinct`: long recordings made short without losing races.
+- `repeats`, `thinning`, `settling`, `distinct`: long sequences of accesses, shortened without losing races.
 """

@@ -1,6 +1,6 @@
-"""Long stretches of accesses made short where fences may order one thread and not the next one: no race is lost.
+"""Shorten long sequences of accesses in programs whose fences may order single threads, without losing races.
 
-Of accesses by one instruction to one word, those that nothing can tell apart go, but for the first and the last one.
+Of equivalent accesses by one instruction to one word, only the first and the last one are kept.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
-from pytest_gpulab.devices.simulated.hazards.accesses import Access, chosen
-from pytest_gpulab.devices.simulated.hazards.classes import Who
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess, chosen
+from pytest_gpulab.devices.simulated.hazards.classes import Accessors
 
-Apart = Callable[[Who], Sequence[IndexArray]]
-"""Returns numbers for accesses: those with the same ones cannot be told apart."""
-
-
-def by_thread(moments: Sequence[int]) -> Apart:
-    """Tell threads from each other, and what is before and after a moment at which something may order threads."""
-    return lambda who: (who.thread, np.searchsorted(np.asarray(moments), who.time))
+ClassKeys = Callable[[Accessors], Sequence[IndexArray]]
+"""A function that returns keys of accesses: those with equal keys are equivalent."""
 
 
-def distinct(accesses: Sequence[Access], apart: Apart) -> list[Access]:
-    """Return accesses that stand for all, in order.
+def by_thread(times: Sequence[int]) -> ClassKeys:
+    """Return keys that differ between threads, and between the intervals of the given times."""
+    return lambda accessors: (accessors.thread, np.searchsorted(np.asarray(times), accessors.time))
+
+
+def distinct(accesses: Sequence[MemoryAccess], class_keys: ClassKeys) -> list[MemoryAccess]:
+    """Return accesses that represent all, in order.
 
     Args:
-        accesses: with those to shared memory standing for all blocks of their wave where these do the same.
-        apart: which of them may be told apart.
+        accesses: the accesses; one to shared memory represents all blocks of its wave if these do the same.
+        class_keys: the keys of their classes.
     """
-    alike: dict[object, list[Access]] = defaultdict(list)
+    similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:
-        alike[access.memory, access.site.index, bool(access.values)].append(access)
-    kept = [access for some in alike.values() for access in _distinct(some, apart)]
+        similar[access.memory, access.site.index, bool(access.values)].append(access)
+    kept = [access for some in similar.values() for access in _distinct(some, class_keys)]
     return sorted(kept, key=lambda access: access.time)
 
 
-def _distinct(accesses: list[Access], apart: Apart) -> list[Access]:
+def _distinct(accesses: list[MemoryAccess], class_keys: ClassKeys) -> list[MemoryAccess]:
     is_shared = accesses[0].memory is None
     one_block = is_shared and all(access.same_in_all_blocks for access in accesses)
     shapes = [(access.lanes.shape[0], 1 if one_block else access.lanes.shape[1]) for access in accesses]
-    place = _laid_out([access.address for access in accesses], shapes)
+    address = _laid_out([access.address for access in accesses], shapes)
     lanes = [access.lanes for access in accesses]
     column = _laid_out([np.zeros((1, 1), np.intp) if one_block else each.column for each in lanes], shapes)
     ends = np.cumsum([rows * columns for rows, columns in shapes])
@@ -51,9 +51,9 @@ def _distinct(accesses: list[Access], apart: Apart) -> list[Access]:
         [np.zeros((1, 1), np.intp) if one_block else each.wave.block_ids[each.column] for each in lanes], shapes
     )
     time = np.array([access.time for access in accesses])[source]
-    who = Who(block, _laid_out([each.threads.reshape(-1, 1) for each in lanes], shapes), time)
+    accessors = Accessors(block, _laid_out([each.threads.reshape(-1, 1) for each in lanes], shapes), time)
     values = [_laid_out([access.values[k] for access in accesses], shapes) for k in range(len(accesses[0].values))]
-    mask = _edges([*apart(who), *([column, block] if is_shared else []), *map(_as_bits, values), place])
+    mask = _edges([*class_keys(accessors), *([column, block] if is_shared else []), *map(_as_bits, values), address])
     masks = np.split(mask, ends[:-1])
     return [
         kept
@@ -63,7 +63,7 @@ def _distinct(accesses: list[Access], apart: Apart) -> list[Access]:
 
 
 def _laid_out(values: Sequence[npt.NDArray[np.generic]], shapes: Sequence[tuple[int, int]]) -> IndexArray:
-    """Return what each lane of some accesses has, end to end."""
+    """Return the values of each lane of some accesses as one flat array."""
     return np.concatenate([_spread(value, shape).ravel() for value, shape in zip(values, shapes, strict=True)])
 
 
@@ -76,7 +76,7 @@ def _as_bits(values: npt.NDArray[np.generic]) -> IndexArray:
 
 
 def _edges(columns: Sequence[IndexArray]) -> npt.NDArray[np.bool_]:
-    """Return which rows are the first or the last one with their numbers."""
+    """Return a mask of the rows that are the first or the last one with their keys."""
     order = np.lexsort(columns)
     new = np.ones(len(order) + 1, np.bool_)
     new[1:-1] = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)

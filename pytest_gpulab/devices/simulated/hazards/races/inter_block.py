@@ -1,8 +1,7 @@
 """Races between blocks: accesses of one launch to the same bytes of global memory by different blocks.
 
-Nothing but fences orders blocks within a launch, so that the order of accesses does not matter for finding candidates.
-An allocation that nobody changes is never looked at; one of which every block changes a stretch of its own, which no
-other block touches, is looked at only so far.
+Only fences order blocks within a launch. So candidates are found regardless of the order of accesses. Allocations that
+the launch does not change are skipped, and also those of which each block accesses a range of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import IndexArray
-from pytest_gpulab.devices.simulated.hazards.accesses import Access, Part, in_pieces, parts_of, unit_of
+from pytest_gpulab.devices.simulated.hazards.accesses import AccessPiece, MemoryAccess, in_batches, pieces_of, unit_of
 from pytest_gpulab.devices.simulated.hazards.fences import Fences
-from pytest_gpulab.devices.simulated.hazards.reporting import Others, Reporter
+from pytest_gpulab.devices.simulated.hazards.reporting import EarlierAccesses, Reporter
 from pytest_gpulab.devices.simulated.hazards.vector_clocks import Mask
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
@@ -25,7 +24,7 @@ from .pairing import Pairing, relied_on
 from .repeats import Repeats
 from .thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
-MAX_WORDS = 1 << 18  # that are swept at once
+MAX_WORDS = 1 << 18  # words per sweep
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
@@ -33,16 +32,16 @@ class InterBlockRaceDetector:
     """The accesses of one launch to global memory.
 
     Args:
-        reporter: of the launch.
+        reporter: the reporter of the launch.
     """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter, self.repeats = reporter, Repeats()
-        self._accesses: list[Access] = []
+        self._accesses: list[MemoryAccess] = []
         self._lanes, self._limit = 0, MAX_LANES
 
-    def add(self, access: Access) -> None:
-        """Remember an access."""
+    def add(self, access: MemoryAccess) -> None:
+        """Record an access."""
         if access.lanes.wave.grid == (1, 1, 1) or self.reporter.is_enough or self.repeats.has(access):
             return
         self._accesses.append(access)
@@ -63,8 +62,8 @@ class InterBlockRaceDetector:
             self.reporter.cut_short("accesses of different blocks to the same array")
 
     def judge(self) -> None:
-        """Report what there is, and forget it."""
-        by_memory: dict[Allocation | None, list[Access]] = defaultdict(list)
+        """Report the races among the recorded accesses, and discard these."""
+        by_memory: dict[Allocation | None, list[MemoryAccess]] = defaultdict(list)
         for access in self._accesses:
             by_memory[access.memory].append(access)
         self._accesses, self._lanes, self._limit = [], 0, MAX_LANES
@@ -78,40 +77,40 @@ class InterBlockRaceDetector:
                 for pairs in relied_on(accesses, across_blocks=True):
                     self.reporter.pairs(pairs)
 
-    def _judge_each(self, accesses: list[Access], fences: Fences) -> None:
-        """Compare each access with all that fences may or may not have put before it."""
+    def _judge_each(self, accesses: list[MemoryAccess], fences: Fences) -> None:
+        """Compare each access with the earlier ones that fences may or may not have ordered."""
         unit, is_complete = unit_of(accesses), True
-        contested = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
-        for parts in in_pieces(contested, MAX_WORDS):
-            pairing = Pairing(parts, unit, fences.classes())
+        contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
+        for pieces in in_batches(contested, MAX_WORDS):
+            pairing = Pairing(pieces, unit, fences.classes())
             for pairs in pairing.pairs():
                 self.reporter.pairs(pairs)
             is_complete &= pairing.is_complete
         if not is_complete:
             self.reporter.cut_short("all pairs of accesses of different blocks to the same array")
 
-    def _judge(self, accesses: list[Access]) -> None:
+    def _judge(self, accesses: list[MemoryAccess]) -> None:
         unit = unit_of(accesses)
-        contested = _contested(list(parts_of(list(enumerate(accesses)), unit, one_block=False)))
-        for parts in in_pieces(contested, MAX_WORDS):
+        contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
+        for pieces in in_batches(contested, MAX_WORDS):
             if self.reporter.is_enough:
                 return
-            words, index = np.unique(np.concatenate([part.unit for part in parts]), return_inverse=True)
-            sweep = _Sweep(accesses, len(words), unit)
-            ends = np.cumsum([len(part.unit) for part in parts])
-            for part, end in zip(parts, ends, strict=True):
-                for kind, bad, at, blocks, threads, same in sweep.access(part, index[end - len(part.unit) : end]):
-                    others = Others(accesses, at[bad], blocks[bad], threads[bad])
-                    self.reporter.races(kind, part.where(bad), _block_of(part)[bad], others, same[bad])
+            words, index = np.unique(np.concatenate([piece.unit for piece in pieces]), return_inverse=True)
+            sweep = _BlockSweep(accesses, len(words), unit)
+            ends = np.cumsum([len(piece.unit) for piece in pieces])
+            for piece, end in zip(pieces, ends, strict=True):
+                for kind, bad, at, blocks, threads, same in sweep.access(piece, index[end - len(piece.unit) : end]):
+                    others = EarlierAccesses(accesses, at[bad], blocks[bad], threads[bad])
+                    self.reporter.races(kind, piece.where(bad), _block_of(piece)[bad], others, same[bad])
 
 
-def _block_of(part: Part) -> IndexArray:
-    blocks: IndexArray = part.access.lanes.wave.block_ids[part.column]
+def _block_of(piece: AccessPiece) -> IndexArray:
+    blocks: IndexArray = piece.access.lanes.wave.block_ids[piece.column]
     return blocks
 
 
-def _apart(accesses: Sequence[Access]) -> bool:
-    """Whether no block comes near what another one accesses: by the lowest and highest address of each block."""
+def _apart(accesses: Sequence[MemoryAccess]) -> bool:
+    """Return True if the address ranges of the blocks are disjoint."""
     grid = accesses[0].lanes.wave.grid
     low = np.full(grid[0] * grid[1] * grid[2], np.iinfo(np.int64).max)
     high = np.zeros(len(low), np.int64)
@@ -131,9 +130,9 @@ def _apart(accesses: Sequence[Access]) -> bool:
     return bool((low[order][1:] >= np.maximum.accumulate(high[order])[:-1]).all())
 
 
-def _by_blocks(accesses: Sequence[Access]) -> Iterable[list[Access]]:
-    """Put those together that rectangles of the same blocks did alike."""
-    alike: dict[object, list[Access]] = {}
+def _by_blocks(accesses: Sequence[MemoryAccess]) -> Iterable[list[MemoryAccess]]:
+    """Return groups of similar accesses by rectangles of the same blocks."""
+    alike: dict[object, list[MemoryAccess]] = {}
     for number, access in enumerate(accesses):
         lanes = access.lanes
         kind = (id(lanes.wave), access.site.nbytes, access.address.shape[1:])
@@ -141,28 +140,28 @@ def _by_blocks(accesses: Sequence[Access]) -> Iterable[list[Access]]:
     return alike.values()
 
 
-def _contested(parts: list[Part]) -> list[Part]:
-    """Return what touches a word that several blocks use and one changes, not all of them strongly."""
-    units = np.concatenate([part.unit for part in parts])
-    ends = np.cumsum([len(part.unit) for part in parts])
+def _contested(pieces: list[AccessPiece]) -> list[AccessPiece]:
+    """Return the pieces that access a word used by several blocks, changed by one, and accessed weakly by one."""
+    units = np.concatenate([piece.unit for piece in pieces])
+    ends = np.cumsum([len(piece.unit) for piece in pieces])
     words = np.split(numbered(units - units.min()), ends[:-1])
     size = max(int(mine.max()) for mine in words) + 1
-    owner, flags, met = np.empty(size, np.int32), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
-    for part, mine in zip(parts, words, strict=True):
-        owner[mine] = _block_of(part)
-    for part, mine in zip(parts, words, strict=True):
-        met[mine[owner[mine] != _block_of(part)]] = True
-    if not met.any():
+    owner, flags, contested = np.empty(size, np.int32), np.zeros(size, np.uint8), np.zeros(size, np.bool_)
+    for piece, mine in zip(pieces, words, strict=True):
+        owner[mine] = _block_of(piece)
+    for piece, mine in zip(pieces, words, strict=True):
+        contested[mine[owner[mine] != _block_of(piece)]] = True
+    if not contested.any():
         return []
-    for part, mine in zip(parts, words, strict=True):
-        site = part.access.site
+    for piece, mine in zip(pieces, words, strict=True):
+        site = piece.access.site
         flags[mine] |= _WEAK * site.is_weak | _CHANGED * site.modifies
-    hot = met & (flags == _WEAK | _CHANGED)
-    return [part.where(mask) for part, mine in zip(parts, words, strict=True) if (mask := hot[mine]).any()]
+    hot = contested & (flags == _WEAK | _CHANGED)
+    return [piece.where(mask) for piece, mine in zip(pieces, words, strict=True) if (mask := hot[mine]).any()]
 
 
 class _Slot:
-    """For each word, an access that is remembered: its position, block and thread."""
+    """One access per word: its position, block, thread and value."""
 
     def __init__(self, words: int) -> None:
         self.at, self.block = np.full(words, -1, np.intp), np.zeros(words, np.intp)
@@ -172,11 +171,11 @@ class _Slot:
         self.at[words], self.block[words], self.thread[words] = at, block, thread
 
 
-Met = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
+Conflict = tuple[str, Mask, IndexArray, IndexArray, IndexArray, Mask]
 
 
-class _AccessHistory:
-    """For each word, the last accesses of one kind by two different blocks."""
+class _BlockHistory:
+    """The last accesses of one kind to each word by two different blocks."""
 
     def __init__(self, words: int) -> None:
         self._last, self._other = _Slot(words), _Slot(words)
@@ -184,9 +183,9 @@ class _AccessHistory:
     def __iter__(self) -> Iterator[_Slot]:
         yield from (self._last, self._other)
 
-    def note(self, part: Part, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
-        """Note an access, and the bits that it wrote."""
-        block, thread, at = _block_of(part), part.thread, part.position
+    def note(self, piece: AccessPiece, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
+        """Record an access and the written bits."""
+        block, thread, at = _block_of(piece), piece.thread, piece.position
         values = np.full(len(words), -1, np.int64) if bits is None else bits
         last, other = self._last, self._other
         moved = words[(last.at[words] >= 0) & (last.block[words] != block)]
@@ -194,59 +193,59 @@ class _AccessHistory:
         other.value[moved] = last.value[moved]
         last.set(words, at, block, thread)
         last.value[words] = values
-        lost = last.block[words] != block  # another block does the same by the same instruction
+        lost = last.block[words] != block  # another block accesses the word by the same instruction
         other.set(words[lost], at, block[lost], thread[lost])
         other.value[words[lost]] = -1
 
 
-class _Sweep:
-    """Goes through accesses in order; holds the last weak write, and of all else what `_AccessHistory` does.
+class _BlockSweep:
+    """The contested words, with the last weak write and the `_BlockHistory` of other accesses.
 
-    What is strong races with less, so that it takes the place of nothing that is weak.
+    Strong accesses race with fewer others, so they never replace weak ones.
     """
 
-    def __init__(self, accesses: Sequence[Access], words: int, unit_bytes: int) -> None:
+    def __init__(self, accesses: Sequence[MemoryAccess], words: int, unit_bytes: int) -> None:
         self.weak = np.array([access.site.is_weak for access in accesses])
         self.unit_bytes = unit_bytes
         strong_words = 0 if self.weak.all() else words
-        self.write, self.reads = _Slot(words), _AccessHistory(words)
-        self.strong_writes, self.strong_reads = (_AccessHistory(strong_words) for _ in range(2))
+        self.write, self.reads = _Slot(words), _BlockHistory(words)
+        self.strong_writes, self.strong_reads = (_BlockHistory(strong_words) for _ in range(2))
         self.any_strong = bool(strong_words)
 
-    def access(self, part: Part, words: IndexArray) -> Iterator[Met]:
-        """Yield kind, mask of lanes, and what each lane met: position, block, thread, whether harmless."""
-        site = part.access.site
-        values = part.values(self.unit_bytes) if site.modifies else None
+    def access(self, piece: AccessPiece, words: IndexArray) -> Iterator[Conflict]:
+        """Yield the conflicts of an access: kind, mask of lanes; earlier position, block and thread; harmless."""
+        site = piece.access.site
+        values = piece.values(self.unit_bytes) if site.modifies else None
         bits = np.full(len(words), -1, np.int64) if values is None else values.astype(np.int64)
         for slot in (self.write, *(self.strong_writes if self.any_strong else ())):
             same = (slot.value[words] == bits) & (bits >= 0)
-            yield from self._against(slot, "WAW" if site.modifies else "RAW", part, words, same)
+            yield from self._against(slot, "WAW" if site.modifies else "RAW", piece, words, same)
         is_weak = site.is_weak
         if not site.modifies:
-            (self.reads if is_weak else self.strong_reads).note(part, words)
+            (self.reads if is_weak else self.strong_reads).note(piece, words)
             return
         never = np.zeros(len(words), np.bool_)
         for slot in (*self.reads, *(self.strong_reads if self.any_strong else ())):
-            yield from self._against(slot, "WAR", part, words, never)
+            yield from self._against(slot, "WAR", piece, words, never)
         if not is_weak:
-            self.strong_writes.note(part, words, bits)
+            self.strong_writes.note(piece, words, bits)
             return
-        self.write.set(words, part.position, _block_of(part), part.thread)
+        self.write.set(words, piece.position, _block_of(piece), piece.thread)
         self.write.value[words] = bits
-        yield from self._among(part, words, bits)
+        yield from self._among(piece, words, bits)
 
-    def _against(self, slot: _Slot, kind: str, part: Part, words: IndexArray, same: Mask) -> Iterator[Met]:
+    def _against(self, slot: _Slot, kind: str, piece: AccessPiece, words: IndexArray, same: Mask) -> Iterator[Conflict]:
         at, block = slot.at[words], slot.block[words]
-        bad = (at >= 0) & (block != _block_of(part))
-        if not part.access.site.is_weak:
+        bad = (at >= 0) & (block != _block_of(piece))
+        if not piece.access.site.is_weak:
             bad &= self.weak[at]
         if bad.any():
             yield kind, bad, at, block, slot.thread[words], same
 
-    def _among(self, part: Part, words: IndexArray, bits: npt.NDArray[np.int64]) -> Iterator[Met]:
-        """Lanes of several blocks that write the same word by the same instruction."""
+    def _among(self, piece: AccessPiece, words: IndexArray, bits: npt.NDArray[np.int64]) -> Iterator[Conflict]:
+        """Yield conflicts of lanes of several blocks that write the same word by the same instruction."""
         block = self.write.block[words]
-        bad = block != _block_of(part)
+        bad = block != _block_of(piece)
         if bad.any():
-            at = np.full(len(words), part.position)
+            at = np.full(len(words), piece.position)
             yield "WAW", bad, at, block, self.write.thread[words], self.write.value[words] == bits

@@ -1,8 +1,8 @@
-"""Race detection in one wave: what the threads of a block did since their last barrier, judged at the next one.
+"""Race detection in one wave: accesses of the threads of a block between two barriers, checked at the second.
 
-A quick look first: if no word is used by two threads, one of which writes, there is no race. What fails it goes through
-`sweep`, which knows what `__syncwarp`, named barriers and mbarriers put in order, and what fails that through `fences`.
-Shuffles, votes and matches order nothing: CUDA promises memory ordering for `__syncwarp` only.
+A cheap filter comes first: without a word that two threads use and one changes, there is no race. Words that do not
+pass go through `sweep`, which has the order by `__syncwarp`, named barriers and mbarriers. The rest goes through
+`fences`. Shuffles, votes and matches do not order memory accesses: CUDA guarantees this for `__syncwarp` only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Shape
 from pytest_gpulab.devices.simulated.hazards.accesses import (
     WORD_BYTES,
-    Access,
-    Arrival,
+    AccessPiece,
     Event,
-    Part,
-    Phase,
+    MbarrierEvent,
+    MemoryAccess,
+    NamedBarrierEvent,
     WarpSync,
-    in_pieces,
-    parts_of,
+    in_batches,
+    pieces_of,
     split_phase,
     spread,
     unit_of,
@@ -40,17 +40,19 @@ from .repeats import Repeats
 from .settling import outstanding, shortened
 from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, numbered, thinned, weight
 
-MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # stretches found clean
-MAX_WORDS = 1 << 16  # that are swept at once
-MAX_STORY = 4096  # lanes of one that took a sweep
+MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
+MAX_WORDS = 1 << 16  # words per sweep
+MAX_SWEEP_KEY = 4096  # lanes of a sequence whose sweep result is kept
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
 class Racecheck:
-    """The accesses of one wave since the last barrier.
+    """The events of one wave since the last barrier.
 
     Args:
-        clean: stretches that were found free of races before, shared by all launches of a program; with their bytes.
+        shape: the shape of the wave.
+        reporter: the reporter of the launch.
+        clean: sequences of events without races, with their size in bytes; shared by all launches of a program.
     """
 
     def __init__(self, shape: Shape, reporter: Reporter, clean: dict[object, int]) -> None:
@@ -63,77 +65,77 @@ class Racecheck:
         self.repeats.clear()
         self.events: list[Event] = []
         self._limit = MAX_LANES
-        self._global = self._shared = self._shared_alike = 0  # weights; the last if one block stands for all
+        self._global = self._shared = self._shared_alike = 0  # weights; the last one if one block represents all
         self._is_alike = True
-        self._arrived: dict[int, int | None] = {}  # the event at which all threads arrived at an mbarrier together
-        self._complete: dict[int, int | None] = {}  # the same, where the phase has ended
+        self._arrived: dict[int, int | None] = {}  # per mbarrier, the event at which all threads arrived together
+        self._complete: dict[int, int | None] = {}  # the same, for phases that are complete
 
     def add(self, event: Event) -> None:
-        """Remember an event."""
+        """Record an event."""
         if self.reporter.is_enough:
             return
-        if isinstance(event, Access) and event.memory is not None:
+        if isinstance(event, MemoryAccess) and event.memory is not None:
             self._global += weight(event)
         else:
             if self._is_alike and not event.same_in_all_blocks:
-                if self._global + self._shared > self._limit:  # cheaper while one block stands for all
+                if self._global + self._shared > self._limit:  # cheaper while one block represents all
                     self._thin()
                 self._is_alike = False
-            self._shared += weight(event) if isinstance(event, Access) else SELF_LANES
-            self._shared_alike += weight(event, one_block=True) if isinstance(event, Access) else SELF_LANES
+            self._shared += weight(event) if isinstance(event, MemoryAccess) else SELF_LANES
+            self._shared_alike += weight(event, one_block=True) if isinstance(event, MemoryAccess) else SELF_LANES
         self.events.append(event)
         if self._global + (self._shared_alike if self._is_alike else self._shared) > self._limit:
             self._thin()
 
-    def add_global(self, access: Access) -> bool:
-        """Remember an access to global memory, unless it is known; return whether it is not."""
+    def add_global(self, access: MemoryAccess) -> bool:
+        """Record an access to global memory; return False if it repeats an earlier one."""
         is_new = not self.repeats.has(access)
         if is_new:
             self.add(access)
         return is_new
 
-    def phase(self, event: Phase) -> None:
-        """Threads arrive at mbarriers, end a phase, or go on after it."""
-        place = int(event.address.flat[0]) if event.address.size == 1 else -1
+    def phase(self, event: MbarrierEvent) -> None:
+        """Record that threads arrive at mbarriers, complete a phase, or have waited for it."""
+        barrier = int(event.address.flat[0]) if event.address.size == 1 else -1
         if event.what == "arrive":
-            self._arrived[place] = len(self.events) if event.lanes.full else None
+            self._arrived[barrier] = len(self.events) if event.lanes.full else None
         elif event.what == "complete":
-            arrived = self._arrived.pop(split_phase(place)[0], None)
-            self._complete[place] = arrived if event.lanes.all_columns else None
-        elif event.lanes.full and (start := self._complete.get(place)) is not None:
-            self._meet(start)
+            arrived = self._arrived.pop(split_phase(barrier)[0], None)
+            self._complete[barrier] = arrived if event.lanes.all_columns else None
+        elif event.lanes.full and (start := self._complete.get(barrier)) is not None:
+            self._synchronised(start)
             return
         self.add(event)
 
-    def _meet(self, start: int) -> None:
-        """All threads know of all that was done before an event: judge it, and keep what was done since then."""
+    def _synchronised(self, start: int) -> None:
+        """Check all events if all threads are ordered after those before `start`; keep the later ones."""
         events = self.events
         self._forget()
         self._judge(events)
-        accesses = (at for at in range(start, len(events)) if isinstance(events[at], Access))
+        accesses = (at for at in range(start, len(events)) if isinstance(events[at], MemoryAccess))
         for event in events[next(accesses, len(events)) :]:
             self.add(event)
 
     def barrier(self, columns: Mask | None) -> None:
-        """All threads of some blocks (None: of all) have met: judge what they did, and forget it."""
+        """Check and discard the events of some blocks (None: of all) at a barrier of all their threads."""
         events = self.events
         self._forget()
         if columns is None or columns.all():
             self._judge(events)
             return
-        self._judge([part for event in events if (part := _of_columns(event, columns)) is not None])
+        self._judge([piece for event in events if (piece := _of_columns(event, columns)) is not None])
         for event in events:
             rest = _of_columns(event, ~columns)
             if rest is not None:
                 self.add(rest)
 
     def _thin(self) -> None:
-        """Judge what there is, and keep what stands for it."""
+        """Check the recorded events, and keep representatives of them."""
         events = self.events
         self._judge(events)
         self._forget()
         self._limit = 1 << 62
-        if any(isinstance(event, Arrival | Phase) for event in events):
+        if any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events):
             for event in outstanding(events, self.shape):
                 self.add(event)
             if self._global + self._shared > MAX_LANES // 2:
@@ -149,21 +151,21 @@ class Racecheck:
             self.reporter.cut_short("accesses of a block between two barriers")
 
     def _shortened(self, events: list[Event]) -> list[Event]:
-        if self.reporter.fences is None:  # races between blocks show all that words of several blocks can
+        if self.reporter.fences is None:  # words of several blocks are covered by the races between blocks
             thin = partial(thinned, shared_counts=False)
             return shortened(events, self.shape, thin)
-        accesses = [event for event in events if isinstance(event, Access)]
-        kept = distinct(accesses, by_thread(self.reporter.moments))
+        accesses = [event for event in events if isinstance(event, MemoryAccess)]
+        kept = distinct(accesses, by_thread(self.reporter.times))
         syncs = [event for event in events if isinstance(event, WarpSync)]
         return sorted([*kept, *syncs], key=lambda event: event.time)
 
-    # --- judging ------------------------------------------------------------------------------------------------
+    # --- checks ------------------------------------------------------------------------------------------------
 
     def _judge(self, events: list[Event]) -> None:
-        by_memory: dict[Allocation | None, list[tuple[int, Access]]] = defaultdict(list)
+        by_memory: dict[Allocation | None, list[tuple[int, MemoryAccess]]] = defaultdict(list)
         changed: set[Allocation | None] = set()
         for position, event in enumerate(events):
-            if isinstance(event, Access):
+            if isinstance(event, MemoryAccess):
                 by_memory[event.memory].append((position, event))
                 if event.site.modifies:
                     changed.add(event.memory)
@@ -171,10 +173,12 @@ class Racecheck:
             if memory in changed and not self.reporter.is_enough:
                 self._judge_memory(memory, by_memory[memory], events)
 
-    def _judge_memory(self, memory: Allocation | None, accesses: list[tuple[int, Access]], events: list[Event]) -> None:
-        mine = [event for event in events if not isinstance(event, Access) or event.memory is memory]
+    def _judge_memory(
+        self, memory: Allocation | None, accesses: list[tuple[int, MemoryAccess]], events: list[Event]
+    ) -> None:
+        mine = [event for event in events if not isinstance(event, MemoryAccess) or event.memory is memory]
         one_block = memory is None and all(event.same_in_all_blocks for event in mine)
-        nbytes = sum(event.address.nbytes + SELF_LANES for event in mine if isinstance(event, Access))
+        nbytes = sum(event.address.nbytes + SELF_LANES for event in mine if isinstance(event, MemoryAccess))
         key = _signature(mine) if one_block and nbytes <= MAX_MEMO_BYTES else None
         if key is not None and key in self.clean:
             return
@@ -188,40 +192,42 @@ class Racecheck:
         if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
             self._remember(key, nbytes)
 
-    def _is_clean(self, suspects: list[Part], events: list[Event], unit: int, one_block: bool) -> bool:
-        """Report the races among suspects; return whether there is none."""
+    def _is_clean(self, suspects: list[AccessPiece], events: list[Event], unit: int, one_block: bool) -> bool:
+        """Report the races among suspects; return True if there is none."""
         is_global = suspects[0].access.memory is not None
-        is_short = sum(len(part.unit) for part in suspects) <= MAX_STORY
-        key = (is_global, unit, one_block, _story(events, suspects)) if is_short else None
+        is_short = sum(len(piece.unit) for piece in suspects) <= MAX_SWEEP_KEY
+        key = (is_global, unit, one_block, _sweep_key(events, suspects)) if is_short else None
         if key is not None and key in self.clean:
             return True
-        any_order = self.reporter.fences is not None or any(isinstance(event, Arrival | Phase) for event in events)
-        pieces = in_pieces(suspects, MAX_WORDS)
+        any_order = self.reporter.fences is not None or any(
+            isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events
+        )
+        batches = in_batches(suspects, MAX_WORDS)
         strong, is_clean = _Strong(events, is_global), True
-        for race in (race for parts in pieces for race in races(events, parts, strong, unit, one_block, any_order)):
+        for race in (race for pieces in batches for race in races(events, pieces, strong, unit, one_block, any_order)):
             self.reporter.race(race, events, one_block)
             is_clean = False
             if self.reporter.is_enough:
                 break
         if is_clean and key is not None:
-            self._remember(key, MAX_STORY * WORD_BYTES)
+            self._remember(key, MAX_SWEEP_KEY * WORD_BYTES)
         return is_clean
 
     def _remember(self, key: object, nbytes: int) -> None:
         if len(self.clean) < MAX_MEMO and sum(self.clean.values()) + nbytes <= MAX_MEMO_BYTES:
             self.clean[key] = nbytes
 
-    def _suspects(self, accesses: list[tuple[int, Access]], unit: int, one_block: bool) -> list[Part]:
-        """Return what touches a word that two threads use and one changes."""
+    def _suspects(self, accesses: list[tuple[int, MemoryAccess]], unit: int, one_block: bool) -> list[AccessPiece]:
+        """Return the pieces that access a word which two threads use and one changes."""
         by_block = accesses[0][1].memory is None and not one_block
-        key, who = spread([access for _, access in accesses], unit, one_block, by_block)
+        key, thread = spread([access for _, access in accesses], unit, one_block, by_block)
         key -= key.min()
         key = numbered(key)
         size = int(key.max()) + 1
         owner = self._scratch_of(size)
-        owner[key] = who
-        met = owner[key] != who
-        return _contested(list(parts_of(accesses, unit, one_block)), key, key[met], size) if met.any() else []
+        owner[key] = thread
+        met = owner[key] != thread
+        return _contested(list(pieces_of(accesses, unit, one_block)), key, key[met], size) if met.any() else []
 
     def _scratch_of(self, size: int) -> npt.NDArray[np.int32]:
         known = self._scratch.get(0)
@@ -230,78 +236,79 @@ class Racecheck:
         return known
 
 
-def _contested(parts: list[Part], key: IndexArray, met: IndexArray, size: int) -> list[Part]:
-    """Return the lanes of parts, whose keys stand end to end, that touch what is met at, changed and not all strong."""
+def _contested(pieces: list[AccessPiece], key: IndexArray, met: IndexArray, size: int) -> list[AccessPiece]:
+    """Return the pieces for the lanes that access a shared word which is changed, and accessed weakly by one thread."""
     flags, shared = np.zeros(size, np.uint8), np.zeros(size, np.bool_)
     shared[met] = True
-    ends = np.cumsum([len(part.unit) for part in parts])
-    keys = [key[end - len(part.unit) : end] for part, end in zip(parts, ends.tolist(), strict=True)]
-    for part, mine in zip(parts, keys, strict=True):
-        site = part.access.site
+    ends = np.cumsum([len(piece.unit) for piece in pieces])
+    keys = [key[end - len(piece.unit) : end] for piece, end in zip(pieces, ends.tolist(), strict=True)]
+    for piece, mine in zip(pieces, keys, strict=True):
+        site = piece.access.site
         flags[mine] |= _WEAK * (not site.is_strong) | _CHANGED * site.modifies
     hot = shared & (flags == _WEAK | _CHANGED)
     if not hot.any():
         return []
-    chosen = [(part, hot[mine]) for part, mine in zip(parts, keys, strict=True)]
-    return [part.where(mask) for part, mask in chosen if mask.any()]
+    chosen = [(piece, hot[mine]) for piece, mine in zip(pieces, keys, strict=True)]
+    return [piece.where(mask) for piece, mask in chosen if mask.any()]
 
 
 class _Strong:
-    """Which pairs of accesses the memory model allows without an order: those of which neither is weak.
+    """The pairs of accesses that the memory model permits without an order: those of which neither is weak.
 
-    Volatile accesses of different warps to global memory are such, as flags need; in shared memory only where a fence
-    stands before the write: without one they are a tree that lacks its barriers. Inside a warp `volatile` orders
-    nothing, whatever kernels from before Volta relied on.
+    Volatile accesses count as strong between different warps in global memory, because flags need that. In shared
+    memory
+    they do so only with a fence before the write: without one they are a tree reduction that lacks its barriers. Within
+    a warp `volatile` orders nothing, although kernels from before Volta relied on it.
     """
 
     def __init__(self, events: Sequence[Event], is_global: bool) -> None:
-        sites = [event.site if isinstance(event, Access) else None for event in events]
+        sites = [event.site if isinstance(event, MemoryAccess) else None for event in events]
         self._strong = np.array([site is not None and site.is_strong for site in sites])
         self._volatile = np.array([site is not None and site.is_volatile for site in sites])
-        self._announces = np.array([isinstance(event, Access) and event.announces for event in events])
+        self._announces = np.array([isinstance(event, MemoryAccess) and event.announces for event in events])
         self._global = is_global
 
-    def __call__(self, at: Positions, thread: IndexArray, part: Part, mine: IndexArray) -> Mask:
-        site = part.access.site
+    def __call__(self, at: Positions, thread: IndexArray, piece: AccessPiece, mine: IndexArray) -> Mask:
+        site = piece.access.site
         both: Mask = self._strong[at] & site.is_strong
         if site.order != "weak":
             apart = thread // WARP != mine // WARP
             allowed = self._strong[at] | self._volatile[at]
-            if not self._global and not part.access.announces:
+            if not self._global and not piece.access.announces:
                 allowed &= self._announces[at]
             both = both | (apart & allowed)
         return both
 
 
 def _signature(events: Iterable[Event]) -> object:
-    """What tells one stretch from another, if all blocks do the same in both."""
+    """Return a key of a sequence of events in which all blocks do the same."""
     return tuple(
         (event.site.index, event.lanes.threads_key, event.address.tobytes(), event.announces)
-        if isinstance(event, Access)
+        if isinstance(event, MemoryAccess)
         else _sync_signature(event)
         for event in events
     )
 
 
-def _sync_signature(event: WarpSync | Arrival | Phase) -> object:
+def _sync_signature(event: WarpSync | NamedBarrierEvent | MbarrierEvent) -> object:
     lanes = event.lanes
-    who = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
-    if isinstance(event, Phase):
-        return (*who, event.what, event.address.tobytes())
-    return (*who, event.mask.tobytes()) if isinstance(event, WarpSync) else (*who, event.number, event.leaving)
+    thread = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
+    if isinstance(event, MbarrierEvent):
+        return (*thread, event.what, event.address.tobytes())
+    return (*thread, event.mask.tobytes()) if isinstance(event, WarpSync) else (*thread, event.number, event.leaving)
 
 
-def _story(events: Sequence[Event], suspects: Sequence[Part]) -> object:
-    """What tells some accesses of one stretch, and what may put them in order, from those of another."""
-    told = [(at, _sync_signature(event)) for at, event in enumerate(events) if not isinstance(event, Access)]
-    for part in suspects:
-        lanes = (part.unit.tobytes(), part.thread.tobytes(), part.column.tobytes())
-        told.append((part.position, (part.access.site.index, part.nth, part.access.announces, lanes)))
-    return tuple(what for _, what in sorted(told, key=lambda entry: entry[0]))
+def _sweep_key(events: Sequence[Event], suspects: Sequence[AccessPiece]) -> object:
+    """Return a key of suspects and of the synchronisations that may order them."""
+    keys = [(at, _sync_signature(event)) for at, event in enumerate(events) if not isinstance(event, MemoryAccess)]
+    for piece in suspects:
+        lanes = (piece.unit.tobytes(), piece.thread.tobytes(), piece.column.tobytes())
+        keys.append((piece.position, (piece.access.site.index, piece.nth, piece.access.announces, lanes)))
+    return tuple(what for _, what in sorted(keys, key=lambda entry: entry[0]))
 
 
-def _ascending(access: Access) -> bool:
-    """Whether every thread of every block accesses a place of its own behind the last one's."""
+def _ascending(access: MemoryAccess) -> bool:
+    """Return True if the addresses of all threads of all blocks are ascending and disjoint."""
     address = access.address
     if address.shape != access.lanes.shape or access.lanes.flat:
         return False
@@ -310,18 +317,18 @@ def _ascending(access: Access) -> bool:
 
 
 def _of_columns(event: Event, columns: Mask) -> Event | None:
-    """Return an event as the lanes of some blocks see it."""
+    """Return an event for the lanes of some blocks, or None."""
     mine = columns[event.lanes.column]
     if mine.all():
         return event
     if not mine.any():
         return None
     subset = event.lanes.subset(mine)
-    if isinstance(event, Access):
+    if isinstance(event, MemoryAccess):
         values = [subset.take(value) for value in event.values]
         return event._replace(lanes=subset.lanes, address=subset.take(event.address), values=values)
     if isinstance(event, WarpSync):
         return event._replace(lanes=subset.lanes, mask=subset.take(event.mask))
-    if isinstance(event, Phase):
+    if isinstance(event, MbarrierEvent):
         return event._replace(lanes=subset.lanes, address=subset.take(event.address))
     return event._replace(lanes=subset.lanes)

@@ -1,30 +1,30 @@
-"""Accesses made before by the same instruction and lanes to the same addresses: they add nothing to a race."""
+"""Repeated accesses by the same instruction and lanes to the same addresses: they cause no further races."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pytest_gpulab.devices.simulated.hazards.accesses import Access
+from pytest_gpulab.devices.simulated.hazards.accesses import MemoryAccess
 
 from .thinning import MAX_LANES, SELF_LANES
 
 
 class Repeats:
-    """Some accesses, to be known again; as long as nothing is put in order, which whoever keeps them must know."""
+    """Accesses since the last synchronisation, to find repetitions. The owner clears them at each synchronisation."""
 
     def __init__(self) -> None:
-        self._known: dict[object, Access] = {}
+        self._known: dict[object, MemoryAccess] = {}
         self._lanes = 0
 
     def clear(self) -> None:
-        """Forget all."""
+        """Discard all accesses."""
         self._known.clear()
         self._lanes = 0
 
-    def has(self, access: Access) -> bool:
-        """Return whether an access was made before, else remember it.
+    def has(self, access: MemoryAccess) -> bool:
+        """Return True if an access repeats an earlier one, else record it.
 
-        Where other values were written before, those of the access that is remembered are no longer known.
+        If the repetition writes other values, the values of the recorded access become unknown.
         """
         address = access.address
         key = (access.site.index, id(access.lanes), id(access.memory), address.shape, address.item(0), address.item(-1))

@@ -1,7 +1,7 @@
-"""Long stretches with `__syncwarp` in them made short, exactly.
+"""Shorten long sequences of accesses that contain `__syncwarp`, without losing races.
 
-An access is settled once every other lane of its warp knows it to be over: only other warps can race with it then, so
-that two warps stand for all. What is not settled is thinned between the syncs alone.
+An access is *settled* once it happens before the next access of every other lane of its warp. Then only other warps can
+race with it, so accesses of two warps represent all. Other accesses are thinned only between two syncs.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Shape
-from pytest_gpulab.devices.simulated.hazards.accesses import Access, Event, WarpSync, chosen
+from pytest_gpulab.devices.simulated.hazards.accesses import Event, MemoryAccess, WarpSync, chosen
 from pytest_gpulab.devices.simulated.hazards.vector_clocks import VectorClock, learn, sync_bits
 
 from .thinning import Owner
 
 _ALL_LANES = np.uint32(0xFFFFFFFF)
-Thin = Callable[[Sequence[Access], Owner], list[Access]]
+Thin = Callable[[Sequence[MemoryAccess], Owner], list[MemoryAccess]]
 
 
 def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
-    """Return events that stand for all accesses and warp syncs since a barrier.
+    """Return events that represent all accesses and warp syncs since a barrier.
 
     Args:
-        events: in order, without named barriers.
-        shape: of the wave.
+        events: the events in order, without named barriers.
+        shape: the shape of the wave.
         thin: see `thinning.thinned`.
     """
     syncs = [position for position, event in enumerate(events) if isinstance(event, WarpSync)]
     if not syncs:
         return [*thin(_accesses(events), Owner.thread)]
     over = _over(events, syncs, shape)
-    settled: list[Access] = []
+    settled: list[MemoryAccess] = []
     kept: list[Event] = []
     for start, end in zip([0, *(sync + 1 for sync in syncs)], [*syncs, len(events)], strict=True):
-        rest: list[Access] = []
+        rest: list[MemoryAccess] = []
         for position, access in zip(range(start, end), _accesses(events[start:end]), strict=True):
             columns = access.lanes.column if len(over) > 1 else np.zeros((1, 1), np.intp)
             is_over = over[columns, access.lanes.threads.reshape(-1, 1)] >= position
@@ -52,11 +52,11 @@ def shortened(events: Sequence[Event], shape: Shape, thin: Thin) -> list[Event]:
 
 
 def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
-    """Return events without the accesses that all other threads of their block know to be over.
+    """Return events without the accesses that are ordered before all other threads of their block.
 
     Args:
-        events: in order, with named barriers or mbarriers.
-        shape: of the wave.
+        events: the events in order, with named barriers or mbarriers.
+        shape: the shape of the wave.
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
@@ -66,22 +66,22 @@ def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
     over = known.known_to_all(shape.threads)
     kept: list[Event] = []
     for position, event in enumerate(events):
-        if isinstance(event, Access):
+        if isinstance(event, MemoryAccess):
             where = event.lanes.column if len(over) > 1 else np.zeros((1, 1), np.intp)
             kept += chosen(event, over[where, event.lanes.threads.reshape(-1, 1)] < position)
-        elif kept:  # nothing is left that an earlier one could put in order
+        elif kept:  # an earlier synchronisation has no access left to order
             kept.append(event)
     return kept
 
 
-def _accesses(events: Sequence[Event]) -> list[Access]:
-    return [event for event in events if isinstance(event, Access)]
+def _accesses(events: Sequence[Event]) -> list[MemoryAccess]:
+    return [event for event in events if isinstance(event, MemoryAccess)]
 
 
 def _over(events: Sequence[Event], syncs: Sequence[int], shape: Shape) -> npt.NDArray[np.int32]:
-    """Return up to which position the rest of its warp knows the accesses of each thread: (blocks, threads).
+    """Return the position up to which each thread's accesses precede the rest of its warp: (blocks, threads).
 
-    One row stands for all blocks if they do the same.
+    There is one row for all blocks if they do the same.
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
@@ -90,12 +90,12 @@ def _over(events: Sequence[Event], syncs: Sequence[int], shape: Shape) -> npt.ND
         sync = events[position]
         assert isinstance(sync, WarpSync)
         if sync.lanes.full and sync.mask.ndim == 0 and sync.mask == _ALL_LANES:
-            known.meet_all(position)
+            known.sync_all(position)
         else:
             known.warp_sync(sync_bits(sync, columns, one_block), position)
     return known.by_all_others(shape.threads)
 
 
 def _is_local(event: Event) -> bool:
-    """Whether an event concerns each block alone: no access to global memory."""
-    return not isinstance(event, Access) or event.memory is None
+    """Return True if an event concerns each block alone: it is no access to global memory."""
+    return not isinstance(event, MemoryAccess) or event.memory is None

@@ -1,8 +1,8 @@
-"""Long stretches without fences made short: of each word only as much is kept as a race can need.
+"""Shorten long sequences of accesses without fences: keep two accesses per word and kind.
 
-A later access to a word races with accesses of one kind if it races with two of them, by different owners (threads, or
-warps or blocks where only those matter): at least one of the two is not its own. So what is kept grows with the memory
-that a kernel uses, not with how often it does.
+The two are by different owners (threads, or warps or blocks if only those matter). A later access is not of the same
+owner as at least one of them, so it races with one of the two if it races with any. So the kept accesses grow with the
+memory that a kernel uses, not with the number of its accesses.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes
-from pytest_gpulab.devices.simulated.hazards.accesses import WORD_BYTES, Access
+from pytest_gpulab.devices.simulated.hazards.accesses import WORD_BYTES, MemoryAccess
 
 MAX_LANES = 1 << 21
-"""Lanes of accesses that are remembered before they are thinned: some 100 MiB while they are compared."""
+"""Lanes of accesses before they are thinned: about 100 MiB during the comparison."""
 MAX_KEPT = 1 << 22
-"""Lanes of accesses that are kept after thinning, about as many words as that; beyond, they are forgotten."""
+"""Lanes of accesses that are kept after thinning, about one word each; more are discarded."""
 SELF_LANES = 64
-"""As many addresses take the memory of an access without its addresses."""
+"""The size of an access without its addresses, in lanes."""
 MAX_TABLE = 1 << 24
-"""Entries of a table that are always few enough."""
-_DENSE = 4  # entries of a table for each key, up to which a table is faster than sorting the keys
+"""Entries of a table that is always small enough."""
+_DENSE = 4  # entries of a table per key, up to which a table is faster than sorting the keys
 
 
 class Owner(Enum):
-    """Whose accesses do not race with each other."""
+    """The unit whose own accesses do not race with each other."""
 
     thread = "thread"
     warp = "warp"
     block = "block"
 
 
-def weight(access: Access, one_block: bool = False) -> int:
-    """Return what an access counts: the words of its lanes, of one block's if that stands for all."""
+def weight(access: MemoryAccess, one_block: bool = False) -> int:
+    """Return the weight of an access: the words of its lanes, or only of one block's lanes."""
     lanes = len(access.lanes.threads) if one_block else access.lanes.n
     return SELF_LANES + lanes * max(1, access.site.nbytes // WORD_BYTES)
 
 
-def thinned(accesses: Sequence[Access], owner: Owner, shared_counts: bool = True) -> list[Access]:
-    """Return accesses that stand for all, in order.
+def thinned(accesses: Sequence[MemoryAccess], owner: Owner, shared_counts: bool = True) -> list[MemoryAccess]:
+    """Return accesses that represent all, in order.
 
     Args:
-        accesses: between which nothing orders threads.
-        owner: what two accesses must differ in to race; threads and warps are those of one block.
-        shared_counts: whether words that several blocks use matter (`owner` is no block).
+        accesses: accesses without a synchronisation between them.
+        owner: the unit that two accesses must differ in to race; threads and warps are those of one block.
+        shared_counts: False to drop words that several blocks use (`owner` is not the block).
     """
-    alike: dict[object, list[Access]] = defaultdict(list)
+    similar: dict[object, list[MemoryAccess]] = defaultdict(list)
     for access in accesses:
-        alike[access.memory, access.site.modifies, access.site.order, access.site.nbytes].append(access)
-    kept: list[Access] = []
-    for some in alike.values():
+        similar[access.memory, access.site.modifies, access.site.order, access.site.nbytes].append(access)
+    kept: list[MemoryAccess] = []
+    for some in similar.values():
         drops = not shared_counts and some[0].memory is not None and some[0].site.order == "weak"
         kept += _representatives(some, owner, drops) if len(some) > 1 else some
     return sorted(kept, key=lambda access: access.time)
 
 
 class _Lot(NamedTuple):
-    """Lanes of accesses laid end to end; `source` is the number of each one's access."""
+    """The lanes of several accesses as flat arrays; `source` is the number of each lane's access."""
 
     address: npt.NDArray[np.int64]
     thread: IndexArray
@@ -71,7 +71,7 @@ class _Lot(NamedTuple):
     source: IndexArray
 
 
-def _representatives(accesses: list[Access], owner: Owner, drops_shared: bool) -> list[Access]:
+def _representatives(accesses: list[MemoryAccess], owner: Owner, drops_shared: bool) -> list[MemoryAccess]:
     first = accesses[0]
     one_block = first.memory is None and all(access.same_in_all_blocks for access in accesses)
     cells = [_cells(access, owner is Owner.block, one_block) for access in accesses]
@@ -82,15 +82,15 @@ def _representatives(accesses: list[Access], owner: Owner, drops_shared: bool) -
         np.concatenate([_at(access.values[k], access.lanes, *at) for access, at in zip(accesses, cells, strict=True)])
         for k in range(len(first.values) if has_values else 0)
     ]
-    place = lot.address // first.site.nbytes
+    address = lot.address // first.site.nbytes
     if owner is Owner.block or one_block:
-        key = place
+        key = address
     else:
-        key = _from_lowest(place, lot.column, first.lanes.wave.columns) * first.lanes.wave.columns + lot.column
+        key = _from_lowest(address, lot.column, first.lanes.wave.columns) * first.lanes.wave.columns + lot.column
     owners = {Owner.thread: lot.thread, Owner.warp: lot.thread // WARP, Owner.block: lot.block}[owner]
     chosen = _two_owners(numbered(key), owners, values)
     if drops_shared:
-        chosen = chosen[~_is_shared(numbered(place), lot.column)[chosen]]
+        chosen = chosen[~_is_shared(numbered(address), lot.column)[chosen]]
     return [
         _kept(accesses, lot, mine, values, owner, one_block)
         for sites in _by_site(accesses).values()
@@ -98,7 +98,7 @@ def _representatives(accesses: list[Access], owner: Owner, drops_shared: bool) -
     ]
 
 
-def _by_site(accesses: list[Access]) -> dict[int, list[int]]:
+def _by_site(accesses: list[MemoryAccess]) -> dict[int, list[int]]:
     numbers: dict[int, list[int]] = defaultdict(list)
     for number, access in enumerate(accesses):
         numbers[access.site.index].append(number)
@@ -106,20 +106,20 @@ def _by_site(accesses: list[Access]) -> dict[int, list[int]]:
 
 
 def _kept(
-    accesses: list[Access],
+    accesses: list[MemoryAccess],
     lot: _Lot,
     chosen: IndexArray,
     values: list[npt.NDArray[np.generic]],
     owner: Owner,
     one_block: bool,
-) -> Access:
-    """Return some lanes, all of one instruction, as one access."""
+) -> MemoryAccess:
+    """Return some lanes of one instruction as one access."""
     model = accesses[int(lot.source[chosen[0]])]
     wave, column = model.lanes.wave, lot.column[chosen]
     if one_block:
         lanes = Lanes(wave, lot.thread[chosen], np.arange(wave.columns), False)
     else:
-        if owner is Owner.block:  # the lanes may come from several waves: number their blocks anew
+        if owner is Owner.block:  # the lanes may be of several waves, so their blocks are renumbered
             ids, column = _ranked(lot.block[chosen])
             wave = type(wave)(wave.grid, wave.block, ids)
         lanes = Lanes(wave, lot.thread[chosen], column, True)
@@ -127,8 +127,8 @@ def _kept(
     return model._replace(lanes=lanes, address=address, values=[value[chosen].reshape(-1, 1) for value in values])
 
 
-def _cells(access: Access, by_block: bool, one_block: bool) -> tuple[IndexArray, IndexArray]:
-    """Return rows and columns (broadcastable) of the lanes that matter: where all read one word, the outermost ones."""
+def _cells(access: MemoryAccess, by_block: bool, one_block: bool) -> tuple[IndexArray, IndexArray]:
+    """Return rows and columns (broadcastable) of the lanes to keep: the outermost if all read one word, else all."""
     lanes, address = access.lanes, access.address
     rows, columns = lanes.shape
     across = np.arange(1 if one_block else columns).reshape(1, -1)
@@ -150,7 +150,7 @@ def _at(value: npt.NDArray[np.generic], lanes: Lanes, down: IndexArray, across: 
     return np.broadcast_to(value, lanes.shape)[down, across].ravel()
 
 
-def _lot(access: Access, number: int, down: IndexArray, across: IndexArray) -> _Lot:
+def _lot(access: MemoryAccess, number: int, down: IndexArray, across: IndexArray) -> _Lot:
     lanes = access.lanes
     address = _at(access.address, lanes, down, across).astype(np.int64)
     thread = np.broadcast_to(lanes.threads[down], (len(down), across.shape[1])).ravel()
@@ -159,7 +159,7 @@ def _lot(access: Access, number: int, down: IndexArray, across: IndexArray) -> _
 
 
 def numbered(key: IndexArray) -> IndexArray:
-    """Return small numbers for keys: these themselves where a table of all of them is not much larger than they are."""
+    """Return small numbers for keys: the keys themselves if a table of them is not much larger than the keys."""
     if int(key.max()) < max(_DENSE * len(key), MAX_TABLE):
         return key
     numbers: IndexArray = np.unique(key, return_inverse=True)[1]
@@ -167,22 +167,22 @@ def numbered(key: IndexArray) -> IndexArray:
 
 
 def _ranked(values: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Return distinct values in order, and the place of each value among them."""
+    """Return the distinct values in order, and the index of each value among them."""
     here = np.zeros(int(values.max()) + 1, np.bool_)
     here[values] = True
     return np.flatnonzero(here), (np.cumsum(here) - 1)[values]
 
 
-def _from_lowest(place: IndexArray, column: IndexArray, columns: int) -> IndexArray:
-    """Return the distance of each place from its block's lowest: blocks far apart would make huge tables."""
-    lowest: IndexArray = np.full(columns, place.max())
-    np.minimum.at(lowest, column, place)
-    distance: IndexArray = place - lowest[column]
+def _from_lowest(address: IndexArray, column: IndexArray, columns: int) -> IndexArray:
+    """Return the distance of each address from its block's lowest, because distant blocks would need huge tables."""
+    lowest: IndexArray = np.full(columns, address.max())
+    np.minimum.at(lowest, column, address)
+    distance: IndexArray = address - lowest[column]
     return distance
 
 
 def _two_owners(key: IndexArray, owner: IndexArray, values: list[npt.NDArray[np.generic]]) -> IndexArray:
-    """Return where, for each key, the last owner stands and one that differs from it, in its value if any does."""
+    """Return the rows of two owners per key: the last, and another one, with another value if there is one."""
     order = np.arange(len(key), dtype=np.int32)
     last = np.full(int(key.max()) + 1, -1, np.int32)
     last[key] = order
@@ -199,11 +199,11 @@ def _two_owners(key: IndexArray, owner: IndexArray, values: list[npt.NDArray[np.
     return np.flatnonzero(chosen)
 
 
-def _is_shared(place: IndexArray, column: IndexArray) -> npt.NDArray[np.bool_]:
-    """Return which lanes access a place that another block accesses, too."""
-    owner = np.zeros(int(place.max()) + 1, np.int32)
-    owner[place] = column
+def _is_shared(address: IndexArray, column: IndexArray) -> npt.NDArray[np.bool_]:
+    """Return a mask of the lanes whose address another block accesses, too."""
+    owner = np.zeros(int(address.max()) + 1, np.int32)
+    owner[address] = column
     several = np.zeros(len(owner), np.bool_)
-    several[place[owner[place] != column]] = True
-    shared: npt.NDArray[np.bool_] = several[place]
+    several[address[owner[address] != column]] = True
+    shared: npt.NDArray[np.bool_] = several[address]
     return shared
