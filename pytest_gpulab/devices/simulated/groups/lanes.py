@@ -146,7 +146,7 @@ class Lanes:
 
     @cached_property
     def all_starts(self) -> IndexArray:
-        """The first index of each warp in a rectangle whose lanes are ordered block by block."""
+        """The first index of each warp in a rectangle with its lanes in order block by block."""
         blocks = np.arange(len(self.columns)).reshape(-1, 1)
         return (blocks * len(self.threads) + self.warp_starts).reshape(-1)
 

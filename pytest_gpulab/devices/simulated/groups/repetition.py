@@ -55,7 +55,7 @@ class CycleDetector:
         self._next_look = [FIRST_LOOK] * blocks
         self._saved: dict[int, _SavedState] = {}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Discard all states, because others may have changed memory."""
         blocks = len(self._iterations)
         self._iterations, self._next_look = [0] * blocks, [FIRST_LOOK] * blocks

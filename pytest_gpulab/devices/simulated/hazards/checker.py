@@ -68,12 +68,12 @@ class LaunchHazardChecker:
             return True
         if site.modifies:
             self.changing = None
-            self.reporter.cut_short("accesses to an array before a pointer to another one was used to change it")
+            self.reporter.add_unchecked("accesses to an array before a pointer to another one was used to change it")
         return site.modifies
 
     def end(self) -> None:
         """End the launch: find the races that depend on all its events."""
-        self.inter_block.judge()
+        self.inter_block.check()
         self.reporter.settle()
 
 
@@ -100,7 +100,9 @@ class HazardChecker:
         self._strong(access)
         if site.access != "write":
             bad = self.shared.missing(lanes, lanes.column, address, site.nbytes)
-            self._note_gaps(site, lanes, bad, lambda k: self.shared.missing(lanes, lanes.column, _plus(address, k), 1))
+            self._record_gaps(
+                site, lanes, bad, lambda k: self.shared.missing(lanes, lanes.column, _plus(address, k), 1)
+            )
             bad = self._without_padding(
                 site, bad, partial(self.shared.empty, lanes, lanes.column, address, site.nbytes)
             )
@@ -136,7 +138,9 @@ class HazardChecker:
         """Check a read or write of local memory by a group."""
         if site.access != "write":
             bad = self.local.missing(lanes, lanes.position, address, site.nbytes)
-            self._note_gaps(site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1))
+            self._record_gaps(
+                site, lanes, bad, lambda k: self.local.missing(lanes, lanes.position, _plus(address, k), 1)
+            )
             bad = self._without_padding(
                 site, bad, partial(self.local.empty, lanes, lanes.position, address, site.nbytes)
             )
@@ -160,31 +164,31 @@ class HazardChecker:
             launch.read_bytes[memory] += lanes.n * site.nbytes
         if launch.is_changing(memory, site):
             access = MemoryAccess(site, lanes, offset, values, memory, launch.tick())
-            if not self._remember(access) and not self.gaps:
+            if not self._record_global(access) and not self.gaps:
                 return
         if memory.written is not None:
-            self._look(lanes, site, memory, offset)
+            self._check_global(lanes, site, memory, offset)
         elif self.gaps and site.access == "read":
-            self._note_gaps(site, lanes, None, lambda k: None)
+            self._record_gaps(site, lanes, None, lambda k: None)
         for k, mask in self._carried_gaps(site, lanes):
             initcheck.erase_global(memory, _plus(offset, k), mask)
 
-    def _look(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
+    def _check_global(self, lanes: Lanes, site: Site, memory: Allocation, offset: Value) -> None:
         """Check a read of an array that has unwritten bytes, or record a write to it."""
         launch = self.launch
         if site.access != "write":
             bad = initcheck.missing_global(lanes, memory, offset, site.nbytes)
-            self._note_gaps(site, lanes, bad, lambda k: initcheck.missing_global(lanes, memory, _plus(offset, k), 1))
+            self._record_gaps(site, lanes, bad, lambda k: initcheck.missing_global(lanes, memory, _plus(offset, k), 1))
             bad = self._without_padding(site, bad, partial(empty_global, lanes, memory, offset, site.nbytes))
             if bad is not None:
                 launch.reporter.uninitialised(site, "global", lanes, offset + np.uint64(memory.base), bad)
         if site.modifies:
             initcheck.write_global(memory, offset, site.nbytes)
 
-    def _note_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
-        """Record the unwritten bytes of a load whose value is only copied; see `Gaps.note`."""
+    def _record_gaps(self, site: Site, lanes: Lanes, bad: Mask | None, missing: Callable[[int], Mask | None]) -> None:
+        """Record the unwritten bytes of a load with a value that is only copied; see `Gaps.record`."""
         if (bad is not None or self.gaps) and site.number in self.launch.program.copied:
-            self.gaps.note(site.number, lanes, site.nbytes, missing if bad is not None else None)
+            self.gaps.record(site.number, lanes, site.nbytes, missing if bad is not None else None)
 
     def _carried_gaps(self, site: Site, lanes: Lanes) -> Iterable[tuple[int, Mask]]:
         """Return the bytes of a store that stay unwritten; see `Gaps.carried`."""
@@ -205,7 +209,7 @@ class HazardChecker:
         rest = bad & empty() if unit else None
         return rest if rest is not None and rest.any() else None
 
-    def _remember(self, access: MemoryAccess) -> bool:
+    def _record_global(self, access: MemoryAccess) -> bool:
         """Record an access to global memory; return False if it repeats an earlier one."""
         launch = self.launch
         if self._orders_seen != launch.orders:
@@ -256,7 +260,7 @@ class HazardChecker:
         """Record a barrier of all threads of some blocks (None: of all blocks)."""
         time = self.launch.order()
         self.races.barrier(columns)
-        self.shared.look()
+        self.shared.update_complete()
         if self._fenced.size:
             self._fenced[:, slice(None) if columns is None else columns] = False
         if self.launch.fences is not None:

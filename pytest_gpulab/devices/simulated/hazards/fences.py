@@ -38,8 +38,7 @@ class Questions(NamedTuple):
     """Pairs of accesses by different threads, of which `first` may be ordered before `second`.
 
     The answer is True if it is. For pairs in `both_strong` it is also True if the later thread has observed no write
-    that
-    follows the earlier access without a fence: then it cannot rely on the earlier access, so it needs no order.
+    that follows the earlier access without a fence: then it cannot rely on the earlier access, so it needs no order.
     """
 
     first: Accessors
@@ -117,9 +116,8 @@ class Fences:
                 for block, thread in threads_of(record.lanes).tolist():
                     pending[block] = [entry for entry in pending[block] if entry[1] != (block, thread)]
             elif record.what in _WRITES:
-                for (block, thread), location in zip(
-                    threads_of(record.lanes).tolist(), record.locations(), strict=True
-                ):
+                threads = threads_of(record.lanes).tolist()
+                for (block, thread), location in zip(threads, record.locations(), strict=True):
                     waiting = pending[block]
                     found.update(entry[:2] for entry in waiting if entry[2] != location)
                     pending[block] = [entry for entry in waiting if entry[2] == location]
@@ -140,12 +138,12 @@ class Fences:
         classes = self.classes()
         first, until = classes.earlier(questions.first)
         answers[questions.second.time <= until] = False
-        asked = np.flatnonzero(answers)
-        source = np.unique(first[asked], return_inverse=True)[1]
-        second = np.unique(classes.later(questions.second.at(asked)), return_inverse=True)[1]
-        pair = (source * (1 + int(second.max(initial=0))) + second) * 2 + questions.both_strong[asked]
+        open_questions = np.flatnonzero(answers)
+        source = np.unique(first[open_questions], return_inverse=True)[1]
+        second = np.unique(classes.later(questions.second.at(open_questions)), return_inverse=True)[1]
+        pair = (source * (1 + int(second.max(initial=0))) + second) * 2 + questions.both_strong[open_questions]
         _, chosen, which = np.unique(pair, return_index=True, return_inverse=True)
-        answers[asked] = self._replayed(questions, asked[chosen], source[chosen])[which]
+        answers[open_questions] = self._replayed(questions, open_questions[chosen], source[chosen])[which]
         return answers
 
     def _replayed(self, questions: Questions, chosen: IndexArray, source: IndexArray) -> npt.NDArray[np.bool_]:
@@ -158,22 +156,22 @@ class Fences:
             mine = np.flatnonzero((source >= start) & (source < start + MAX_SOURCES))
             of = {at: (int(questions.first.time[i]), (int(questions.first.block[i]), int(questions.first.thread[i])))
                   for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)}  # fmt: skip
-            asked = [
+            open_questions = [
                 (int(questions.second.time[i]), (int(questions.second.block[i]), int(questions.second.thread[i])),
                  of[at], bool(questions.both_strong[i]))
                 for at, i in zip(source[mine].tolist(), chosen[mine].tolist(), strict=True)
             ]  # fmt: skip
-            result[mine] = self._answered(asked)
+            result[mine] = self._answered(open_questions)
         return result
 
-    def _answered(self, asked: list[tuple[int, _Thread, tuple[int, _Thread], bool]]) -> list[bool]:
+    def _answered(self, open_questions: list[tuple[int, _Thread, tuple[int, _Thread], bool]]) -> list[bool]:
         """Return the answers to questions: time and thread of the later access, earlier access, both strong."""
-        sources = sorted({source for _, _, source, _ in asked})
+        sources = sorted({source for _, _, source, _ in open_questions})
         bit = {source: 1 << number for number, source in enumerate(sources)}
-        replay, result, started = _Replay(bit), [False] * len(asked), 0
+        replay, result, started = _Replay(bit), [False] * len(open_questions), 0
         at = bisect_left(self.times, sources[0][0])
-        for number in sorted(range(len(asked)), key=lambda number: asked[number][0]):
-            later, thread, source, is_strong_pair = asked[number]
+        for number in sorted(range(len(open_questions)), key=lambda number: open_questions[number][0]):
+            later, thread, source, is_strong_pair = open_questions[number]
             while True:
                 due = self._records[at].time if at < len(self._records) else later
                 while started < len(sources) and sources[started][0] < min(due, later):
@@ -200,23 +198,23 @@ class _Replay:
 
     def __init__(self, bit: dict[tuple[int, tuple[int, int]], int]) -> None:
         self._bit, self._times = bit, {time for time, _ in bit}
-        self._seen: dict[Any, int] = {}  # per location, the sources that a read observes
-        self._strong_accesses: dict[Any, int] = defaultdict(
-            int
-        )  # per location, all sources that are strong accesses to it
+        # Per thread, or per block: the sources that it knows of, has published by a fence (for the device, or for its
+        # block only), and has observed by reads with or without a fence.
         self._known: dict[Any, int] = defaultdict(int)
         self._published: dict[Any, int] = defaultdict(int)
-        self._published_in_block: dict[Any, int] = defaultdict(int)  # published for its own block only
+        self._published_in_block: dict[Any, int] = defaultdict(int)
+        self._observed: dict[Any, int] = defaultdict(int)
+        # Per location: the sources that made its value, and all sources that are strong accesses to it.
+        self._seen: dict[Any, int] = {}
+        self._strong_accesses: dict[Any, int] = defaultdict(int)
+        # Per location: the sources that a read acquires (from fences for the device, or for the block), and those
+        # that it only observes.
         self._released: dict[Any, int] = {}
-        self._released_in_block: dict[Any, dict[int, int]] = defaultdict(
-            dict
-        )  # per location and block, acquired by a read
-        self._observed: dict[Any, int] = defaultdict(int)  # observed, but not published by a fence
+        self._released_in_block: dict[Any, dict[int, int]] = defaultdict(dict)
         self._unfenced: dict[Any, int] = {}
-        self._arriving: dict[
-            Any, tuple[int, int]
-        ] = {}  # per mbarrier, of the threads that have arrived: known, published
-        self._complete: dict[Any, tuple[int, int]] = {}  # the same, up to the end of a phase
+        # Per mbarrier: the known and the published sources of the arrivals in its phase, and up to the end of a phase.
+        self._arriving: dict[Any, tuple[int, int]] = {}
+        self._complete: dict[Any, tuple[int, int]] = {}
 
     def learn(self, thread: tuple[int, int], bits: int) -> None:
         """Add sources to those that a thread knows of."""

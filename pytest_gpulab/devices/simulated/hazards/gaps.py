@@ -17,7 +17,7 @@ from .vector_clocks import Mask
 
 
 class Gaps:
-    """The unwritten bytes of each thread's last execution of loads whose values are only copied, in a wave."""
+    """The unwritten bytes in each thread's last execution of loads for copies, in one wave."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
@@ -26,14 +26,14 @@ class Gaps:
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def note(self, load: int, lanes: Lanes, nbytes: int, missing: Callable[[int], Mask | None] | None) -> None:
+    def record(self, load: int, lanes: Lanes, nbytes: int, missing: Callable[[int], Mask | None] | None) -> None:
         """Record the unwritten bytes of a load.
 
         Args:
             load: number of the load.
             lanes: the lanes that load.
             nbytes: bytes per lane.
-            missing: returns a mask of the lanes whose n-th byte is unwritten; None if there are no unwritten bytes.
+            missing: returns a mask of the lanes with an unwritten n-th byte; None if there are no unwritten bytes.
         """
         if missing is None and load not in self._of:
             return

@@ -55,7 +55,7 @@ class Written:
             else:
                 np.bitwise_or.at(flat, index, np.broadcast_to(bits, index.shape))
 
-    def forget(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
+    def reset(self, lanes: Lanes, column: IndexArray, address: Value, nbytes: int) -> None:
         """Mark memory that is reused as unwritten."""
         if address.ndim == 0 and lanes.full and self._bits.shape[1] == 1:
             column = np.zeros((1, 1), np.intp)
@@ -99,7 +99,7 @@ class Written:
         any_bit = [flat[(word + k) * width + place] & bits for k in range(max(nbytes // 4, 1))]
         return np.broadcast_to(np.bitwise_or.reduce(any_bit) == 0, lanes.shape)
 
-    def look(self) -> None:
+    def update_complete(self) -> None:
         """Skip further checks if all bytes are written."""
         self._complete = self._complete or bool(self._bits.min() == _ALL_BYTES)
 

@@ -46,21 +46,21 @@ class Reporter:
 
     def __init__(self, hazards: dict[Any, Hazard], fences: Fences | None, locate: Locate) -> None:
         self.hazards, self.fences, self.locate = hazards, fences, locate
-        self.unseen: list[str] = []
+        self.unchecked: list[str] = []
         """Discarded accesses that may have raced with later ones, in words; each once."""
-        self._open: list[Pairs] = []  # races unless fences order them
+        self._deferred: list[Pairs] = []  # races unless fences order them
         self._threads: dict[Any, _Threads] = defaultdict(_Threads)
-        self._asked = self._racing = 0
+        self._questions = self._racing = 0
 
     @property
-    def is_enough(self) -> bool:
+    def is_saturated(self) -> bool:
         """True if so many races are certain that the search may stop."""
         return self.fences is None and self._racing > MAX_RACING
 
-    def cut_short(self, unseen: str) -> None:
+    def add_unchecked(self, unchecked: str) -> None:
         """Record that some accesses were not checked."""
-        if unseen not in self.unseen:
-            self.unseen.append(unseen)
+        if unchecked not in self.unchecked:
+            self.unchecked.append(unchecked)
 
     @property
     def times(self) -> list[int]:
@@ -84,8 +84,8 @@ class Reporter:
     ) -> None:
         """Report that lanes of an access race with earlier ones, one hazard per pair of lines."""
         for at in np.unique(others.at):
-            for mild in (False, True):
-                mine = np.flatnonzero((others.at == at) & (harmless == mild))
+            for is_harmless in (False, True):
+                mine = np.flatnonzero((others.at == at) & (harmless == is_harmless))
                 if not len(mine):
                     continue
                 other = others.access(int(mine[0]))
@@ -93,7 +93,9 @@ class Reporter:
                 first = Accessors(others.blocks[mine], others.threads[mine], np.full(len(mine), other.time))
                 everywhere = piece.access.lanes.wave.block_ids if blocks_alike else None
                 wave, space = piece.access.lanes.wave, "global" if piece.access.memory else "shared"
-                self.pairs(Pairs(kind, space, piece.access.site, other.site, wave, second, first, mild, everywhere))
+                self.pairs(
+                    Pairs(kind, space, piece.access.site, other.site, wave, second, first, is_harmless, everywhere)
+                )
 
     def pairs(self, pairs: Pairs) -> None:
         """Report that accesses race. If the program has fences, the decision is deferred to the end of the launch."""
@@ -101,29 +103,29 @@ class Reporter:
             self._found(pairs)
             self._racing += 0 if pairs.harmless else len(pairs.second.time)
             return
-        self._open.append(pairs.in_all_blocks())
-        self._asked += len(self._open[-1].second.time)
-        if self._asked > MAX_QUESTIONS:
+        self._deferred.append(pairs.in_all_blocks())
+        self._questions += len(self._deferred[-1].second.time)
+        if self._questions > MAX_QUESTIONS:
             self.settle()
 
     def settle(self) -> None:
         """Report the deferred races that the launch's fences so far do not order."""
-        asked, self._open, self._asked = self._open, [], 0
-        if self.fences is None or not asked:
+        deferred, self._deferred, self._questions = self._deferred, [], 0
+        if self.fences is None or not deferred:
             return
         first, second = (Accessors(*map(np.concatenate, zip(*of, strict=True)))
-                         for of in ([pairs.first for pairs in asked], [pairs.second for pairs in asked]))  # fmt: skip
-        both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in asked])
-        is_open = np.ones(len(both_strong), np.bool_)
-        is_open[both_strong] = self.fences.exposed(first.at(both_strong), second.at(both_strong))
-        unsure = np.flatnonzero(is_open)
-        questions = Questions(first.at(unsure), second.at(unsure), both_strong[unsure])
-        is_open[unsure] = ~self.fences.answers(questions)
+                         for of in ([p.first for p in deferred], [p.second for p in deferred]))  # fmt: skip
+        both_strong = np.concatenate([np.full(len(pairs.second.time), pairs.both_strong) for pairs in deferred])
+        is_unordered = np.ones(len(both_strong), np.bool_)
+        is_unordered[both_strong] = self.fences.exposed(first.at(both_strong), second.at(both_strong))
+        undecided = np.flatnonzero(is_unordered)
+        questions = Questions(first.at(undecided), second.at(undecided), both_strong[undecided])
+        is_unordered[undecided] = ~self.fences.answers(questions)
         if self.fences.is_overflown:
-            self.cut_short("which accesses its fences put in order")
-        ends = np.cumsum([len(pairs.second.time) for pairs in asked])
-        for pairs, end in zip(asked, ends.tolist(), strict=True):
-            mine = np.flatnonzero(is_open[end - len(pairs.second.time) : end])
+            self.add_unchecked("which accesses its fences put in order")
+        ends = np.cumsum([len(pairs.second.time) for pairs in deferred])
+        for pairs, end in zip(deferred, ends.tolist(), strict=True):
+            mine = np.flatnonzero(is_unordered[end - len(pairs.second.time) : end])
             if len(mine):
                 self._found(pairs.at(mine))
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray
 
 from .accesses import AccessPiece, Event, MbarrierEvent, NamedBarrierEvent
-from .vector_clocks import Mask, VectorClock, learn
+from .vector_clocks import Mask, VectorClock, advance
 
 Positions = npt.NDArray[np.int32]
 AT_ONCE = 1 << 16  # earlier accesses per comparison
@@ -67,7 +67,7 @@ class _WarpHistory:
             self.warp[here] = warp
             self.at[here, lane] = piece.position
 
-    def forget(self, words: IndexArray) -> None:
+    def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
         self.at[words] = -1
         self.warp[words] = self.other_at[words] = -1
@@ -98,7 +98,7 @@ class _ThreadHistory(_WarpHistory):
                 self._at = np.concatenate([self._at, np.full_like(self._at, -1)], axis=1)
             self._at[words[mine], index, piece.thread[mine] % WARP] = piece.position
 
-    def forget(self, words: IndexArray) -> None:
+    def remove(self, words: IndexArray) -> None:
         """Remove all accesses to these words."""
         self._at[words] = -1
 
@@ -124,7 +124,7 @@ class _Write:
         self.value = np.zeros(words, np.uint32)
         self.has_value = np.zeros(words, np.bool_)
 
-    def note(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+    def record(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
         """Record a write."""
         self.at[words] = piece.position
         self.thread[words] = piece.thread
@@ -140,7 +140,7 @@ class Sweep:
     weak write replaces earlier accesses. A strong write does not: atomics need no order among each other.
 
     Args:
-        known: the vector clocks.
+        clocks: the vector clocks.
         words: number of words.
         any_strong: True if some accesses are not weak.
         unit_bytes: size of a word.
@@ -151,18 +151,16 @@ class Sweep:
 
     def __init__(
         self,
-        known: VectorClock,
+        clocks: VectorClock,
         words: int,
         any_strong: bool,
         unit_bytes: int,
         strong: Callable[[Positions, IndexArray, AccessPiece, IndexArray], Mask],
         any_order: bool,
     ) -> None:
-        self.known, self.unit_bytes, self.strong = known, unit_bytes, strong
-        self._any_strong, strong_words = (
-            any_strong,
-            words if any_strong else 0,
-        )  # empty if unused, because they are large
+        self.clocks, self.unit_bytes, self.strong = clocks, unit_bytes, strong
+        self._any_strong = any_strong
+        strong_words = words if any_strong else 0  # unused tables are empty, because they are large
         self.write, self.weak_write = _Write(words), _Write(strong_words)
         history, self._all = _ThreadHistory if any_order else _WarpHistory, any_order
         self.reads, self.strong_reads, self.strong_writes = history(words), history(strong_words), history(strong_words)
@@ -182,7 +180,7 @@ class Sweep:
             yield from self._against(self.reads, "WAR", piece, words, columns)
             if self._any_strong:
                 yield from self._against(self.strong_reads, "WAR", piece, words, columns)
-        self._note(piece, words, values)
+        self._record(piece, words, values)
 
     # --- comparison ---------------------------------------------------------------------------------------
 
@@ -190,8 +188,8 @@ class Sweep:
         there: Mask = (at >= 0) & (thread != piece.thread)
         if not there.any():
             return there
-        known = self.known.of(columns, piece.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
-        there &= (known < at) & ~self.strong(at, thread, piece, piece.thread)
+        before = self.clocks.of(columns, piece.thread, (thread // WARP)[:, None])[np.arange(len(at)), 0, thread % WARP]
+        there &= (before < at) & ~self.strong(at, thread, piece, piece.thread)
         return there
 
     def _against_write(
@@ -252,7 +250,7 @@ class Sweep:
         bad = at >= 0
         if not bad.any():
             return
-        bad &= at > self.known.of(columns, piece.thread, np.maximum(warps, 0))
+        bad &= at > self.clocks.of(columns, piece.thread, np.maximum(warps, 0))
         thread = (warps[..., None] * WARP + np.arange(WARP)).reshape(len(words), -1)
         at, bad = at.reshape(thread.shape), bad.reshape(thread.shape)
         bad &= thread != piece.thread[:, None]
@@ -272,21 +270,21 @@ class Sweep:
 
     # --- recording -----------------------------------------------------------------------------------------------
 
-    def _note(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
+    def _record(self, piece: AccessPiece, words: IndexArray, values: npt.NDArray[np.uint32] | None) -> None:
         site = piece.access.site
         is_weak = site.is_weak
         if not site.modifies:
             (self.reads if is_weak else self.strong_reads).add(piece, words)
             return
-        self.write.note(piece, words, values)
+        self.write.record(piece, words, values)
         if not is_weak:
             self.strong_writes.add(piece, words)
             return
-        self.reads.forget(words)
+        self.reads.remove(words)
         if self._any_strong:
-            self.weak_write.note(piece, words, values)
-            self.strong_reads.forget(words)
-            self.strong_writes.forget(words)
+            self.weak_write.record(piece, words, values)
+            self.strong_reads.remove(words)
+            self.strong_writes.remove(words)
 
 
 def races(
@@ -312,13 +310,13 @@ def races(
     keys = np.concatenate([piece.unit for piece in pieces]) * len(columns) + numbered
     words, index = np.unique(keys, return_inverse=True)
     across = any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events)
-    known = VectorClock(len(columns), wave.warps, across)
+    clocks = VectorClock(len(columns), wave.warps, across)
     any_strong = any(not piece.access.site.is_weak for piece in pieces)
-    sweep = Sweep(known, len(words), any_strong, unit_bytes, strong, any_order)
+    sweep = Sweep(clocks, len(words), any_strong, unit_bytes, strong, any_order)
     ends = np.cumsum([len(piece.unit) for piece in pieces])
     at = 0
     for position, event in enumerate(events):
-        learn(known, event, position, columns, one_block)
+        advance(clocks, event, position, columns, one_block)
         while at < len(pieces) and pieces[at].position == position:
             span = slice(ends[at] - len(pieces[at].unit), ends[at])
             if len(pieces[at].unit):

@@ -26,10 +26,9 @@ class VectorClock:
         width = WARP * warps if across_warps else WARP
         self._table = np.full((columns, warps, WARP, width), -1, np.int32)
         self._arrived: dict[int, npt.NDArray[np.int32]] = {}
-        self._arriving: dict[
-            int, npt.NDArray[np.int32]
-        ] = {}  # per mbarrier, the joined clocks of the arrivals in its phase
-        self._complete: dict[tuple[int, int], npt.NDArray[np.int32]] = {}  # the same, up to the end of a phase
+        # per mbarrier, the joined clocks of the arrivals in its phase, and of all arrivals up to the end of a phase
+        self._arriving: dict[int, npt.NDArray[np.int32]] = {}
+        self._complete: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
 
     def of(self, column: IndexArray, thread: IndexArray, warps: IndexArray) -> npt.NDArray[np.int32]:
         """Return the clock entries of each thread for the 32 lanes of some warps (threads, n): (threads, n, 32)."""
@@ -43,7 +42,7 @@ class VectorClock:
         for value in np.unique(bits[bits != 0]):
             members = bits == value
             joined = np.where(members[..., None], self._table, -1).max(axis=2)
-            self._learn(members, joined, position)
+            self._join(members, joined, position)
 
     def sync_all(self, position: int) -> None:
         """Advance all clocks: all lanes of every warp have waited for each other."""
@@ -95,7 +94,7 @@ class VectorClock:
         table[:, np.arange(threads), np.arange(threads)] = np.iinfo(np.int32).max
         return np.asarray(table.min(axis=1))
 
-    def _learn(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
+    def _join(self, members: Mask, joined: npt.NDArray[np.int32], position: int) -> None:
         """Set the clocks of the members of each warp to the joined one: (columns, warps, width)."""
         if self._across:
             own = joined.reshape(*joined.shape[:2], self._warps, WARP)
@@ -127,25 +126,25 @@ def members(lanes: Lanes, columns: IndexArray) -> Mask:
     return np.ascontiguousarray(there[:, columns].T).reshape(len(columns), wave.warps, WARP)
 
 
-def learn(known: VectorClock, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
+def advance(clocks: VectorClock, event: Event, position: int, columns: IndexArray, one_block: bool) -> None:
     """Advance vector clocks by an event.
 
     Args:
-        known: the clocks of the given columns of the wave; of the first column only, if `one_block`.
+        clocks: the clocks of the given columns of the wave; of the first column only, if `one_block`.
         event: the event.
         position: its position in the list of events.
         columns: the columns of the clocks.
         one_block: True if all blocks have the same events.
     """
     if isinstance(event, WarpSync):
-        known.warp_sync(sync_bits(event, columns, one_block), position)
+        clocks.warp_sync(sync_bits(event, columns, one_block), position)
     elif isinstance(event, NamedBarrierEvent):
-        known.barrier(members(event.lanes, columns), event.number, event.leaving, position)
+        clocks.barrier(members(event.lanes, columns), event.number, event.leaving, position)
     elif isinstance(event, MbarrierEvent):
         if event.address.size == 1:
-            known.phase(event.what, members(event.lanes, columns), int(event.address.flat[0]), position)
+            clocks.phase(event.what, members(event.lanes, columns), int(event.address.flat[0]), position)
             return
         addresses = np.broadcast_to(event.address, event.lanes.shape)
         for address in np.unique(event.address).tolist():
             mine = event.lanes.subset(np.ascontiguousarray(addresses == address)).lanes
-            known.phase(event.what, members(mine, columns), address, position)
+            clocks.phase(event.what, members(mine, columns), address, position)

@@ -121,7 +121,7 @@ class BulkCopies:
         for subset, allocation, offset in self._wave.arena.locate(units.lanes, site, address):
             rows = slice(None) if subset is None else subset.rows
             mine, at = (units.lanes, address) if subset is None else (subset.lanes, subset.take(address))
-            allocation.note(mine, site, at, offset, [], self._wave.watch)
+            allocation.report(mine, site, at, offset, [], self._wave.watch)
             index = (offset >> np.uint64(2)).astype(np.intp)
             for k in range(_WORDS):
                 found[k, rows] = allocation.typed(_WORD)[index + k]

@@ -115,7 +115,7 @@ class Allocation:
         """Mark all bytes as unwritten."""
         self.written = np.zeros(len(self.data), np.uint8)
 
-    def note(
+    def report(
         self, lanes: Lanes, site: Site, address: Value, offset: Value, values: list[Value], watch: AccessListener | None
     ) -> None:
         """Report an access to `watch`. An unobserved write makes `written` unknown, so all bytes count as written."""
@@ -246,7 +246,7 @@ class Arena:
         subsets, found = [], []
         for subset, allocation, offset in self.locate(lanes, site, address):
             if watch is not None and site.space != "const":
-                allocation.note(subset.lanes if subset else lanes, site, address, offset, [], watch)
+                allocation.report(subset.lanes if subset else lanes, site, address, offset, [], watch)
             index = (offset >> shift).view(np.intp)
             view = allocation.typed(dtype)
             values = [view.take(index + k if k else index) for k in range(count)]
@@ -267,7 +267,7 @@ class Arena:
             view = allocation.typed(dtype)
             index = (offset >> shift).view(np.intp)
             mine = values if subset is None else [subset.take(value) for value in values]
-            allocation.note(subset.lanes if subset else lanes, site, address, offset, mine, watch)
+            allocation.report(subset.lanes if subset else lanes, site, address, offset, mine, watch)
             for k, value in enumerate(mine):
                 _scatter(view, index + k if k else index, value)
 

@@ -223,7 +223,7 @@ def _note(wave: Wave, lanes: Lanes, site: Site, image: Image, offset: Value, ins
         return
     group, (offset,) = _masked(lanes, inside, [offset.astype(np.uint64)])
     if group.n and wave.watch is not None:
-        image.memory.note(group, site, _address(image, offset), offset, [], wave.watch)
+        image.memory.report(group, site, _address(image, offset), offset, [], wave.watch)
     if group.n and is_first:
         _count(wave, group, site, _address(image, offset))
 

@@ -1,4 +1,4 @@
-"""Shorten long sequences of accesses in programs whose fences may order single threads, without losing races.
+"""Shorten long sequences of accesses if fences may order single threads, without losing races.
 
 Of equivalent accesses by one instruction to one word, only the first and the last one are kept.
 """

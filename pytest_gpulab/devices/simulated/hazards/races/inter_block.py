@@ -20,7 +20,7 @@ from pytest_gpulab.devices.simulated.hazards.vector_clocks import Mask
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 from .distinct import distinct
-from .pairing import Pairing, relied_on
+from .pairing import Pairing, flag_reads
 from .repeats import Repeats
 from .thinning import MAX_KEPT, MAX_LANES, Owner, numbered, thinned, weight
 
@@ -42,7 +42,7 @@ class InterBlockRaceDetector:
 
     def add(self, access: MemoryAccess) -> None:
         """Record an access."""
-        if access.lanes.wave.grid == (1, 1, 1) or self.reporter.is_enough or self.repeats.has(access):
+        if access.lanes.wave.grid == (1, 1, 1) or self.reporter.is_saturated or self.repeats.has(access):
             return
         self._accesses.append(access)
         self._lanes += weight(access)
@@ -58,10 +58,10 @@ class InterBlockRaceDetector:
         self._lanes = sum(map(weight, self._accesses))
         self._limit = max(MAX_LANES, 2 * self._lanes)
         if self._lanes > MAX_KEPT:
-            self.judge()
-            self.reporter.cut_short("accesses of different blocks to the same array")
+            self.check()
+            self.reporter.add_unchecked("accesses of different blocks to the same array")
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Report the races among the recorded accesses, and discard these."""
         by_memory: dict[Allocation | None, list[MemoryAccess]] = defaultdict(list)
         for access in self._accesses:
@@ -71,13 +71,13 @@ class InterBlockRaceDetector:
         for accesses in by_memory.values():
             if any(access.site.modifies for access in accesses) and not _apart(accesses):
                 if fences is None:
-                    self._judge(accesses)
+                    self._check(accesses)
                     continue
-                self._judge_each(accesses, fences)
-                for pairs in relied_on(accesses, across_blocks=True):
+                self._check_each(accesses, fences)
+                for pairs in flag_reads(accesses, across_blocks=True):
                     self.reporter.pairs(pairs)
 
-    def _judge_each(self, accesses: list[MemoryAccess], fences: Fences) -> None:
+    def _check_each(self, accesses: list[MemoryAccess], fences: Fences) -> None:
         """Compare each access with the earlier ones that fences may or may not have ordered."""
         unit, is_complete = unit_of(accesses), True
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
@@ -87,13 +87,13 @@ class InterBlockRaceDetector:
                 self.reporter.pairs(pairs)
             is_complete &= pairing.is_complete
         if not is_complete:
-            self.reporter.cut_short("all pairs of accesses of different blocks to the same array")
+            self.reporter.add_unchecked("all pairs of accesses of different blocks to the same array")
 
-    def _judge(self, accesses: list[MemoryAccess]) -> None:
+    def _check(self, accesses: list[MemoryAccess]) -> None:
         unit = unit_of(accesses)
         contested = _contested(list(pieces_of(list(enumerate(accesses)), unit, one_block=False)))
         for pieces in in_batches(contested, MAX_WORDS):
-            if self.reporter.is_enough:
+            if self.reporter.is_saturated:
                 return
             words, index = np.unique(np.concatenate([piece.unit for piece in pieces]), return_inverse=True)
             sweep = _BlockSweep(accesses, len(words), unit)
@@ -183,7 +183,7 @@ class _BlockHistory:
     def __iter__(self) -> Iterator[_Slot]:
         yield from (self._last, self._other)
 
-    def note(self, piece: AccessPiece, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
+    def record(self, piece: AccessPiece, words: IndexArray, bits: npt.NDArray[np.int64] | None = None) -> None:
         """Record an access and the written bits."""
         block, thread, at = _block_of(piece), piece.thread, piece.position
         values = np.full(len(words), -1, np.int64) if bits is None else bits
@@ -222,13 +222,13 @@ class _BlockSweep:
             yield from self._against(slot, "WAW" if site.modifies else "RAW", piece, words, same)
         is_weak = site.is_weak
         if not site.modifies:
-            (self.reads if is_weak else self.strong_reads).note(piece, words)
+            (self.reads if is_weak else self.strong_reads).record(piece, words)
             return
         never = np.zeros(len(words), np.bool_)
         for slot in (*self.reads, *(self.strong_reads if self.any_strong else ())):
             yield from self._against(slot, "WAR", piece, words, never)
         if not is_weak:
-            self.strong_writes.note(piece, words, bits)
+            self.strong_writes.record(piece, words, bits)
             return
         self.write.set(words, piece.position, _block_of(piece), piece.thread)
         self.write.value[words] = bits

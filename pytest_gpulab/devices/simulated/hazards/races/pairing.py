@@ -49,29 +49,29 @@ class Pairing:
 
     def _number(self) -> None:
         """Number the simultaneous weak writes to a word, and the stretches that they start."""
-        erases = self._weak & self._writes
-        starts = np.ones(len(erases), np.bool_)
+        weak_writes = self._weak & self._writes
+        starts = np.ones(len(weak_writes), np.bool_)
         starts[1:] = self._word[1:] != self._word[:-1]
         same = ~starts
-        same[1:] &= erases[:-1] & (self._piece[1:] == self._piece[:-1])
-        self._stretch = np.cumsum(starts | (erases & ~same))
-        self._erases = erases
+        same[1:] &= weak_writes[:-1] & (self._piece[1:] == self._piece[:-1])
+        self._stretch = np.cumsum(starts | (weak_writes & ~same))
+        self._weak_writes = weak_writes
 
     def pairs(self) -> Iterator[Pairs]:
         """Yield all conflicting pairs of accesses."""
-        yield from self._of(*self._with_erasers())
+        yield from self._of(*self._with_weak_writes())
         yield from self._of(*self._between())
 
-    def _with_erasers(self) -> tuple[IndexArray, IndexArray]:
+    def _with_weak_writes(self) -> tuple[IndexArray, IndexArray]:
         """Return (earlier, later) rows: each access and the last weak write before it, or the next one after it."""
         rows = np.arange(len(self._word))
         last = np.full(int(self._stretch[-1]) + 2, -1)  # the weak write at the start of each stretch
-        last[self._stretch[self._erases]] = rows[self._erases]
+        last[self._stretch[self._weak_writes]] = rows[self._weak_writes]
         opener, closer = last[self._stretch], last[self._stretch + 1]
-        before = np.where(self._erases, last[self._stretch - 1], opener)
-        among = self._erases & (opener != rows)
-        first = np.concatenate([before, rows[~self._erases], rows[among]])
-        second = np.concatenate([rows, closer[~self._erases], opener[among]])
+        before = np.where(self._weak_writes, last[self._stretch - 1], opener)
+        among = self._weak_writes & (opener != rows)
+        first = np.concatenate([before, rows[~self._weak_writes], rows[among]])
+        second = np.concatenate([rows, closer[~self._weak_writes], opener[among]])
         there = (first >= 0) & (second >= 0)
         there[there] = self._word[first[there]] == self._word[second[there]]
         return first[there], second[there]
@@ -113,7 +113,7 @@ class Pairing:
             yield Pairs(kind, "global", other.site, one.site, other.lanes.wave, *accessors, bool(harmless[rows[0]]))
 
 
-def relied_on(accesses: Sequence[MemoryAccess], across_blocks: bool) -> Iterator[Pairs]:
+def flag_reads(accesses: Sequence[MemoryAccess], across_blocks: bool) -> Iterator[Pairs]:
     """Yield strong reads of another thread's strong write that rely on its value.
 
     A value and the flag that announces it, both volatile, do not race. But without a fence between the two writes
@@ -162,7 +162,7 @@ def _may_announce(access: MemoryAccess) -> bool:
 
 
 def _is_used(access: MemoryAccess) -> bool:
-    """Return True for a strong read whose value is used for more than a wait."""
+    """Return True for a strong read that is more than a wait for a value."""
     return not access.site.is_weak and not access.site.is_awaited and not access.site.is_guess
 
 

@@ -35,14 +35,14 @@ from pytest_gpulab.devices.simulated.hazards.vector_clocks import Mask
 from pytest_gpulab.devices.simulated.memory.spaces import Allocation
 
 from .distinct import by_thread, distinct
-from .pairing import relied_on
+from .pairing import flag_reads
 from .repeats import Repeats
 from .settling import outstanding, shortened
 from .thinning import MAX_KEPT, MAX_LANES, SELF_LANES, numbered, thinned, weight
 
 MAX_MEMO, MAX_MEMO_BYTES = 4096, 64 << 20  # number and size of the race-free sequences that are kept
 MAX_WORDS = 1 << 16  # words per sweep
-MAX_SWEEP_KEY = 4096  # lanes of a sequence whose sweep result is kept
+MAX_SWEEP_KEY = 4096  # lanes of suspects, up to which the result of their sweep is kept
 _WEAK, _CHANGED = np.uint8(1), np.uint8(2)
 
 
@@ -59,9 +59,9 @@ class Racecheck:
         self.shape, self.reporter, self.clean = shape, reporter, clean
         self.repeats = Repeats()
         self._scratch: dict[int, npt.NDArray[np.int32]] = {}
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.repeats.clear()
         self.events: list[Event] = []
         self._limit = MAX_LANES
@@ -72,7 +72,7 @@ class Racecheck:
 
     def add(self, event: Event) -> None:
         """Record an event."""
-        if self.reporter.is_enough:
+        if self.reporter.is_saturated:
             return
         if isinstance(event, MemoryAccess) and event.memory is not None:
             self._global += weight(event)
@@ -110,8 +110,8 @@ class Racecheck:
     def _synchronised(self, start: int) -> None:
         """Check all events if all threads are ordered after those before `start`; keep the later ones."""
         events = self.events
-        self._forget()
-        self._judge(events)
+        self._reset()
+        self._check(events)
         accesses = (at for at in range(start, len(events)) if isinstance(events[at], MemoryAccess))
         for event in events[next(accesses, len(events)) :]:
             self.add(event)
@@ -119,11 +119,11 @@ class Racecheck:
     def barrier(self, columns: Mask | None) -> None:
         """Check and discard the events of some blocks (None: of all) at a barrier of all their threads."""
         events = self.events
-        self._forget()
+        self._reset()
         if columns is None or columns.all():
-            self._judge(events)
+            self._check(events)
             return
-        self._judge([piece for event in events if (piece := _of_columns(event, columns)) is not None])
+        self._check([piece for event in events if (piece := _of_columns(event, columns)) is not None])
         for event in events:
             rest = _of_columns(event, ~columns)
             if rest is not None:
@@ -132,23 +132,23 @@ class Racecheck:
     def _thin(self) -> None:
         """Check the recorded events, and keep representatives of them."""
         events = self.events
-        self._judge(events)
-        self._forget()
+        self._check(events)
+        self._reset()
         self._limit = 1 << 62
         if any(isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events):
             for event in outstanding(events, self.shape):
                 self.add(event)
             if self._global + self._shared > MAX_LANES // 2:
-                self._forget()
-                self.reporter.cut_short("accesses before a barrier of some warps and after it by others")
+                self._reset()
+                self.reporter.add_unchecked("accesses before a barrier of some warps and after it by others")
             self._limit = MAX_LANES
             return
         for event in self._shortened(events):
             self.add(event)
         self._limit = max(MAX_LANES, 2 * (self._global + self._shared))
         if self._limit > 2 * MAX_KEPT:
-            self._forget()
-            self.reporter.cut_short("accesses of a block between two barriers")
+            self._reset()
+            self.reporter.add_unchecked("accesses of a block between two barriers")
 
     def _shortened(self, events: list[Event]) -> list[Event]:
         if self.reporter.fences is None:  # words of several blocks are covered by the races between blocks
@@ -161,7 +161,7 @@ class Racecheck:
 
     # --- checks ------------------------------------------------------------------------------------------------
 
-    def _judge(self, events: list[Event]) -> None:
+    def _check(self, events: list[Event]) -> None:
         by_memory: dict[Allocation | None, list[tuple[int, MemoryAccess]]] = defaultdict(list)
         changed: set[Allocation | None] = set()
         for position, event in enumerate(events):
@@ -170,10 +170,10 @@ class Racecheck:
                 if event.site.modifies:
                     changed.add(event.memory)
         for memory in by_memory:
-            if memory in changed and not self.reporter.is_enough:
-                self._judge_memory(memory, by_memory[memory], events)
+            if memory in changed and not self.reporter.is_saturated:
+                self._check_memory(memory, by_memory[memory], events)
 
-    def _judge_memory(
+    def _check_memory(
         self, memory: Allocation | None, accesses: list[tuple[int, MemoryAccess]], events: list[Event]
     ) -> None:
         mine = [event for event in events if not isinstance(event, MemoryAccess) or event.memory is memory]
@@ -185,12 +185,12 @@ class Racecheck:
         if memory is not None and len(accesses) == 1 and _ascending(accesses[0][1]):
             return
         if self.reporter.fences is not None:
-            for pairs in relied_on([access for _, access in accesses], across_blocks=False):
+            for pairs in flag_reads([access for _, access in accesses], across_blocks=False):
                 self.reporter.pairs(pairs)
         unit = unit_of([access for _, access in accesses])
         suspects = self._suspects(accesses, unit, one_block)
         if (not suspects or self._is_clean(suspects, events, unit, one_block)) and key is not None:
-            self._remember(key, nbytes)
+            self._keep_clean(key, nbytes)
 
     def _is_clean(self, suspects: list[AccessPiece], events: list[Event], unit: int, one_block: bool) -> bool:
         """Report the races among suspects; return True if there is none."""
@@ -203,17 +203,17 @@ class Racecheck:
             isinstance(event, NamedBarrierEvent | MbarrierEvent) for event in events
         )
         batches = in_batches(suspects, MAX_WORDS)
-        strong, is_clean = _Strong(events, is_global), True
+        strong, is_clean = _PermittedPairs(events, is_global), True
         for race in (race for pieces in batches for race in races(events, pieces, strong, unit, one_block, any_order)):
             self.reporter.race(race, events, one_block)
             is_clean = False
-            if self.reporter.is_enough:
+            if self.reporter.is_saturated:
                 break
         if is_clean and key is not None:
-            self._remember(key, MAX_SWEEP_KEY * WORD_BYTES)
+            self._keep_clean(key, MAX_SWEEP_KEY * WORD_BYTES)
         return is_clean
 
-    def _remember(self, key: object, nbytes: int) -> None:
+    def _keep_clean(self, key: object, nbytes: int) -> None:
         if len(self.clean) < MAX_MEMO and sum(self.clean.values()) + nbytes <= MAX_MEMO_BYTES:
             self.clean[key] = nbytes
 
@@ -252,13 +252,12 @@ def _contested(pieces: list[AccessPiece], key: IndexArray, met: IndexArray, size
     return [piece.where(mask) for piece, mask in chosen if mask.any()]
 
 
-class _Strong:
+class _PermittedPairs:
     """The pairs of accesses that the memory model permits without an order: those of which neither is weak.
 
     Volatile accesses count as strong between different warps in global memory, because flags need that. In shared
-    memory
-    they do so only with a fence before the write: without one they are a tree reduction that lacks its barriers. Within
-    a warp `volatile` orders nothing, although kernels from before Volta relied on it.
+    memory they do so only with a fence before the write: without one they are a tree reduction that lacks its barriers.
+    Within a warp `volatile` orders nothing, although kernels from before Volta relied on it.
     """
 
     def __init__(self, events: Sequence[Event], is_global: bool) -> None:
@@ -292,10 +291,10 @@ def _signature(events: Iterable[Event]) -> object:
 
 def _sync_signature(event: WarpSync | NamedBarrierEvent | MbarrierEvent) -> object:
     lanes = event.lanes
-    thread = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
+    key = (lanes.threads_key, lanes.columns.tobytes(), lanes.flat)
     if isinstance(event, MbarrierEvent):
-        return (*thread, event.what, event.address.tobytes())
-    return (*thread, event.mask.tobytes()) if isinstance(event, WarpSync) else (*thread, event.number, event.leaving)
+        return (*key, event.what, event.address.tobytes())
+    return (*key, event.mask.tobytes()) if isinstance(event, WarpSync) else (*key, event.number, event.leaving)
 
 
 def _sweep_key(events: Sequence[Event], suspects: Sequence[AccessPiece]) -> object:

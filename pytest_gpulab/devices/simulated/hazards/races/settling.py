@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import Shape
 from pytest_gpulab.devices.simulated.hazards.accesses import Event, MemoryAccess, WarpSync, chosen
-from pytest_gpulab.devices.simulated.hazards.vector_clocks import VectorClock, learn, sync_bits
+from pytest_gpulab.devices.simulated.hazards.vector_clocks import VectorClock, advance, sync_bits
 
 from .thinning import Owner
 
@@ -60,10 +60,10 @@ def outstanding(events: Sequence[Event], shape: Shape) -> list[Event]:
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
-    known = VectorClock(len(columns), shape.warps, across_warps=True)
+    clocks = VectorClock(len(columns), shape.warps, across_warps=True)
     for position, event in enumerate(events):
-        learn(known, event, position, columns, one_block)
-    over = known.known_to_all(shape.threads)
+        advance(clocks, event, position, columns, one_block)
+    over = clocks.known_to_all(shape.threads)
     kept: list[Event] = []
     for position, event in enumerate(events):
         if isinstance(event, MemoryAccess):
@@ -85,15 +85,15 @@ def _over(events: Sequence[Event], syncs: Sequence[int], shape: Shape) -> npt.ND
     """
     one_block = all(event.same_in_all_blocks for event in events if _is_local(event))
     columns = np.arange(1 if one_block else shape.columns)
-    known = VectorClock(len(columns), shape.warps, across_warps=False)
+    clocks = VectorClock(len(columns), shape.warps, across_warps=False)
     for position in syncs:
         sync = events[position]
         assert isinstance(sync, WarpSync)
         if sync.lanes.full and sync.mask.ndim == 0 and sync.mask == _ALL_LANES:
-            known.sync_all(position)
+            clocks.sync_all(position)
         else:
-            known.warp_sync(sync_bits(sync, columns, one_block), position)
-    return known.by_all_others(shape.threads)
+            clocks.warp_sync(sync_bits(sync, columns, one_block), position)
+    return clocks.by_all_others(shape.threads)
 
 
 def _is_local(event: Event) -> bool:

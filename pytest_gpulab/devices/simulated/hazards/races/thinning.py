@@ -30,7 +30,7 @@ _DENSE = 4  # entries of a table per key, up to which a table is faster than sor
 
 
 class Owner(Enum):
-    """The unit whose own accesses do not race with each other."""
+    """The unit within which accesses do not race with each other."""
 
     thread = "thread"
     warp = "warp"
@@ -200,7 +200,7 @@ def _two_owners(key: IndexArray, owner: IndexArray, values: list[npt.NDArray[np.
 
 
 def _is_shared(address: IndexArray, column: IndexArray) -> npt.NDArray[np.bool_]:
-    """Return a mask of the lanes whose address another block accesses, too."""
+    """Return a mask of the lanes with an address that another block accesses, too."""
     owner = np.zeros(int(address.max()) + 1, np.int32)
     owner[address] = column
     several = np.zeros(len(owner), np.bool_)
