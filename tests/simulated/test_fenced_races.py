@@ -8,7 +8,7 @@ from places import Run, marked
 
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions, LaunchProfile, Schedule
 
-EXECUTION = "pytest_gpulab.devices.simulated.execution"
+HAZARDS = "pytest_gpulab.devices.simulated.hazards"
 LAST = """
 __device__ unsigned count;
 __global__ void f(int *out) {{
@@ -52,8 +52,8 @@ def races(profile: LaunchProfile) -> list[Hazard]:
 @pytest.fixture(params=[None, 1 << 9], ids=["all remembered", "made short"])
 def remembered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the check remember all accesses, or only a few before it makes them short."""
-    for module in ("racecheck", "crossing") if request.param else ():
-        monkeypatch.setattr(f"{EXECUTION}.{module}.MAX_LANES", request.param)
+    for module in ("racecheck", "inter_block") if request.param else ():
+        monkeypatch.setattr(f"{HAZARDS}.races.{module}.MAX_LANES", request.param)
 
 
 @pytest.mark.usefixtures("remembered")
@@ -98,8 +98,8 @@ def test_a_fence_of_the_first_block_orders_no_other_one(run: Run) -> None:
 @pytest.mark.parametrize("unfenced", [NOBODY, 10])
 def test_many_accesses_are_asked_about_piece_by_piece(run: Run, monkeypatch: pytest.MonkeyPatch, unfenced: int) -> None:
     before, after = SUM_OF_ALL
-    monkeypatch.setattr(f"{EXECUTION}.fences.MAX_SOURCES", 7)
-    monkeypatch.setattr(f"{EXECUTION}.reporting.MAX_QUESTIONS", 100)
+    monkeypatch.setattr(f"{HAZARDS}.fences.MAX_SOURCES", 7)
+    monkeypatch.setattr(f"{HAZARDS}.reporting.MAX_QUESTIONS", 100)
     profile = check(run, LAST.format(before=before, after=after, unfenced=unfenced), grid=100)
     assert bool(races(profile)) == (unfenced != NOBODY) and not profile.unchecked
 
@@ -107,10 +107,10 @@ def test_many_accesses_are_asked_about_piece_by_piece(run: Run, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("limits", "unseen"),
     [
-        ({"fences.MAX_SOURCES": 7, "fences.MAX_WORK": 1000}, "which accesses its fences put in order"),
-        ({"pairing.MAX_PAIRS": 99}, "all pairs of accesses of different blocks to the same array"),
+        ({"fences.MAX_SOURCES": 7, "fences.MAX_WORK": 1000}, "the order that its fences establish"),
+        ({"races.pairing.MAX_PAIRS": 99}, "all pairs of accesses of different blocks to the same array"),
         (
-            {"crossing.MAX_LANES": 99, "crossing.MAX_KEPT": 99},
+            {"races.inter_block.MAX_LANES": 99, "races.inter_block.MAX_KEPT": 99},
             "accesses of different blocks to the same array",
         ),
     ],
@@ -120,7 +120,7 @@ def test_a_check_that_is_cut_short_says_so(
 ) -> None:
     """Threads count what others have counted, which each of them looks at before."""
     for name, limit in limits.items():
-        monkeypatch.setattr(f"{EXECUTION}.{name}", limit)
+        monkeypatch.setattr(f"{HAZARDS}.{name}", limit)
     source = LAST.format(before="if (t < 9) x = out[t]; __syncthreads();", after="", unfenced=NOBODY).replace(
         "if (b != -1) __threadfence();", "__threadfence(); if (t == 5) atomicAdd(out + t, x);"
     )

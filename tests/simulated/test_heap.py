@@ -82,7 +82,9 @@ def test_unwritten_heap_memory_is_found(run: Run) -> None:
 )
 def test_access_outside_of_a_block_is_out_of_bounds(run: Run, access: str) -> None:
     source = kernel(f"int *p = (int *)malloc(3 * sizeof(int)); p[0] = p[1] = p[2] = 0;\n {access}\n out[t] += p[0];")
-    with pytest.raises(KernelFault, match=r"invalid __global__ .*: outside of what malloc\(\) or new has") as caught:
+    with pytest.raises(
+        KernelFault, match=r"invalid __global__ .*: outside of the blocks from malloc\(\) or new"
+    ) as caught:
         run(source, np.zeros(THREADS, np.int32), block=(THREADS,))
     assert (caught.value.code, caught.value.where) == ("out-of-bounds", marked(source))
 

@@ -352,7 +352,7 @@ def test_too_many_fences_to_remember_are_said(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setattr("pytest_gpulab.devices.simulated.hazards.fences.MAX_RECORDS", 3)
     profile = check(run, LAST_BLOCK.format(write=ALL_OF_A_BLOCK, fence="__threadfence();"), grid=40)
     assert not profile.hazards
-    assert profile.unchecked == ("which accesses its fences put in order",)
+    assert profile.unchecked == ("the order that its fences establish",)
 
 
 def test_an_array_that_a_pointer_to_another_one_reaches_is_looked_at_from_then_on(device: SimulatedDevice) -> None:

@@ -122,7 +122,7 @@ class Reporter:
         questions = Questions(first.at(undecided), second.at(undecided), both_strong[undecided])
         is_unordered[undecided] = ~self.fences.answers(questions)
         if self.fences.is_overflown:
-            self.add_unchecked("which accesses its fences put in order")
+            self.add_unchecked("the order that its fences establish")
         ends = np.cumsum([len(pairs.second.time) for pairs in deferred])
         for pairs, end in zip(deferred, ends.tolist(), strict=True):
             mine = np.flatnonzero(is_unordered[end - len(pairs.second.time) : end])

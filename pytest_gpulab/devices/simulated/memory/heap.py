@@ -79,7 +79,7 @@ class Heap(Allocation):
         """Raise KernelFault for an access outside of all blocks."""
         bad = offset.astype(np.int64) + site.nbytes > self._ends[(offset // np.uint64(_UNIT)).astype(np.intp)]
         if np.any(bad):
-            what = f"{invalid(site, 'global')}: outside of what malloc() or new has allocated, or freed again"
+            what = f"{invalid(site, 'global')}: outside of the blocks from malloc() or new, or in a freed one"
             raise KernelFault("out-of-bounds", what, site.where, first_lane(lanes, bad))
 
 
