@@ -12,7 +12,7 @@ import numpy as np
 
 from pytest_gpulab.devices.protocol import Hazard, LaunchOptions
 from pytest_gpulab.devices.simulated.counting.tally import Tally
-from pytest_gpulab.devices.simulated.hazards.checker import LaunchWatch, may_change
+from pytest_gpulab.devices.simulated.hazards.checker import LaunchHazardChecker, may_change
 from pytest_gpulab.devices.simulated.memory.heap import Heap
 from pytest_gpulab.devices.simulated.memory.locating import locate
 from pytest_gpulab.devices.simulated.memory.printf import Printer
@@ -68,14 +68,14 @@ class LaunchState:
     absent: np.uint32 = ABSENT_VALUE
     absences: dict[Any, Hazard] = field(default_factory=dict)
     bounds: dict[int, Range] = field(default_factory=dict)
-    watch: LaunchWatch | None = field(init=False)
+    watch: LaunchHazardChecker | None = field(init=False)
     tally: Tally = field(init=False)
 
     def __post_init__(self) -> None:
         self.tally, self.watch = Tally(self.program), None
         if self.options.check:
             changing = may_change(self.program, self.parameters, self.arena)
-            self.watch = LaunchWatch(self.program, self.hazards, partial(locate, self), changing)
+            self.watch = LaunchHazardChecker(self.program, self.hazards, partial(locate, self), changing)
 
     @property
     def is_clean(self) -> bool:
@@ -85,7 +85,7 @@ class LaunchState:
     @property
     def unchecked(self) -> tuple[str, ...]:
         """Accesses that the race check had to leave out."""
-        return () if self.watch is None else tuple(self.watch.reporter.unseen)
+        return () if self.watch is None else tuple(self.watch.reporter.unchecked)
 
     def read_per_thread(self, args: Sequence[object]) -> dict[int, float]:
         """Return `LaunchProfile.read_per_thread`, given the launch's arguments."""

@@ -71,7 +71,7 @@ class Scheduler:
             DeviceUnavailable: the process got too little processor time.
         """
         self.is_endless, self.is_alone, self._endless_loops = False, False, []
-        self.cycles.forget()
+        self.cycles.reset()
         try:
             while True:
                 while self.heap:
