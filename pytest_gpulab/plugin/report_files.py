@@ -38,6 +38,8 @@ class ReportFiles:
         Raises:
             SettingsError: with the reason.
         """
+        if not settings.reports:
+            return
         from pytest_gpulab.reports import formats
         from pytest_gpulab.reports.context import ReportError
 

@@ -20,7 +20,6 @@ from pytest_gpulab.grading.plans.parameter_names import Names, parameter_names, 
 from pytest_gpulab.grading.plans.prepare import InstructorsMistake, instructors_code, make_plan
 from pytest_gpulab.grading.time_limits import TimeBudget, TimeLimits, limited
 
-from .compile_notes import host_code_note, unread_tunables
 from .includes import moved_line, unaccepted_include
 from .signature import signature_finding
 from .tunable_macros import with_defined_tunables
@@ -115,7 +114,9 @@ class Builds:
 
     def notes(self) -> tuple[Finding, ...]:
         """Return notes on the file; all variants must be compiled."""
-        exercise, found = self._loaded.exercise, []
+        from .compile_notes import host_code_note, unread_tunables
+
+        exercise, found = self._loaded.exercise, list[Finding]()
         note = host_code_note(self.code, self._path.name)
         built = next((made for made in self._made.values() if isinstance(made, Build)), None)
         if built is not None:

@@ -16,7 +16,7 @@ from pytest_gpulab.exercise import Case, Problem
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.checks import correct_name
 from pytest_gpulab.grading.compilation.builds import Build, Builds, cases_of
-from pytest_gpulab.grading.diagnosis.explain import WRONG_RESULTS, with_best_explanation, with_hazards
+from pytest_gpulab.grading.diagnosis.compare import WRONG_RESULTS
 from pytest_gpulab.grading.diagnosis.whole_array_reads import Rereads, with_rereads
 from pytest_gpulab.grading.findings import because_of, finding, plain
 from pytest_gpulab.grading.grade import Finding, Verdict
@@ -184,6 +184,8 @@ class CaseRuns:
         is_alone = self._is_simulated and not self._limits.beside_a_gpu
         if findings[0].code not in WRONG_RESULTS or findings[0].bits or not is_alone:
             return findings
+        from pytest_gpulab.grading.diagnosis.explain import with_best_explanation
+
         others = ((correct_name(other), self.outcome(other).findings) for other in self._like(case))
         return with_best_explanation(findings, others)
 
@@ -218,10 +220,8 @@ class CaseRuns:
                     verdict, findings = self._run_pattern(build, prepared, decoy, runs)
                     reread = self.rereads.of(case, plan, runs, build.parameters)
                     if verdict != "passed":
-                        findings = with_rereads(findings, reread)
-                        notes = _notes(case, pattern)
-                        noted = tuple(replace(found, evidence=(*found.evidence, *notes)) for found in findings)
-                        explained = with_hazards(noted, runs, build.source if self._is_simulated else None)
+                        source = build.source if self._is_simulated else None
+                        explained = _explained(with_rereads(findings, reread), _notes(case, pattern), runs, source)
                         return CaseOutcome(verdict, explained, _without_outputs(runs))
         except InstructorsMistake as mistake:
             return CaseOutcome("not gradable", (mistake.finding,), _without_outputs(runs))
@@ -335,6 +335,15 @@ def _notes(case: Case, pattern: str) -> tuple[str, ...]:
     passed = case.patterns[: case.patterns.index(pattern)]
     correct = (f"correct with other inputs of this size: {', '.join(passed)}",) if passed else ()
     return (*correct, f"input pattern: {pattern}")
+
+
+def _explained(
+    findings: tuple[Finding, ...], notes: tuple[str, ...], runs: list[Run], source: str | None
+) -> tuple[Finding, ...]:
+    from pytest_gpulab.grading.diagnosis.explain import with_hazards
+
+    noted = tuple(replace(found, evidence=(*found.evidence, *notes)) for found in findings)
+    return with_hazards(noted, runs, source)
 
 
 def _without_outputs(runs: list[Run]) -> tuple[Run, ...]:

@@ -13,6 +13,9 @@ from pytest_gpulab.grading.plans.replay import Poison
 from .patterns import RunContext, WrongValue
 
 Array = npt.NDArray[Any]
+WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
+"""Codes of findings of wrong outputs."""
+
 CHUNK = 2**15  # elements to compare at a time, so that the arrays stay in the CPU's cache
 UNKNOWN = RunContext()
 

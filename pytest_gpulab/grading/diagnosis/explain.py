@@ -12,11 +12,11 @@ from pytest_gpulab.grading.plans.parameter_names import unset_variables
 from pytest_gpulab.grading.plans.replay import Run
 
 from .coincidence import CERTAIN
+from .compare import WRONG_RESULTS
 
 MAX_HAZARDS = 3  # reported with a wrong result
 WORD_BYTES = 4
 SAME_RUN = "in the same run: "
-WRONG_RESULTS = ("wrong-result", "not-repeatable", "not-written")
 
 
 def with_best_explanation(

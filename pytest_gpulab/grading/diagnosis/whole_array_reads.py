@@ -15,7 +15,7 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.parameter_names import Names
 from pytest_gpulab.grading.plans.replay import Run
 
-from .explain import WRONG_RESULTS
+from .compare import WRONG_RESULTS
 
 LEAST_ELEMENTS = 256  # a smaller array may be a table that every thread needs
 MOST_THREADS_PER_ELEMENT = 16  # for an array with about one element per thread
