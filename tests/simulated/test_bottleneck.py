@@ -34,17 +34,17 @@ KERNELS = {
         __shared__ float s[1024]; s[t] = t; __syncthreads(); float a = 0;
         for (int k = 0; k < 256; k++) a += s[(t * 16 + k) & 1023]; // HERE
         out[i] = a;""",
-    "global memory: 32 sectors a request where 4 would do at HERE; memory bandwidth takes SHARE": """
+    "global memory: 32 sectors per request instead of 4 at HERE; memory bandwidth takes SHARE": """
         out[i] = in[i * 32u & (1u << 25) - 1]; // HERE""",
-    "memory bandwidth: no sector is wasted, and SHARE is the memory's speed": """
+    "memory bandwidth: no sector is wasted; transfers at the memory's peak rate take SHARE": """
         float a = 0;
         for (int k = 0; k < 8; k++) a += in[(i + k * (1u << 22)) & (1u << 25) - 1];
         out[i] = a;""",
-    "constant memory: 32 different addresses in a warp at HERE, one after the other, take SHARE": """
+    "constant memory: 32 different addresses per warp at HERE, one after the other, take SHARE": """
         float a = 0;
         for (int k = 0; k < 64; k++) a += table[(k + t) & 63]; // HERE
         out[i] = a;""",
-    "idle lanes: on average [3-6] of 32 lanes work, most are idle at HERE; instructions take SHARE": """
+    "idle lanes: [3-6] of 32 lanes active on average, most idle lanes at HERE; instructions take SHARE": """
         float x = t;
         for (unsigned k = 0; k < 8; k++)
             if (k == t % 8)
@@ -62,13 +62,13 @@ KERNELS = {
         double x = t, y = t + 1;
         for (int k = 0; k < 256; k++) { x = x * 0.9 + 1; y = y * 0.9 + 1; } // HERE
         out[i] = x + y;""",
-    "barriers: warps that come to one take SHARE, most at HERE": """
+    "barriers: executing them takes SHARE, most at HERE": """
         for (int k = 0; k < 256; k++) __syncthreads(); // HERE
         out[i] = t;""",
     "atomics: updates of the same words, one after the other at HERE, take SHARE": """
         atomicAdd(out + (t & 3), 1.f); // HERE
         if (i == 0) out[8] = 1;""",
-    "latency: 6 % of the warps that an SM could hold are too few to hide that each of them waits, SHARE": """
+    "latency: an occupancy of 6 % is too low to hide waiting, which takes SHARE": """
         __shared__ float s[12000]; float a = in[i];
         for (int k = 0; k < 64; k++) { s[t] = a; __syncwarp(); a = s[(t + 1) & 31]; __syncwarp(); }
         out[i] = a;""",
@@ -98,13 +98,13 @@ def test_the_bottleneck_is_named(expected: str) -> None:
 
 def test_a_grid_that_is_too_small_is_told() -> None:
     slow = "float a = t; for (int k = 0; k < 4096; k++) a = a * 0.5f + 1; out[i] = a;"
-    assert limit(slow, 2, 32).startswith("few blocks: only 2 % of the multiprocessors have one; waiting takes")
+    assert limit(slow, 2, 32).startswith("few blocks: 2 % of the multiprocessors have a block; waiting takes")
 
 
 def test_every_kind_has_a_question_that_leaves_the_answer_open() -> None:
     assert set(QUESTIONS) == set(KINDS)
     assert all(text.endswith("?") for text in QUESTIONS.values())
-    assert question("barriers: warps that come to one take 50 % of the time") == QUESTIONS["barriers"]
+    assert question("barriers: executing them takes 50 % of the time") == QUESTIONS["barriers"]
     assert question("issue slots") == ""
 
 

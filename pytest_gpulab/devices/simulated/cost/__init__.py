@@ -1,6 +1,6 @@
 """The cost model: from counts to an estimated time.
 
-- `demands`, `critical_path`, `pipes`: what a launch asks of each unit of the GPU.
+- `demands`, `critical_path`, `pipes`: the work of a launch for each unit of the GPU.
 - `model`: the estimated time.
 - `bottleneck`, `line_shares`: the limiting unit, and each source line's share.
 """

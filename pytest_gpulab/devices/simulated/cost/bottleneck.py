@@ -1,6 +1,6 @@
-"""What limits a launch, in a sentence for whoever wrote the kernel: `KIND: what happens, where, and how much it takes`.
+"""The bottleneck of a launch in one sentence for the student: `KIND: cause, source line, share of the time`.
 
-The kinds are few and stay the same, so that grading can ask a question for each.
+The kinds are fixed, so that grading has a hint for each of them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ KINDS = (
     "arithmetic", "barriers", "atomics", "latency", "few blocks", "many blocks", "waiting for blocks",
     "memory bandwidth",
 )  # fmt: skip
-"""The first words of a sentence."""
+"""The first words of the sentences."""
 
-FEW_LANES = 20  # of 32, below which idle lanes are what counts
-CONFLICTS = 0.25  # of the wavefronts, from where bank conflicts are what counts
-WASTE = 1.5  # sectors over those that the bytes fill, from where scattered accesses are what counts
-FULL = 0.5  # occupancy
+FEW_LANES = 20  # of 32; with fewer active lanes, idle lanes are the cause
+CONFLICTS = 0.25  # share of the wavefronts from which bank conflicts are the cause
+WASTE = 1.5  # sectors over the least possible number, from which scattered accesses are the cause
+HIGH_OCCUPANCY = 0.5
 
 _ISSUED = "smsp__inst_executed.sum"
 _LANES = "smsp__thread_inst_executed_pred_on.sum"
@@ -35,31 +35,31 @@ Counters = Mapping[str, float]
 _Amount = Callable[[Counters], float]
 
 
-def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters], asked: Demands) -> str:
-    """Return what limits a launch.
+def bottleneck(found: Estimate, counters: Counters, lines: Sequence[LineCounters], needs: Demands) -> str:
+    """Return the sentence on the bottleneck of a launch.
 
     Args:
         found: the estimate.
-        counters, lines: of the launch and of its source lines.
-        asked: what it asks of the GPU.
+        counters, lines: counters of the launch and of its source lines.
+        needs: the launch's demands.
     """
     part = found.bottleneck
     share = f"{100 * min(found.parts_ms[part] / max(found.elapsed_ms, 1e-12), 1):.0f} % of the time"
     if part == "instruction issue":
         return _instructions(counters, lines, share)
     if part == "load/store unit":
-        return _accesses(counters, lines, asked, share)
+        return _accesses(counters, lines, needs, share)
     if part in ("memory bandwidth", "L2 bandwidth"):
-        return _bandwidth(asked, part, share)
+        return _bandwidth(needs, part, share)
     if part == "constant memory":
         return _constants(counters, lines, share)
     if part == "latency":
         return _latency(found, lines, share)
-    return _PLAIN[part].format(at=_at(lines, _ASKED.get(part)), share=share)
+    return _PLAIN[part].format(at=_at(lines, _AMOUNTS.get(part)), share=share)
 
 
 def _at(lines: Sequence[LineCounters], amount: _Amount | None) -> str:
-    """Say at which line there is most of something; nothing where none is known."""
+    """Return the line with the largest amount, such as ` at kernel.cu:7`; empty if there is none."""
     known = [(amount(line.counters), line.where) for line in lines] if amount else []
     most = max(known, key=lambda entry: entry[0], default=(0.0, None))
     return f" at {most[1]}" if most[0] > 0 else ""
@@ -73,44 +73,44 @@ def _instructions(counters: Counters, lines: Sequence[LineCounters], share: str)
     lanes = counters.get(_LANES, 0.0) / max(counters[_ISSUED], 1.0)
     if 0 < lanes < FEW_LANES:
         at = _at(lines, lambda line: 32 * line.get(_ISSUED, 0.0) - line.get(_LANES, 0.0))
-        return f"idle lanes: on average {lanes:.0f} of 32 lanes work, most are idle{at}; instructions take {share}"
+        return f"idle lanes: {lanes:.0f} of 32 lanes active on average, most idle lanes{at}; instructions take {share}"
     at = _at(lines, lambda line: line.get(_ISSUED, 0.0))
     return f"instructions: issuing them takes {share}, most{at}" if at else f"instructions: issuing them takes {share}"
 
 
-def _accesses(counters: Counters, lines: Sequence[LineCounters], asked: Demands, share: str) -> str:
+def _accesses(counters: Counters, lines: Sequence[LineCounters], needs: Demands, share: str) -> str:
     wavefronts, conflicts = _sum(counters, _WAVEFRONTS), _sum(counters, _CONFLICTS)
-    if wavefronts > asked.global_passes and conflicts > CONFLICTS * wavefronts:
+    if wavefronts > needs.global_passes and conflicts > CONFLICTS * wavefronts:
         worst = max(lines, key=lambda line: _sum(line.counters, _CONFLICTS), default=None)
         if worst is None:
             return f"shared memory: bank conflicts; shared accesses take {share}"
         each = _sum(worst.counters, _WAVEFRONTS) / max(_sum(worst.counters, _SHARED_REQUESTS), 1.0)
         return f"shared memory: {each:.0f}-way bank conflicts at {worst.where}; shared accesses take {share}"
-    scattered = _scattered(asked)
-    if scattered and asked.global_passes + asked.stored_lines > wavefronts:
+    scattered = _scattered(needs)
+    if scattered and needs.global_passes + needs.stored_lines > wavefronts:
         return f"global memory: {scattered}; its accesses take {share}"
-    if wavefronts > asked.global_passes + asked.stored_lines:
+    if wavefronts > needs.global_passes + needs.stored_lines:
         return f"shared memory: accesses without bank conflicts take {share}" + _at(
             lines, lambda c: _sum(c, _WAVEFRONTS)
         )
     return f"global memory: the number of accesses takes {share}"
 
 
-def _scattered(asked: Demands) -> str:
-    """Say at which line warps touch more sectors than their bytes fill."""
-    worst = asked.most_scattered
+def _scattered(needs: Demands) -> str:
+    """Describe the line with accesses to many more sectors than necessary; empty if there is none."""
+    worst = needs.most_scattered
     if worst is None or worst.sectors < WASTE * worst.least_sectors:
         return ""
     at = f" at {worst.where}" if worst.where else ""
-    return f"{worst.sectors:.0f} sectors a request where {worst.least_sectors:.0f} would do{at}"
+    return f"{worst.sectors:.0f} sectors per request instead of {worst.least_sectors:.0f}{at}"
 
 
-def _bandwidth(asked: Demands, part: str, share: str) -> str:
-    scattered = _scattered(asked)
+def _bandwidth(needs: Demands, part: str, share: str) -> str:
+    scattered = _scattered(needs)
     if scattered:
         return f"global memory: {scattered}; {part} takes {share}"
     speed = "the memory's" if part == "memory bandwidth" else "the L2 cache's"
-    return f"memory bandwidth: no sector is wasted, and {share} is {speed} speed"
+    return f"memory bandwidth: no sector is wasted; transfers at {speed} peak rate take {share}"
 
 
 def _constants(counters: Counters, lines: Sequence[LineCounters], share: str) -> str:
@@ -122,27 +122,26 @@ def _constants(counters: Counters, lines: Sequence[LineCounters], share: str) ->
     if worst is None or each(worst.counters) < WASTE:
         return f"constant memory: its loads take {share}"
     return (
-        f"constant memory: {each(worst.counters):.0f} different addresses in a warp at {worst.where}, "
+        f"constant memory: {each(worst.counters):.0f} different addresses per warp at {worst.where}, "
         f"one after the other, take {share}"
     )
 
 
 def _latency(found: Estimate, lines: Sequence[LineCounters], share: str) -> str:
     if found.used_sms < 1:
-        return f"few blocks: only {100 * found.used_sms:.0f} % of the multiprocessors have one; waiting takes {share}"
-    if found.occupancy < FULL:
-        room = f"{100 * found.occupancy:.0f} % of the warps that an SM could hold"
-        return f"latency: {room} are too few to hide that each of them waits, {share}"
+        return f"few blocks: {100 * found.used_sms:.0f} % of the multiprocessors have a block; waiting takes {share}"
+    if found.occupancy < HIGH_OCCUPANCY:
+        return f"latency: an occupancy of {100 * found.occupancy:.0f} % is too low to hide waiting, which takes {share}"
     at = _at(lines, lambda line: line.get("gpulab__barriers.sum", 0.0))
-    waiting = f"for each other at the barriers (most{at}) and for data" if at else "for data"
-    return f"latency: warps wait {waiting}, {share}"
+    waiting = f"for each other at barriers (most{at}) and for data" if at else "for data"
+    return f"latency: warps wait {waiting}, which takes {share}"
 
 
 def _atomics(line: Counters) -> float:
     return line.get("gpulab__atomic_passes_global.sum", 0.0)
 
 
-_ASKED: Mapping[str, _Amount] = {
+_AMOUNTS: Mapping[str, _Amount] = {
     "atomics": _atomics,
     "barriers": lambda line: line.get("gpulab__barriers.sum", 0.0),
     "special function units": lambda line: line.get(_ISSUED, 0.0),
@@ -156,8 +155,8 @@ _PLAIN: Mapping[str, str] = {
     "double-precision units": "arithmetic: double precision takes {share}, most{at}",
     "integer multipliers": "arithmetic: integer products take {share}, most{at}",
     "floating-point units": "arithmetic: float sums and products take {share}, most{at}",
-    "barriers": "barriers: warps that come to one take {share}, most{at}",
+    "barriers": "barriers: executing them takes {share}, most{at}",
     "atomics": "atomics: updates of the same words, one after the other{at}, take {share}",
     "starting blocks": "many blocks: starting them takes {share}",
-    "waiting for other blocks": "waiting for blocks: each for the one before, {share}",
+    "waiting for other blocks": "waiting for blocks: each block waits for the one before, which takes {share}",
 }

@@ -1,9 +1,9 @@
-"""How long a warp takes when nobody disturbs it: the longest chain of instructions that wait for each other.
+"""The critical path of a warp: its time without other warps, by the longest chain of dependent instructions.
 
-The machine in mind does what the assembler and an SM together achieve. Inside a *region*, a stretch of code that the
-assembler can reorder, an instruction starts as soon as its operands are there; at the region's end the warp waits for
-every value that something in the region needed. A load whose value is needed later only is waited for there. Short
-bodies of `if` belong to the region around them, because the assembler predicates them.
+The model combines the assembler and an SM. In a *region*, code that the assembler can reorder, an instruction starts as
+soon as its operands are ready. At the end of the region the warp waits for every value that the region needed. A load
+is waited for in the region that needs its value. Short bodies of `if` belong to the region around them, because the
+assembler predicates them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pytest_gpulab.devices.simulated.translation.weights import weight
 _FREE = {"mov", "cvta"}
 _WARP_WIDE = {"shfl", "vote", "match", "redux"}
 _SPACES = ("global", "shared", "local", "const", "param")
-_CALL_CYCLES = 1000.0  # printf and its like
+_CALL_CYCLES = 1000.0  # printf and similar functions
 
 
 def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
-    """Return the cycles that each basic block adds to the way of a warp that runs it.
+    """Return the cycles that each basic block adds to the path of a warp, per execution.
 
     Args:
-        steps: of the program, in their order.
-        gpu: its latencies; all loads are taken to find their data in L1.
+        steps: basic blocks of the program, in order.
+        gpu: the modelled GPU; all loads are assumed to hit L1.
     """
     cycles = [0.0] * len(steps)
     late: dict[int, dict[str, float]] = defaultdict(dict)
@@ -39,7 +39,7 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
         ready = dict(late[region[0]])
         end = _run(region, steps, gpu, ready, cycles)
         targets = steps[region[-1]].targets
-        if headers.intersection(targets):  # a value that is late before a loop is late once, not in every pass
+        if headers.intersection(targets):  # the delay of a value from before a loop counts once, not per iteration
             cycles[region[-1]] += max([end, *ready.values()]) - end
             continue
         for target in targets:
@@ -52,7 +52,7 @@ def step_cycles(steps: Sequence[TranslatedBlock], gpu: Gpu) -> list[float]:
 def _run(
     region: list[int], steps: Sequence[TranslatedBlock], gpu: Gpu, ready: dict[str, float], cycles: list[float]
 ) -> float:
-    """Note the cycles of a region's steps, and in `ready` when each register has its value; return when it ends."""
+    """Store the cycles of a region's blocks and the time at which each register is ready; return the end time."""
     issued = waited = 0.0
     for i in region:
         before = max(issued, waited)
@@ -75,7 +75,7 @@ def _registers(statement: Statement) -> tuple[list[str], list[str]]:
 
 
 def space_of(statement: Instruction) -> str:
-    """Return the memory that a load, store or atomic names: `global` also for a generic address."""
+    """Return the memory space of a load, store or atomic; `global` also for a generic address."""
     for word in statement.op[1:]:
         name = word.partition("__")[0]
         if name in _SPACES:
@@ -84,7 +84,7 @@ def space_of(statement: Instruction) -> str:
 
 
 def latency(statement: Statement, gpu: Gpu) -> float:
-    """Return the cycles until a statement's result can be used."""
+    """Return the cycles until a statement's result is ready."""
     if not isinstance(statement, Instruction):
         return _CALL_CYCLES
     name = statement.op[0]

@@ -1,4 +1,4 @@
-"""What a launch asks of each part of a described GPU, from the blocks that ran: the input of the cost model."""
+"""The work of a launch for each unit of the modelled GPU, from the blocks that ran: the cost model's input."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pytest_gpulab.devices.simulated.translation.analysis.waits import places_th
 from .critical_path import step_cycles
 from .pipes import pipes
 
-L1_SHARE = 0.5  # of L1 and shared memory together, for data that all blocks read
-FETCH_BYTES = 64  # that L2 asks of memory at once
+L1_SHARE = 0.5  # share of L1 and shared memory together, for data that all blocks read
+FETCH_BYTES = 64  # size of a request of L2 to memory
 
 
 @dataclass(frozen=True)
 class Scattered:
-    """Accesses of warps to global memory at one place of the source: averages of a request.
+    """Accesses to global memory at one source line: averages per request.
 
     Attributes:
-        sectors: that it touches.
-        least_sectors: that would hold the bytes that its lanes ask for.
+        sectors: sectors that a request accesses.
+        least_sectors: sectors that would hold its lanes' bytes.
     """
 
     where: SourceLine | None
@@ -38,22 +38,22 @@ class Scattered:
 
 @dataclass(frozen=True)
 class Demands:
-    """The whole launch's demands, except where it says block.
+    """The demands of a whole launch, unless an attribute says "block".
 
     Attributes:
         pipes: warp instructions by pipe, see `pipes.pipes`.
-        global_passes: of loads through the banks of L1.
-        stored_lines: 128-byte lines of which a warp's store or atomic writes something.
-        l2_bytes: between L1 and L2; every store goes there.
-        memory_bytes: between L2 and memory.
-        hot_atomics: passes of the atomics where most meet: in one sector, or within 256 or 1024 bytes.
-        atomic_passes: of all atomics on global memory.
-        loop_cycles: of SMs, for atomics on shared memory that are loops around compare-and-swap.
-        missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
-        hops: how often one block has to wait for another in a row.
-        hop_answers: of the L2 cache that each hop takes.
-        block_cycles, longest_block_cycles: the average and the longest way of a block.
-        most_scattered: where most sectors are touched beyond those that the bytes fill, if anywhere.
+        global_passes: passes of loads through the banks of L1.
+        stored_lines: 128-byte lines that a warp's store or atomic writes to.
+        l2_bytes: bytes between L1 and L2, which include every store.
+        memory_bytes: bytes between L2 and memory.
+        hot_atomics: passes of atomics at the most contended place: one sector, or 256 or 1024 bytes.
+        atomic_passes: passes of all atomics on global memory.
+        loop_cycles: SM cycles of compare-and-swap loops on shared memory.
+        missed_constants: misses of the SM's constant cache, by address.
+        hops: length of the longest chain of blocks that wait for each other.
+        hop_answers: accesses to the L2 cache per hop.
+        block_cycles, longest_block_cycles: average and longest critical path of a block.
+        most_scattered: the source line with most unnecessary sectors, if there are any.
     """
 
     pipes: Mapping[str, float]
@@ -73,7 +73,7 @@ class Demands:
 
 
 def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
-    """Return what a launch of so many blocks asks for, of which some ran."""
+    """Return the demands of a launch of so many blocks, scaled from the blocks that ran."""
     scale = blocks / workload.blocks
     l1_missed, fetched, memory_bytes = 0.0, 0.0, 0.0
     for touched in workload.footprint.touched(arena):
@@ -84,8 +84,8 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
     cycles = np.array(step_cycles(counters.program.steps, gpu))
     waits = workload.waits()
     alone = np.tensordot(cycles, workload.ways(), axes=(0, 0)) + waits * _wait_cycles(gpu, fetched, waits.sum() * scale)
-    longest = alone.max(axis=0)  # of each block's warps
-    hops, answers = _waits(workload, scale)
+    longest = alone.max(axis=0)  # warp of each block
+    hops, answers = _block_waits(workload, scale)
     hot, passes = _atomics(workload, gpu, scale)
     return Demands(
         pipes=_pipes(counters, scale),
@@ -108,12 +108,12 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
 def _of_array(touched: Touched, scale: float, gpu: Gpu) -> tuple[float, float, float]:
     """Return sectors that miss L1, and bytes of memory read and written, for one array."""
     missed = touched.read * scale
-    if touched.nbytes <= L1_SHARE * gpu.l1_bytes:  # every SM reads it once
+    if touched.nbytes <= L1_SHARE * gpu.l1_bytes:  # each SM reads it once
         missed = min(missed, gpu.sms * touched.nbytes / SECTOR_BYTES)
     fetched, written = touched.fetched * FETCH_BYTES * scale, touched.written * SECTOR_BYTES * scale
-    if touched.nbytes <= gpu.l2_bytes:  # memory sees each byte once
+    if touched.nbytes <= gpu.l2_bytes:  # each byte is transferred once
         return missed, min(fetched, touched.nbytes), min(written, touched.nbytes)
-    partly = min(2 * (1 - touched.filled), 1.0)  # sectors of which half or more is missing are read, too
+    partly = min(2 * (1 - touched.filled), 1.0)  # sectors with half or more of their bytes unwritten are read, too
     return missed, fetched, (1 - partly) * written + partly * 2 * touched.written_pairs * FETCH_BYTES * scale
 
 
@@ -129,7 +129,7 @@ def _most_scattered(workload: Workload) -> Scattered | None:
 
 
 def _wait_cycles(gpu: Gpu, fetched_bytes: float, waits: float) -> float:
-    """Cycles of waiting for L2, and for memory as often as something comes from there, beyond the latency of L1."""
+    """Return the mean latency of first reads beyond that of L1, in cycles: L2's, or memory's for its share."""
     far = min(fetched_bytes / FETCH_BYTES / max(waits, 1.0), 1.0)
     return gpu.l2_latency - gpu.l1_latency + far * (gpu.memory_latency - gpu.l2_latency)
 
@@ -144,7 +144,7 @@ def _pipes(counters: Counters, scale: float) -> dict[str, float]:
 
 
 def _atomics(workload: Workload, gpu: Gpu, scale: float) -> tuple[float, float]:
-    """Return the passes of atomics where most meet, and those of all."""
+    """Return the passes of atomics at the most contended place, and of all."""
     sectors, passes, of_floats = workload.footprint.met()
     if not len(sectors):
         return 0.0, 0.0
@@ -154,16 +154,16 @@ def _atomics(workload: Workload, gpu: Gpu, scale: float) -> tuple[float, float]:
         starts = np.flatnonzero(np.concatenate(([True], pieces[1:] != pieces[:-1])))
         together = np.add.reduceat(passes, starts)
         hot = max(hot, share * float(together.max()))
-    # where a block's own atomics meet no others, more blocks change nothing
+    # if only atomics of one block contend, more blocks change nothing
     of_many = workload.blocks > 1 and together.max() > together.sum() / workload.blocks
     return hot * (scale if of_many else 1.0), float(passes.sum()) * scale
 
 
-def _waits(workload: Workload, scale: float) -> tuple[float, int]:
-    """How often blocks wait in a row, and how many answers of the L2 cache each wait takes.
+def _block_waits(workload: Workload, scale: float) -> tuple[float, int]:
+    """Return the number of consecutive waits of blocks, and the L2 accesses per wait.
 
-    One answer for the flag to arrive, one for each read or fence between a flag and the next: all of the kernel where a
-    block looks at one other block, a pass of the loop where it looks at several.
+    A wait takes one access for the flag and one per read or fence between two flags. If a block polls one other block,
+    these are all of the kernel; if it polls several, those of one loop iteration.
     """
     polled = workload.polled.distinct()
     if not len(polled):

@@ -1,10 +1,9 @@
-"""How much of a launch's estimated time each source line takes: the parts of the estimate, handed out by line.
+"""Each source line's share of a launch's estimated time.
 
-A part of the GPU that needs the time t has the share t^p over the sum of all t^p, with the exponent of the cost model:
-by so much the estimate shrinks, relatively, as the part's time does. The share is handed out to the lines in proportion
-to what they ask of the part: instructions of the issue slots and arithmetic units, passes of the load/store units,
-addresses of constant memory, sectors of caches and memory, barriers, lanes of atomics. Waiting is handed out by how
-long a warp waits for what the lines do, roughly: LATENCIES.
+A unit of the GPU with the time t has the share t^p over the sum of all t^p, with the exponent of the cost model: the
+relative derivative of the estimate. It is distributed to the lines in proportion to their demands: instructions for
+issue slots and arithmetic units, passes for load/store units, addresses for constant memory, sectors for caches and
+memory, barriers, lanes of atomics. Waiting is distributed by rough latencies (`LATENCIES`).
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 
 Counters = Mapping[str, float]
 
-# Cycles, of the order that microbenchmarks report for recent GPUs; only their ratios matter here.
+# Cycles, of the order of microbenchmarks of recent GPUs; only their ratios matter here.
 LATENCIES = {ISSUED: 4.0, "global": 400.0, "shared": 30.0, "gpulab__barriers.sum": 30.0}
 
 
 def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], power: float) -> tuple[LineCounters, ...]:
-    """Return the lines with their share of the time in percent, which together is 100.
+    """Return the lines with their share of the time in percent; the sum is 100.
 
     Args:
-        lines: of one launch.
-        parts_ms: what each part of the GPU needs for the launch, by the cost model's names.
-        power: of the norm that makes one time of them.
+        lines: lines of one launch.
+        parts_ms: time of each unit of the GPU, by the cost model's names.
+        power: exponent of the norm that combines them.
     """
     lines = tuple(lines)
     shares = [0.0] * len(lines)
     whole = sum(value**power for value in parts_ms.values())
     for part, value in parts_ms.items():
-        asked = [_asked(part)(line.counters) for line in lines]
-        if not sum(asked):
-            asked = [line.counters.get(ISSUED, 0.0) for line in lines]
-        if sum(asked) and whole:
-            factor = value**power / whole / sum(asked)
-            shares = [share + factor * amount for share, amount in zip(shares, asked, strict=True)]
+        amounts = [_demand(part)(line.counters) for line in lines]
+        if not sum(amounts):
+            amounts = [line.counters.get(ISSUED, 0.0) for line in lines]
+        if sum(amounts) and whole:
+            factor = value**power / whole / sum(amounts)
+            shares = [share + factor * amount for share, amount in zip(shares, amounts, strict=True)]
     total = sum(shares) or 1.0
     return tuple(
         replace(line, counters={**line.counters, TIME_SHARE: 100 * share / total})
@@ -50,8 +49,8 @@ def with_shares(lines: Iterable[LineCounters], parts_ms: Mapping[str, float], po
     )
 
 
-def _asked(part: str) -> Callable[[Counters], float]:
-    """Return what a line asks of a part of the GPU; of a part that is not listed, instructions."""
+def _demand(part: str) -> Callable[[Counters], float]:
+    """Return the function of a line's demand for a unit; instructions for units that are not listed."""
     return _DEMANDS.get(part, lambda counters: counters.get(ISSUED, 0.0))
 
 
@@ -60,7 +59,7 @@ def _of_global(counters: Counters, what: str, ops: tuple[str, ...] = ("ld", "st"
 
 
 def _passes(counters: Counters) -> float:
-    """Of shared memory a wavefront; of global memory a request, or a pass for every 4 sectors."""
+    """Return passes: wavefronts of shared memory; requests of global memory, or sectors / 4 if that is more."""
     return _shared(counters) + max(_of_global(counters, "requests"), _of_global(counters, "sectors") / 4)
 
 
@@ -73,7 +72,7 @@ def _atomics(counters: Counters) -> float:
 
 
 def _wait(counters: Counters) -> float:
-    """Cycles in which a warp waits for what it asked for: a load answers, a store does not."""
+    """Return the cycles of waiting; stores are not waited for."""
     plain = sum(counters.get(name, 0.0) * LATENCIES[name] for name in (ISSUED, "gpulab__barriers.sum"))
     loads = _of_global(counters, "requests", ("ld", "atom"))
     return plain + loads * LATENCIES["global"] + _shared(counters) * LATENCIES["shared"]

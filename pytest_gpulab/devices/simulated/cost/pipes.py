@@ -1,7 +1,7 @@
-"""Which of an SM's pipes, beside the issue slots, a PTX instruction keeps busy.
+"""The pipes of an SM that a PTX instruction uses, beside the issue slots.
 
-The rules follow the sequences that `ptxas` emits for compute capability 7.5 and above on the fast path: a division or
-square root starts from a special function; an integer division converts to float and back around one.
+The rules follow the sequences that `ptxas` emits for compute capability 7.5 and above on the fast path. A division or
+square root starts with a special function. An integer division converts to float and back around one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Statement
 from pytest_gpulab.devices.simulated.translation.weights import weight
 
 SPECIAL, DOUBLE, FLOAT, MULTIPLY, SHUFFLE = "special", "fp64", "fp32", "int_multiply", "shuffle"
-_LANES = 32  # of a warp
+_LANES = 32  # per warp
 _NOTHING: Mapping[str, float] = {}
 _APPROXIMATED = {"ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "div"}
 _BIT_COUNTS = {"popc", "clz", "bfind", "brev"}
@@ -24,14 +24,14 @@ _SHUFFLED: Mapping[str, float] = {SHUFFLE: 1.0}
 _ALWAYS = dict.fromkeys(_MOVES, _NOTHING) | dict.fromkeys(("shfl", "redux", "match"), _SHUFFLED)
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _AT_ONCE = {"f64": 2.0, "tf32": 8.0, "s8": 32.0, "u8": 32.0}
-"""Products of a tensor core while the same SM's ordinary pipe makes one; 16 of 16-bit floats.
+"""Speedup of a tensor core over the same SM's ordinary pipe, by type; 16 for 16-bit floats.
 
-The ratios of the peak rates in NVIDIA's whitepapers on the A100 and the H100, without sparsity.
+Ratios of the peak rates in NVIDIA's whitepapers on the A100 and the H100, without sparsity.
 """
 
 
 def pipes(statement: Statement) -> Mapping[str, float]:
-    """Return by pipe how many of its instructions a statement becomes."""
+    """Return the number of instructions of each pipe for a statement."""
     if not isinstance(statement, Instruction):
         return _NOTHING
     name, kind = statement.op[0], statement.op[-1]
@@ -55,7 +55,7 @@ def pipes(statement: Statement) -> Mapping[str, float]:
 
 
 def _matrix_product(statement: Instruction) -> Mapping[str, float]:
-    """Return what a tensor core's work would be for the ordinary pipe of the same type."""
+    """Return a tensor core's work in instructions of the ordinary pipe of the same type."""
     shape = next(match for word in statement.op if (match := _SHAPE.fullmatch(word)))
     factor = next((word for word in statement.op if word in _AT_ONCE), "f16")
     products = prod(map(int, shape.groups())) / _LANES
@@ -66,6 +66,6 @@ def _conversion(statement: Instruction) -> Mapping[str, float]:
     to, of = statement.op[-2], statement.op[-1]
     if "f64" in (to, of):
         return {DOUBLE: 1.0}
-    if (of in _FLOATS) and to not in _FLOATS:  # rounding to an integer; the way back is an ordinary instruction
+    if (of in _FLOATS) and to not in _FLOATS:  # to an integer; the reverse is an ordinary instruction
         return {SPECIAL: 1.0}
     return _NOTHING
