@@ -1,6 +1,7 @@
 """What all tests share: pytester runs pytest inside a test, and the files that take longest come first."""
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,15 +15,22 @@ TESTS = Path(__file__).parent
 # Files that take 25 s and more, the longest first: one that pytest-xdist comes to last leaves all but one core without
 # work.
 LONGEST = (
-    "kernels/test_wrong_kernels.py",
+    "kernels/test_wrong_reduction.py",
     "docs/test_samples.py",
     "plugin/test_pytest_features.py",
     "plugin/test_annotate.py",
     "kernels/test_solutions.py",
+    "kernels/test_wrong_scan.py",
+    "kernels/test_wrong_constant_memory.py",
+    "kernels/test_wrong_divergence.py",
     "plugin/test_calibrate.py",
     "plugin/test_gradebook_reports.py",
     "simulated/test_truth.py",
 )
+
+# What the tests of a folder need, but for files that are marked `unit`.
+NEEDS = {"plugin": "e2e", "docs": "docs", "gpu": "gpu", "test_architecture.py": "e2e", "test_packaging.py": "e2e"}
+_STARTS_A_PROCESS = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the longest files first."""
+    """Mark tests by what they need, and put the tests of the longest files first."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if not any(item.iter_markers("unit")):
+            item.add_marker(NEEDS.get(folder, "simulator"))
     place = {TESTS / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
 
@@ -48,3 +60,30 @@ def unmeasured() -> Iterator[None]:
     """Coverage is not measured while a module's tests run."""
     with not_measured.stretch():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_process_in_unit_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that is marked `unit` and starts a process or compiles."""
+    is_unit = request.node.get_closest_marker("unit") is not None
+    _forbidden.update(_STARTS_A_PROCESS if is_unit else ())
+    with pytest.MonkeyPatch.context() as patch:
+        if is_unit:
+            patch.setattr("pytest_gpulab.devices.compiler.nvrtc_program._compiled", _no_compiler)
+        yield
+    _forbidden.clear()
+
+
+_forbidden: set[str] = set()
+
+
+def _refuse(event: str, _: object) -> None:
+    if event in _forbidden:
+        raise AssertionError(f"a unit test starts a process ({event}): mark its file otherwise")
+
+
+def _no_compiler(*_: object) -> None:
+    raise AssertionError("a unit test compiles: mark its file otherwise")
+
+
+sys.addaudithook(_refuse)

@@ -38,13 +38,27 @@ def grade(folder: Path, scratch: Path, *more: str) -> Graded:
     options += [f"-pno:{plugin}" for plugin in ("cacheprovider", "benchmark", "hypothesispytest")]
     command = [sys.executable, "-m", "pytest", *options, str(folder)]
     environment = {**unmeasured.environment(), "COLUMNS": "100"}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     output = run.stdout + run.stderr
     assert report.is_file(), output
     grades = json.loads(report.read_text(encoding="utf-8"))["grades"]
     # outside the checkout, pytest names files from the last folder that it shares with them
     starts = ROOT, folder, *folder.parents
     return Graded(run.returncode, output, {found(starts, grade["submission"]): grade for grade in grades})
+
+
+def graded_wrong(exercise: str) -> Any:
+    """Return a fixture with the grades of an exercise's wrong kernels; a file per exercise lets cores share them."""
+
+    @pytest.fixture(scope="module")
+    def wrong_kernels(tmp_path_factory: pytest.TempPathFactory) -> Graded:
+        return grade(ROOT / "tests" / "wrong" / exercise, tmp_path_factory.mktemp("wrong"))
+
+    return wrong_kernels
+
+
+def wrong_of(exercise: str) -> list[Path]:
+    return [path for path in WRONG if path.parent.name == exercise]
 
 
 def found(starts: Iterable[Path], name: str) -> Path:

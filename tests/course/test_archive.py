@@ -15,6 +15,8 @@ from zips import scratch as scratch
 from pytest_gpulab.course.intake import archive, entries
 from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_zip_gives_what_its_folder_gives(scratch: Path) -> None:
     found = collected(

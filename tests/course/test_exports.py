@@ -13,6 +13,8 @@ from zips import scratch as scratch
 from pytest_gpulab.course.intake import archive, entries
 from pytest_gpulab.course.intake.submissions import SubmissionsError, handed_in
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_zip_that_a_student_handed_in_is_that_students_folder(scratch: Path) -> None:
     inner = packed(("hw/reduction.cu", b"one"), ("scan/mine.cu", b"two"), ("more.zip", packed(("scan.cu", b""))))

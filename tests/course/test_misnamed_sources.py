@@ -9,6 +9,8 @@ from zips import EXERCISES
 
 from pytest_gpulab.course.intake.submissions import handed_in
 
+pytestmark = pytest.mark.unit
+
 ADVICE = "submissions end in .cu."
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from pytest_gpulab.course.progress import Pace, Progress, duration_text, fitted
 
+pytestmark = pytest.mark.unit
+
 BEGUN = Progress(
     total=500, stored=0, graded=0, failing=0, lost=0, running=("a/x.cu", "b/x.cu"), elapsed_s=3.0, quiet_s=0.0
 )

@@ -9,6 +9,8 @@ import pytest
 from pytest_gpulab.course.intake.roster import Roster, RosterError
 from pytest_gpulab.grading.grade import Student
 
+pytestmark = pytest.mark.unit
+
 ADA, BOB = Student("17", "Ada Lovelace"), Student("18", "Bob Dylan")
 
 

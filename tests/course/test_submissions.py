@@ -13,6 +13,8 @@ import pytest
 from pytest_gpulab.course.intake import entries, submissions
 from pytest_gpulab.course.intake.submissions import Collection, HandedIn, SubmissionsError, Unusable, handed_in
 
+pytestmark = pytest.mark.unit
+
 EXERCISES = ("reduction", "scan")
 NOON_S = 1_772_366_400  # 2026-03-01 12:00:00 UTC
 

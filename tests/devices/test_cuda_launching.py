@@ -17,6 +17,8 @@ from pytest_gpulab.devices.cuda.timing.sampler import CudaStopwatch
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault, KernelResources, LaunchError
 from pytest_gpulab.devices.stopwatch import KernelLaunch
 
+pytestmark = pytest.mark.unit
+
 GIB = 1 << 30
 ILLEGAL = "an illegal memory access was encountered"
 

@@ -18,6 +18,8 @@ from pytest_gpulab.devices.cuda.memory import (
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 from pytest_gpulab.devices.stopwatch import Copy
 
+pytestmark = pytest.mark.unit
+
 
 def zone(*written):
     guard = _GUARD.copy()

@@ -20,6 +20,8 @@ from pytest_gpulab.devices.cuda.gpu_lock import GpuLock
 from pytest_gpulab.devices.cuda.memory import Blocks
 from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceInfo, DeviceUnavailable
 
+pytestmark = pytest.mark.unit
+
 NOT_FOUND, FULL = bindings.CUresult.CUDA_ERROR_INVALID_DEVICE, bindings.CUresult.CUDA_ERROR_OUT_OF_MEMORY
 FOUND = bindings.CUresult.CUDA_SUCCESS
 

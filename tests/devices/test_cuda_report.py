@@ -13,6 +13,8 @@ pytest.importorskip("pynvml")
 from pytest_gpulab.devices.compiler.sandbox import PROTECTION
 from pytest_gpulab.devices.cuda import report
 
+pytestmark = pytest.mark.unit
+
 ATTRIBUTES = {"MULTIPROCESSOR_COUNT": 132, "MEMORY_CLOCK_RATE": 3_201_000, "GLOBAL_MEMORY_BUS_WIDTH": 6016}
 ATTRIBUTES |= {"INTEGRATED": 0}
 

@@ -17,6 +17,8 @@ from pytest_gpulab.devices.cuda.timing.sampler import LEAD_MS, MAX_LEAD_MS, Cuda
 from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import UNINTERRUPTED_MS, Conditions, Copy, KernelLaunch
 
+pytestmark = pytest.mark.unit
+
 
 def stopwatch_that_is_late(is_late):
     """Return a stopwatch, and the lead of each attempt; says of each attempt whether the GPU waited for it."""

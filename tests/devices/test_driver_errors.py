@@ -24,6 +24,8 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 from pytest_gpulab.devices.stopwatch import Copy
 from pytest_gpulab.grading.findings import of_error
 
+pytestmark = pytest.mark.unit
+
 LOST = "unknown error"
 CALLS = {
     "mem_alloc": lambda gpu: CudaMemory(gpu.blocks, (3,), np.float32),

@@ -4,6 +4,8 @@ import pytest
 
 from pytest_gpulab.devices.source.names import signature, unique_names, unmangle
 
+pytestmark = pytest.mark.unit
+
 SYMBOLS = {
     "_Z6reducePKiPij": "reduce",
     "_Z10scan_blockPKfPfS1_j": "scan_block",

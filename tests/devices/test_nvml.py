@@ -14,6 +14,8 @@ import pytest
 from pytest_gpulab.devices.cuda import nvml
 from pytest_gpulab.devices.system import processes
 
+pytestmark = pytest.mark.unit
+
 H200 = {
     "uuid": "GPU-5a1e0c6e-0000-4a4a-8b8b-1f2e3d4c5b6a",
     "driver_version": "580.159.04",

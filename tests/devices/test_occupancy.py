@@ -20,6 +20,8 @@ from pytest_gpulab.devices.hardware.occupancy import (
     suggested_block,
 )
 
+pytestmark = pytest.mark.unit
+
 FOLDER = Path(__file__).parents[1] / "h200"
 MEASURED: dict[str, Any] = json.loads((FOLDER / "measured.json").read_text(encoding="utf-8"))
 BLOCKS = {row[0]: prod(row[3]) for row in runpy.run_path(str(FOLDER / "launches.py"))["launches"]("small")}

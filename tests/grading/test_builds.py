@@ -15,6 +15,8 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.findings import COMPILER_HINT
 from pytest_gpulab.grading.grader import Grader
 
+pytestmark = pytest.mark.unit
+
 DIAGNOSTICS = (
     'student.cu(3): warning #177-D: unused\nstudent.cu(7): error: identifier "x" is undefined\n\n1 error detected\n'
 )

@@ -16,6 +16,8 @@ from pytest_gpulab.grading.findings import UNSET
 from pytest_gpulab.grading.plans.replay import FIRST
 from pytest_gpulab.grading.time_limits import CASE_S, LATER_CASE_S
 
+pytestmark = pytest.mark.unit
+
 CORRECT = ("correct[n=4]", "correct[n=70]")
 
 

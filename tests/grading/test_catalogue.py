@@ -9,6 +9,8 @@ from doubling import EXERCISE
 from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
 from pytest_gpulab.grading.checks import checks_of
 
+pytestmark = pytest.mark.unit
+
 GOOD = "from doubling import EXERCISE as exercise\n"
 
 

@@ -13,6 +13,8 @@ from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS
 from pytest_gpulab.grading.speed.targets import REPLICAS
 from pytest_gpulab.grading.speed.validation import CANDIDATES, CANDIDATES_IF_SMALL, SETS, SMALL_BYTES, CheckedRuns
 
+pytestmark = pytest.mark.unit
+
 SEEDS = range(200)
 
 

@@ -11,6 +11,8 @@ from pytest_gpulab.grading.findings import HINTS
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.plans.replay import FIRST
 
+pytestmark = pytest.mark.unit
+
 POISON = FIRST.poison
 NAN, INF = np.nan, np.inf
 

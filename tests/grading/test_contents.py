@@ -26,6 +26,8 @@ from pytest_gpulab.grading.speed import contents
 from pytest_gpulab.grading.speed.contents import Inputs, timed_inputs
 from pytest_gpulab.grading.speed.mixing import Mix, mixed
 
+pytestmark = pytest.mark.unit
+
 SIZE = 10_000
 PROBLEM = Problem(SIZE, {"BLOCK_SIZE": 32})
 NAMES = ("twice", "speedup", "0")

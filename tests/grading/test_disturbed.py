@@ -12,6 +12,8 @@ from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.plans.replay import Run
 from pytest_gpulab.grading.usage import constant_reads
 
+pytestmark = pytest.mark.unit
+
 SLOW = KernelFault("time-limit", "time limit: the kernel had not ended after 1 s")
 
 

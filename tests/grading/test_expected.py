@@ -4,6 +4,8 @@ import pytest
 
 from pytest_gpulab.grading.expected import ExpectationError, Expectations
 
+pytestmark = pytest.mark.unit
+
 
 def written(folder: Path, text: str) -> Path:
     (folder / "ladder").mkdir(exist_ok=True)

@@ -9,6 +9,8 @@ import pytest
 from pytest_gpulab.devices.hardware.occupancy import KernelOccupancy
 from pytest_gpulab.grading.grade import CheckResult, Finding, Grade, Measurement, Provenance
 
+pytestmark = pytest.mark.unit
+
 FINDING = Finding("too-slow", "Slow.", "a.cu:3", ("first", "second"), "Think.", "compile")
 KERNELS = (
     KernelOccupancy("up", "sm_90", 256, 40, 2048, 6, 48, 0.75, ("registers",), 384),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from doubling import LANE, PLACE, Bench, codes, faulting, program, right
 
 from pytest_gpulab.devices.protocol import Hazard
 from pytest_gpulab.exercise import Case
+
+pytestmark = pytest.mark.unit
 
 CASES = (Case("secret", 70, 25, hidden=True), Case("n=4", 4, 25))
 

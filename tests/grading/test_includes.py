@@ -8,6 +8,8 @@ import pytest
 
 from pytest_gpulab.grading.compilation.includes import Include, moved_line, unaccepted_include
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     "source",

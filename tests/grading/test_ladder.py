@@ -12,6 +12,8 @@ from pytest_gpulab.grading.calibration.fit import Proposal, Step, proposals, rea
 from pytest_gpulab.grading.expected import Expectation, ExpectedFailures
 from pytest_gpulab.grading.grade import CheckResult, Finding
 
+pytestmark = pytest.mark.unit
+
 EIGHT = Variant("eight-way")
 UNSETTLED = "its expected verdict and its graded checks leave open which speed tiers it must reach"
 TOO_SLOW = Finding("too-slow", "A speedup of 1.60x over naive.cu.")

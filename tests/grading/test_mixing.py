@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from pytest_gpulab.grading.speed.contents import Inputs
 from pytest_gpulab.grading.speed.mixing import Mix, mixed
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.fixture
 def contents() -> tuple[Inputs, ...]:

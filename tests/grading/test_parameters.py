@@ -6,6 +6,8 @@ import pytest
 
 from pytest_gpulab.grading.plans.parameter_names import parameter_names, unset_variables, vector_arrays
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("source", "names"),

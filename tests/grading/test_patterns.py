@@ -14,6 +14,8 @@ from pytest_gpulab.grading.diagnosis.missing_terms import missing_terms_of
 from pytest_gpulab.grading.diagnosis.patterns import RunContext, WrongValue
 from pytest_gpulab.grading.diagnosis.tiling import tiling_of
 
+pytestmark = pytest.mark.unit
+
 N = 1000
 INDEX = np.arange(N)
 X = np.random.default_rng(5).integers(-1000, 1001, N).astype(np.int32)

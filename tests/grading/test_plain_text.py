@@ -1,8 +1,12 @@
 """What a submission says through the compiler or printf cannot command the terminal of whoever grades it."""
 
+import pytest
+
 from pytest_gpulab.devices.protocol import CompileError
 from pytest_gpulab.grading.correctness.cases import capped
 from pytest_gpulab.grading.findings import of_error
+
+pytestmark = pytest.mark.unit
 
 
 def test_diagnostics_hold_no_control_characters() -> None:

@@ -12,6 +12,8 @@ from pytest_gpulab.exercise import Buffer
 from pytest_gpulab.grading.plans.replay import FIRST, initial_contents
 from pytest_gpulab.grading.speed.buffers import FIRST_BYTES, BufferPool
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.uint64, np.dtype([("key", np.int16), ("value", np.int8)])])
 @pytest.mark.parametrize("zeroed", [False, True])

@@ -16,6 +16,8 @@ from pytest_gpulab.grading.correctness.cases import MAX_PRINTED_CHARS
 from pytest_gpulab.grading.isolation import worker
 from pytest_gpulab.grading.isolation.worker import PIECE_BYTES, _Bench
 
+pytestmark = pytest.mark.unit
+
 CORRECT, SAFE = Check("correct[n=1]", "correct", 1.0, True, Case("n=1", 1, 1)), Check("safe", "safe", 1.0, True, None)
 
 

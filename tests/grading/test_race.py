@@ -26,6 +26,8 @@ from pytest_gpulab.grading.speed.statistics import FEWEST_ROUNDS, FIRST_ROUNDS, 
 from pytest_gpulab.grading.speed.targets import REPLICAS, BenchmarkTarget
 from pytest_gpulab.grading.speed.validation import CANDIDATES_IF_SMALL, CHECKED_OF_A_SET, SETS, SMALL_BYTES
 
+pytestmark = pytest.mark.unit
+
 
 def test_the_sides_take_turns_at_going_first_and_share_their_arrays(clocked: ClockedBench) -> None:
     tier(clocked, right(1.0))

@@ -9,6 +9,8 @@ from doubling import EXERCISE, LANE, PLACE, Bench, codes, faulting, program, rig
 from pytest_gpulab.devices.protocol import Access, DeviceUnavailable, Hazard, KernelFault, Lane, SourceLine
 from pytest_gpulab.exercise import Case, SafeCheck, Variant
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_hazard_fails_its_check_although_the_results_are_right(bench: Bench) -> None:
     hazard = Hazard("barrier", "divergent barrier", PLACE, LANE)

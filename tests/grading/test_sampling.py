@@ -18,6 +18,8 @@ from pytest_gpulab.grading.plans.prepare import make_inputs, make_plan
 from pytest_gpulab.grading.speed.mixing import Mix
 from pytest_gpulab.grading.speed.sampled_comparison import PLACES, PLACES_IN_A_STRETCH, drawn_places
 
+pytestmark = pytest.mark.unit
+
 SIZE = 2**12
 PLAIN = Mix(0)
 EXERCISES = Catalogue(Path(__file__).resolve().parents[2] / "exercises")

@@ -11,6 +11,8 @@ from pytest_gpulab.grading.calibration.choice import DeviceThresholds
 from pytest_gpulab.grading.calibration.file import read
 from pytest_gpulab.grading.catalogue import Catalogue, LoadedExercise
 
+pytestmark = pytest.mark.unit
+
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(ROOT.glob("exercises/calibration/*.toml"))
 

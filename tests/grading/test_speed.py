@@ -19,6 +19,8 @@ from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.speed import estimate
 from pytest_gpulab.grading.speed.costs import size_text
 
+pytestmark = pytest.mark.unit
+
 
 def test_reaching_the_threshold_passes_and_says_what_was_measured(bench: Bench) -> None:
     results = bench.results(right(costs_ms=1.0, occupancy=0.5, bottleneck="issue slots"))

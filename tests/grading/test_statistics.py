@@ -29,6 +29,8 @@ from pytest_gpulab.grading.speed.statistics import (
     settled,
 )
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize("count", [1, 8, 15, 16, 2048])
 def test_medians_of_rows_are_numpys(count: int) -> None:

@@ -20,6 +20,8 @@ from pytest_gpulab.grading.speed.contents import Inputs
 from pytest_gpulab.grading.speed.statistics import FIRST_ROUNDS
 from pytest_gpulab.grading.speed.targets import BenchmarkTarget
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_clear_case_takes_the_first_rounds_and_says_what_was_measured(clocked: ClockedBench) -> None:
     results = clocked.results(right(1.0, occupancy=0.5), speed=TIERS)

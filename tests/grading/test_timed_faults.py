@@ -15,6 +15,8 @@ from pytest_gpulab.grading.checks import checks_of
 from pytest_gpulab.grading.grade import Finding
 from pytest_gpulab.grading.speed.buffers import BufferPool
 
+pytestmark = pytest.mark.unit
+
 
 def test_a_race_that_broke_the_gpu_is_not_run_again_for_its_other_tiers(clocked: ClockedBench) -> None:
     """In another process, that is: the GPU cannot be used any more in the one where it happened."""

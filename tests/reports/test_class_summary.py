@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from generated_class import Made, add
 
 from pytest_gpulab.grading.grade import Grade, Student
@@ -11,6 +12,8 @@ from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.terminal.class_summary import MAX_LINES, MAX_STUDENTS, class_sections
 from pytest_gpulab.reports.terminal.sections import footnotes, sections
 from pytest_gpulab.reports.terminal.table import WIDTH
+
+pytestmark = pytest.mark.unit
 
 
 def summary(book: Gradebook) -> dict[str, list[str]]:

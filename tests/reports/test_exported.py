@@ -21,6 +21,8 @@ from pytest_gpulab.reports.files.json_report import json_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.students import SMALL_SHARE, Row, graded_points, the_only_row
 
+pytestmark = pytest.mark.unit
+
 CONTEXT = Context(environment=ENVIRONMENT)
 HERE = Path(__file__).parent
 Document = dict[str, Any]

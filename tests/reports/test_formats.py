@@ -17,6 +17,8 @@ from pytest_gpulab.reports import formats
 from pytest_gpulab.reports.context import Context, ReportError
 from pytest_gpulab.reports.gradebook import Gradebook
 
+pytestmark = pytest.mark.unit
+
 FILES = [name for name in REPORT_FORMATS if name not in ("html", "annotated", "feedback")]
 CONTEXT = Context(environment=ENVIRONMENT)
 

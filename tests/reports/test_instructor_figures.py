@@ -21,6 +21,8 @@ from pytest_gpulab.reports.instructor.plots import roofline_plot, score_plot, sp
 from pytest_gpulab.reports.instructor.speeds import Series, Threshold, all_series
 from pytest_gpulab.reports.standings import exercises_of, standings
 
+pytestmark = pytest.mark.unit
+
 PROVENANCE = Provenance("a GPU", "cuda", "sm_90", "nvcc", 7, "1", "0.1", "0" * 64)
 WRONG = Finding("wrong-result", "out[3] is 4, expected 5.", hint="Work it out by hand.")
 MEASURED = Measurement("2^20", 0.5, 1.0, 2.0, 1.5, False, bandwidth_gb_s=100.0, low=1.9, high=2.1)

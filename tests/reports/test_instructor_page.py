@@ -23,6 +23,8 @@ from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair, result_prope
 from pytest_gpulab.reports.instructor.page import page, provenances
 from pytest_gpulab.reports.pages import environment
 
+pytestmark = pytest.mark.unit
+
 EVENING = datetime(2026, 5, 1, 18, 30, tzinfo=timezone.utc)
 FEW = Made(6, exercises=("scan",))
 FEW_WITHOUT_PROBLEMS = replace(FEW.gradebook(), problems=(), ungraded={})

@@ -13,6 +13,8 @@ from pytest_gpulab.reports.files import json_report
 from pytest_gpulab.reports.gradebook import Gradebook, SimilarPair
 from pytest_gpulab.reports.instructor.flags import flags
 
+pytestmark = pytest.mark.unit
+
 LINES = (((12, 40),), ((3, 31), (35, 35)))
 
 

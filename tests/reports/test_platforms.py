@@ -19,6 +19,8 @@ from pytest_gpulab.reports.files.json_report import json_text
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.students import the_only_row
 
+pytestmark = pytest.mark.unit
+
 CONTEXT = Context(environment=ENVIRONMENT)
 FOR_ONE_STUDENT = ("gradescope", "classroom50", "prairielearn")
 ALL = only(*(check(verdict, verdict, 5 if verdict == "not gradable" else 10) for verdict in VERDICTS))

@@ -18,6 +18,8 @@ from pytest_gpulab.reports.files.spreadsheet import check_lines, details_path, h
 from pytest_gpulab.reports.gradebook import Gradebook
 from pytest_gpulab.reports.students import points_text, rows
 
+pytestmark = pytest.mark.unit
+
 
 def table(gradebook: Gradebook) -> list[list[str]]:
     return [list(line) for line in student_lines(rows(gradebook))]

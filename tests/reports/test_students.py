@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_gpulab.reports.students import file_name
 
+pytestmark = pytest.mark.unit
+
 
 @pytest.mark.parametrize(
     ("student", "name"),

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from pytest_gpulab.grading.grade import Finding, Grade, Measurement
 from pytest_gpulab.reports.visibility import HIDDEN, SEEN_HIDDEN, for_student
 
+pytestmark = pytest.mark.unit
+
 
 def test_nothing_of_a_hidden_case_is_left_but_the_kind_of_mistake_and_a_hint() -> None:
     secret = hidden(printed="n is 1023", duration_s=7.0)

@@ -12,6 +12,8 @@ from pytest_gpulab.devices.simulated.counting.banks import word_passes
 from pytest_gpulab.devices.simulated.counting.requests import AT_ONCE, Requests, Traffic, Waiting
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, Lanes, Shape, Value
 
+pytestmark = pytest.mark.unit
+
 SECTOR_BITS = np.int64(5)
 
 
