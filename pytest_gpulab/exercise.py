@@ -1,8 +1,7 @@
-"""What an instructor writes: an `Exercise`, and the `Plan` that says, as data, how it runs at one size.
+"""Exercises as data: an `Exercise`, and the `Plan` of its buffers and launches at one size.
 
-This module knows nobody. An exercise folder's `exercise.py` builds one `Exercise` and binds it to the
-name `exercise`; everything in it is plain data or a pure function of a `Problem`. The same plan is checked,
-poisoned, guarded, timed and printed on every device.
+An exercise folder's `exercise.py` binds an `Exercise` to the name `exercise`. It is plain data and pure functions of
+a `Problem`, so that every device replays the same plan. This module imports no other part of the package.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ Array = npt.NDArray[Any]
 Role = Literal["input", "output", "scratch"]
 Size = int | tuple[int, ...]
 
-MAX_BLOCK_THREADS = 1024
-MAX_GRID_Y_Z = 65535
+MAX_BLOCK_THREADS, MAX_GRID_Y_Z = 1024, 65535
 
 
 class ExerciseError(Exception):
-    """An exercise contradicts itself: the instructor's mistake, never the student's."""
+    """An inconsistent exercise: the instructor's mistake, never the student's."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Tunable:
 
     Attributes:
         name: the C++ identifier.
-        allowed: the values that the exercise accepts.
-        default: the value assumed when the submission does not declare it; None makes declaring it a duty.
+        allowed: the accepted values.
+        default: the value for submissions that do not declare it; None if they must.
     """
 
     name: str
@@ -44,12 +42,12 @@ class Tunable:
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compile the same source: macro definitions, and what Python needs to know of them.
+    """One way to compile a source: macro definitions, and facts about them for Python.
 
     Attributes:
-        name: shown in check ids, such as `float32-max`.
+        name: part of check ids, such as `float32-max`.
         defines: macros given to the compiler, such as `{"GPULAB_T": "float", "GPULAB_OP(a, b)": "max((a), (b))"}`.
-        facts: anything that the exercise's own functions want to look up, such as the dtype.
+        facts: values for the exercise's own functions, such as the dtype.
     """
 
     name: str = "default"
@@ -62,12 +60,12 @@ DEFAULT_VARIANT = Variant()
 
 @dataclass(frozen=True)
 class Problem:
-    """One size of an exercise for one submission: what `plan`, `inputs` and `reference` are functions of.
+    """One size of an exercise for one submission: the argument of `plan`, `inputs` and `reference`.
 
     Attributes:
         size: elements, or a tuple such as (width, height, count).
-        tunables: the submission's compile-time choices by name, validated.
-        variant: how the source was compiled.
+        tunables: the submission's validated compile-time choices, by name.
+        variant: the variant of the build.
     """
 
     size: Any
@@ -80,11 +78,11 @@ class Buffer:
     """A named array in device memory.
 
     Attributes:
-        name: how launches and constants refer to it.
-        role: an input is filled by the grader, an output is poisoned and then compared, scratch is poisoned only.
-        dtype, shape: as NumPy understands them.
-        may_change: for an input, whether the kernel may overwrite it; else it is verified unchanged.
-        zeroed: for scratch or output, zero bytes instead of poison before the first launch (status flags, counters).
+        name: the name in launches and constants.
+        role: inputs are filled, outputs are poisoned before and compared after, scratch is poisoned only.
+        dtype, shape: as in NumPy.
+        may_change: whether a kernel may overwrite this input; otherwise it must stay unchanged.
+        zeroed: whether scratch or output holds zeros instead of poison before the first launch (flags, counters).
     """
 
     name: str
@@ -96,7 +94,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes the buffer holds."""
+        """Size in bytes."""
         return prod(map(int, self.shape)) * np.dtype(self.dtype).itemsize
 
 
@@ -105,10 +103,10 @@ class Launch:
     """One kernel launch.
 
     Attributes:
-        kernel: the name in the source, unmangled.
-        grid, block: one to three extents each.
-        args: in the kernel's order; a `str` is a buffer's address, a NumPy scalar is passed by value with its dtype.
-        shared_bytes: dynamic shared memory.
+        kernel: the unmangled name in the source.
+        grid, block: 1 to 3 extents each.
+        args: in the kernel's order; a `str` is a buffer's address, a NumPy scalar is passed by value.
+        shared_bytes: dynamic shared memory per block.
     """
 
     kernel: str
@@ -120,16 +118,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Plan:
-    """How an exercise runs at one size, as data.
+    """The buffers and launches of an exercise at one size.
 
     Attributes:
-        buffers: allocated before, compared after.
-        launches: executed in order.
-        constants: `__constant__` symbol to the input buffer that holds its contents; such an input need not be
-            an argument of any launch.
+        buffers: device arrays, allocated before the launches.
+        launches: kernel launches, executed in order.
+        constants: input buffers with the contents of `__constant__` symbols, by symbol; no launch needs to name them.
 
     Raises:
-        ExerciseError: where names do not match up or an extent is out of CUDA's range.
+        ExerciseError: names do not match, or an extent is out of CUDA's range.
     """
 
     buffers: tuple[Buffer, ...]
@@ -145,7 +142,9 @@ class Plan:
         inputs = {buffer.name for buffer in self.buffers if buffer.role == "input"}
         for symbol, name in self.constants.items():
             if name not in inputs:
-                raise ExerciseError(f"constant {symbol!r} takes its contents from {name!r}, which is no input buffer")
+                raise ExerciseError(
+                    f"constant {symbol!r} takes its contents from {name!r}, which is not an input buffer"
+                )
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
@@ -156,9 +155,7 @@ def _check_launch(launch: Launch, buffer_names: set[str]) -> None:
     where = f"launch of {launch.kernel!r}"
     for extents in (launch.grid, launch.block):
         if not 1 <= len(extents) <= 3 or min(extents) < 1:
-            raise ExerciseError(
-                f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 extents of at least 1"
-            )
+            raise ExerciseError(f"{where}: grid {launch.grid} and block {launch.block} need 1 to 3 positive extents")
     if int(np.prod(launch.block)) > MAX_BLOCK_THREADS:
         raise ExerciseError(f"{where}: a block of {launch.block} has more than {MAX_BLOCK_THREADS} threads")
     if max(launch.grid[1:], default=1) > MAX_GRID_Y_Z:
@@ -173,12 +170,11 @@ def _check_launch(launch: Launch, buffer_names: set[str]) -> None:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a right submission leaves in the output buffers.
+    """The expected contents of the output buffers.
 
     Attributes:
-        values: output buffer to the reference (float64, or exact integers of the buffer's dtype).
-        tolerance: output buffer to the largest absolute error allowed, one number or one an element; 0 is exact.
-            It must come from an error bound: see `pytest_gpulab.numerics`.
+        values: references by output buffer (float64, or exact integers of the buffer's dtype).
+        tolerance: largest absolute errors by output buffer, one or one per element, from `numerics`; 0 is exact.
     """
 
     values: Mapping[str, Array]
@@ -187,16 +183,15 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case:
-    """One `correct[...]` check: a size, a variant and the input patterns to try, worth some points.
+    """One `correct[...]` check.
 
     Attributes:
-        name: the part between the brackets of the check's id, such as `n=1023`; unique in the exercise.
-        size: a size, or a function of the tunables that gives it (`n=block+1`).
-        points: earned if every pattern is right, in both repetitions.
-        patterns: handed to the exercise's `inputs` one after the other.
-        variant: how to compile.
-        hidden: whether students are told neither its name nor its size nor any value, only the kind of their mistake
-            and a hint. It hides from files and pages made for students, not from who has the exercise's folder.
+        name: the name in brackets, such as `n=1023`; unique in the exercise.
+        size: a size, or a function from tunables to a size (`n=block+1`).
+        points: points if every pattern is correct, in both repetitions.
+        patterns: input patterns for the exercise's `inputs`.
+        variant: the variant to compile.
+        hidden: whether students' reports show only the kind of mistake and a hint, not the name, size or values.
     """
 
     name: str
@@ -207,9 +202,8 @@ class Case:
     hidden: bool = False
 
     def problem(self, tunables: Mapping[str, int]) -> Problem:
-        """Return this case for one submission's tunables."""
-        size = self.size(tunables) if callable(self.size) else self.size
-        return Problem(size, tunables, self.variant)
+        """Return the case's problem for one submission's tunables."""
+        return Problem(self.size(tunables) if callable(self.size) else self.size, tunables, self.variant)
 
 
 @dataclass(frozen=True)
@@ -217,9 +211,8 @@ class SafeCheck:
     """One `safe[...]` check: a kind of hazard that must not occur in any of the exercise's cases.
 
     Attributes:
-        kind: `memory` (out of bounds, misaligned), `barrier` (divergent or unreachable barriers), `race` (threads that
-            use the same memory in no order) or `uninitialised` (memory read before it was written).
-        points: earned if no hazard of the kind was seen.
+        kind: `memory` (out of bounds, misaligned), `barrier` (divergent), `race` (unordered) or `uninitialised` (read).
+        points: points if no such hazard occurs.
     """
 
     kind: Literal["memory", "barrier", "race", "uninitialised"]
@@ -228,13 +221,13 @@ class SafeCheck:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a submission's launches did at one size, as the simulated GPU counted it.
+    """The simulated GPU's counters of a submission at one size.
 
     Attributes:
-        counters: sums over all launches, under Nsight Compute's names.
-        files: the same split by the source file that did it, such as `paths.cuh`.
-        problem: what was run.
-        min_bytes: that any solution must move at this size; None where the exercise does not say.
+        counters: sums over all launches, by Nsight Compute's names.
+        files: the same per source file, such as `paths.cuh`.
+        problem: the problem that ran.
+        min_bytes: bytes that any solution must move at this size; None if the exercise has no `min_bytes`.
     """
 
     counters: Mapping[str, float]
@@ -245,17 +238,17 @@ class Usage:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure made of counters must keep to; `pytest_gpulab.concepts` has the usual ones.
+    """A bound on a figure computed from counters; `pytest_gpulab.concepts` has common ones.
 
     Attributes:
-        what: the figure in words, to follow a number: `addresses per request`.
-        measure: the figure of a usage.
-        at_most, at_least: what it must keep to; one of the two.
-        hint: what to think about where it does not; never the solution.
-        title: what is wrong where it does not: `Too many barriers`.
+        what: the unit of the figure in words: `addresses per request`.
+        measure: a function from a usage to the figure.
+        at_most, at_least: the limit; exactly one of them.
+        hint: the hint of the finding; never the solution.
+        title: the beginning of the finding: `Too many barriers`.
 
     Raises:
-        ExerciseError: neither or both are given.
+        ExerciseError: neither or both limits are given.
     """
 
     what: str
@@ -263,7 +256,7 @@ class Bound:
     at_most: float | None = None
     at_least: float | None = None
     hint: str = ""
-    title: str = "Idea not used as asked"
+    title: str = "Concept not used as required"
 
     def __post_init__(self) -> None:
         if (self.at_most is None) == (self.at_least is None):
@@ -272,15 +265,15 @@ class Bound:
 
 @dataclass(frozen=True)
 class UsesCheck:
-    """One `uses[...]` check: the idea was really used, which results and speed alone do not show.
+    """One `uses[...]` check: the concept is used, which results and speed alone do not show.
 
     Attributes:
-        name: the part between the brackets of the check's id, such as `constant-memory`; unique in the exercise.
-        bounds: all of them must be kept.
-        points: earned if they are.
-        size: at which the simulated GPU counts, wherever the rest is graded.
-        required: missing it fails; a check that is not required is a bonus.
-        variant: how to compile.
+        name: the name in brackets, such as `constant-memory`; unique in the exercise.
+        bounds: bounds that must all hold.
+        points: points if they hold.
+        size: the size at which the simulated GPU counts, also if a real GPU grades the rest.
+        required: whether missing it fails; otherwise it is a bonus.
+        variant: the variant to compile.
     """
 
     name: str
@@ -296,15 +289,15 @@ class SpeedTier:
     """One `speedup[...]` check.
 
     Attributes:
-        threshold: how many times faster than the baseline, on any GPU that has no calibration.
-        points: earned when reached.
-        required: missing it fails; a tier that is not required is a bonus (points lost, no failure).
-        baseline: a `.cu` file of the exercise's folder.
-        size: the size at which a GPU is timed.
-        simulated_size: the size at which the simulated GPU estimates the cost (None: the same).
-        simulated_threshold: what the simulated GPU asks for, where its estimates are known to be off (None: the same);
-            the name stays what it is.
-        variant: how both are compiled.
+        threshold: required speedup over the baseline on a GPU without a calibration.
+        points: points if reached.
+        required: whether missing it fails; otherwise it is a bonus (points lost, no failure).
+        baseline: a `.cu` file in the exercise's folder.
+        size: the size timed on a GPU.
+        simulated_size: the size for the simulated GPU's estimate (None: the same).
+        simulated_threshold: required speedup on the simulated GPU, if its estimates are known to be off (None: the
+            same).
+        variant: the variant of both sides.
     """
 
     threshold: float
@@ -318,10 +311,7 @@ class SpeedTier:
 
     @property
     def name(self) -> str:
-        """The part between the brackets of the check's id: `1.5x`, `4x two-way` or `1.2x blelloch`.
-
-        The variant is named unless it is the default one, the baseline unless it is `naive.cu`.
-        """
+        """The name in brackets, with a variant or baseline other than the default: `1.5x`, `1.2x blelloch`."""
         variant = "" if self.variant.name == DEFAULT_VARIANT.name else f" {self.variant.name}"
         baseline = "" if self.baseline == "naive.cu" else f" {self.baseline.removesuffix('.cu')}"
         return f"{self.threshold:g}x{variant}{baseline}"
@@ -329,12 +319,12 @@ class SpeedTier:
 
 @dataclass(frozen=True)
 class KnownMistake:
-    """What a usual mistake leaves in the outputs: where a submission has just that, it is told so.
+    """The outputs of a common mistake; the finding of a submission with the same outputs names it.
 
     Attributes:
-        what: the result, to follow "is", such as `the result of path 0`.
-        values: output buffer to its contents, of the reference's shape.
-        cause: a question that leads to the mistake, never the solution.
+        what: the result, as a phrase after "is", such as `the result of path 0`.
+        values: contents by output buffer, of the reference's shape.
+        cause: a question that leads to the mistake; never the solution.
     """
 
     what: str
@@ -344,29 +334,28 @@ class KnownMistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """What to compute, on which inputs, with which baseline, which checks and points.
+    """An exercise: the computation, its inputs, baseline, checks and points.
 
     Attributes:
         title: one line for reports.
-        plan: builds the plan from the problem.
-        inputs: (problem, pattern, rng) to the contents of every input buffer, by name.
-        reference: (problem, inputs) to what must come out, computed on the CPU in float64 or exact integers.
+        plan: function from the problem to the plan.
+        inputs: function from (problem, pattern, rng) to the contents of every input buffer, by name.
+        reference: function from (problem, inputs) to the expected outputs, in float64 or exact integers.
         cases, safe, uses, speed: the checks. Points total 100; correctness (cases and safe) is at least half.
-        tunables: the submission's compile-time choices.
-        compile_points: points for compiling at all (usually 0).
-        min_bytes: problem to the bytes that any solution must move, for the bandwidth column and the roofline.
-        version: raised by the instructor when grades are no longer comparable.
-        deterministic: whether two runs must agree bit for bit; False where float atomics are allowed.
+        tunables: compile-time choices of submissions.
+        compile_points: points for compiling (usually 0).
+        min_bytes: function from the problem to the bytes that any solution must move, for bandwidth and roofline.
+        version: to be raised when grades are no longer comparable.
+        deterministic: whether two runs must agree bit for bit; False if float atomics are allowed.
         headers: file names in the exercise's folder that submissions may include, such as `paths.cuh`.
-        mixable: whether a stretch of an input may be replaced by the same stretch of another one, as the timed runs do
-            so that none can hand out a stored answer; False where elements depend on each other, as in a sorted array.
-        reference_at: (problem, inputs, places) to what must come out at some places: output buffer to indices into the
-            flattened buffer, and to values and tolerances in their order. For outputs whose elements are computed one
-            by one; a timed output of more than 2^20 elements is then checked at random places instead of everywhere.
-        mistakes: (problem, inputs) to what usual mistakes would leave in the outputs; asked where a result is wrong.
+        mixable: whether a range of an input may be replaced by the same range of another one. Timed runs do so, to
+            defeat stored answers. False if elements depend on each other, as in a sorted array.
+        reference_at: function from (problem, inputs, places) to expected values and tolerances at indices into
+            flattened outputs. Timed outputs of more than 2^20 elements are then checked at random places only.
+        mistakes: function from (problem, inputs) to the outputs of common mistakes, called if a result is wrong.
 
     Raises:
-        ExerciseError: where names repeat or points do not add up.
+        ExerciseError: names repeat, or points do not add up.
     """
 
     title: str
@@ -398,8 +387,7 @@ class Exercise:
             ("tunable", [tunable.name for tunable in self.tunables]),
         )
         for what, names in groups:
-            repeated = {name for name in names if names.count(name) > 1}
-            if repeated:
+            if repeated := {name for name in names if names.count(name) > 1}:
                 raise ExerciseError(f"more than one {what} is called {sorted(repeated)}")
         self._check_points()
 

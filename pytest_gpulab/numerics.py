@@ -1,9 +1,9 @@
-"""For instructors: input patterns that expose mistakes, and tolerances that come from error bounds.
+"""Input patterns that expose mistakes, and tolerances from error bounds.
 
-An exercise's `inputs` calls `fill`, its `reference` one of the `..._tolerance` functions. The bounds are those of
-N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002: lemma 3.1 (gamma_n), section 3.1
-(products) and section 4.2 (sums: a sum whose terms pass through at most d additions each errs by at most
-gamma_d * sum |x_i|, whatever the order). So an honest kernel passes for certain, and nothing is tuned by hand.
+An exercise's `inputs` calls `fill`, its `reference` one of the `..._tolerance` functions. The bounds are from N. J.
+Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., SIAM 2002: lemma 3.1 (gamma_n), section 3.1 (products)
+and section 4.2 (sums: if each term passes through at most d additions, the error is at most gamma_d * sum |x_i|, in any
+order). So a correct kernel always passes, and no tolerance is tuned by hand.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_FIRST_FEW = 1024  # terms that mostly tell whether all are multiples of a power of two
-MOVED = 256  # values, of which one changes its place where they repeat: more take too long to draw
-_PIECE = 2**18  # terms at a time, which the CPU's cache holds in float64
+_FIRST_FEW = 1024  # terms tested first: mostly they show whether all are multiples of a power of two
+MOVED = 256  # one in so many repeated values changes its place: more would take too long to draw
+_PIECE = 2**18  # terms at a time, so that they fit into the CPU's cache as float64
 PATTERNS = ("random", "equal", "alternating", "needle", "cancellation", "integers", "fractions")
-_MANY = 256  # `fractions` that have many digits; the others share what is left of 1/u
+_MANY = 256  # `fractions` with many digits; the others share the rest of 1/u
 
 
 def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, repeats: int = 1) -> Array:
@@ -29,24 +29,25 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
 
     Args:
         pattern: see below.
-        n: how many.
+        n: the number of values.
         dtype: their type.
-        rng: where the random ones come from.
-        repeats: how often the values will stand in the input; `fractions` then leave room for sums of them all.
+        rng: the source of random values.
+        repeats: how often the input will repeat the values; sums of all repetitions of `fractions` stay exact.
 
     Patterns:
         random: floats in [0.5, 1.5), so that their sum is well conditioned; integers in [-1000, 1000].
-        equal: one negative value throughout.
+        equal: one negative value, repeated.
         alternating: `random`'s magnitudes with signs + - + -.
         needle: zeros and, at a random place, one odd integer over 2048, which half precision cannot hold.
-        cancellation: large magnitudes whose sum is small, in random order.
+        cancellation: large magnitudes with a small sum, in random order.
         integers: integers in [-8, 8]; their float sums are exact in any order (see `sums_exactly`).
-        fractions: odd multiples of 2**-10 with random signs, none of them a whole number, whose float sums are exact in
-            any order: a kernel that rounds, cuts off, drops or doubles anything gives another sum. Some have too many
-            digits for half precision. Above 1/(2u) values in all, the rest are zeros. Odd integers in integer types.
+        fractions: odd multiples of 2**-10 with random signs, none of them a whole number, with exact float sums in
+            any order: a kernel that rounds, truncates, drops or doubles a term gets another sum. Some have too many
+            digits for half precision. Beyond 1/(2u) values in total, the rest are zeros. Integer types get odd
+            integers.
 
     Raises:
-        ValueError: no such pattern.
+        ValueError: the pattern is unknown.
     """
     kind = np.dtype(dtype)
     is_float = np.issubdtype(kind, np.floating)
@@ -72,15 +73,15 @@ def fill(pattern: str, n: int, dtype: npt.DTypeLike, rng: np.random.Generator, r
 
 
 def repeated(values: Array, n: int, rng: np.random.Generator) -> Array:
-    """Return n elements, shape (n,): values over and over, some of which have changed places at random.
+    """Return n elements, shape (n,): the values repeated, with some elements swapped at random.
 
-    A kernel that reads each value once, and takes the others for the same, is wrong. The values as a whole stay the
-    same, so what is exact of them in any order stays exact.
+    A kernel that reads only the first repetition gets a wrong result. The multiset of values stays the same, so sums
+    that are exact in any order stay exact.
 
     Args:
-        values: fresh ones, shape (at most n,).
-        n: how many.
-        rng: chooses the places.
+        values: values to repeat, shape (at most n,).
+        n: the number of elements.
+        rng: the source of random positions.
     """
     found = np.resize(values, n)
     if n > len(values):
@@ -90,10 +91,10 @@ def repeated(values: Array, n: int, rng: np.random.Generator) -> Array:
 
 
 def _fractions(n: int, repeats: int, kind: np.dtype[Any], rng: np.random.Generator) -> Array:
-    """Return odd numerators whose magnitudes add up to at most 1/u, also `repeats` times over.
+    """Return odd numerators with a sum of magnitudes of at most 1/u over all `repeats`.
 
-    Half of 1/u goes to _MANY of them at random places, which have more digits than half precision where u allows it.
-    The others share the other half.
+    Half of 1/u is for _MANY of them at random positions, with more digits than half precision if u allows it. The
+    others share the other half.
     """
     half = (0.5 / unit_roundoff(kind) if np.issubdtype(kind, np.floating) else 2.0**23) / repeats
     room, largest = int(half // max(n, 1)), int(half // _MANY)
@@ -106,7 +107,7 @@ def _fractions(n: int, repeats: int, kind: np.dtype[Any], rng: np.random.Generat
 
 def _cancelling(n: int, kind: np.dtype[Any], rng: np.random.Generator) -> Array:
     is_float = np.issubdtype(kind, np.floating)
-    top = min(1e6, float(np.finfo(kind).max) / max(n, 1)) if is_float else 0.0  # no sum of some of them overflows
+    top = min(1e6, float(np.finfo(kind).max) / max(n, 1)) if is_float else 0.0  # no partial sum overflows
     half = rng.uniform(top / 10, top, n // 2) if is_float else rng.integers(2**29, 2**30, n // 2)
     rest = rng.uniform(0.5, 1.5, n % 2) if is_float else rng.integers(1, 1000, n % 2)
     return rng.permutation(np.concatenate([half, -half, rest]))
@@ -118,7 +119,7 @@ def unit_roundoff(dtype: npt.DTypeLike) -> float:
 
 
 def gamma(n: int, dtype: npt.DTypeLike) -> float:
-    """Return gamma_n = n*u / (1 - n*u), the bound on the relative error of n roundings in a row; inf from n*u = 1 on.
+    """Return gamma_n = n*u / (1 - n*u), the bound on the relative error of n roundings in a row; inf if n*u >= 1.
 
     Source: Higham, lemma 3.1.
     """
@@ -127,7 +128,7 @@ def gamma(n: int, dtype: npt.DTypeLike) -> float:
 
 
 def recursive_depth(n: int) -> int:
-    """Return the additions that a term of an n-term sum passes through at most, in any order of summation."""
+    """Return the maximal number of additions that a term of an n-term sum passes through, in any order."""
     return max(n - 1, 0)
 
 
@@ -155,7 +156,7 @@ def _quantum(terms: Array, dtype: npt.DTypeLike) -> float:
     """Return the smallest power of two q with sum |x_i| <= q/u."""
     magnitude = sum(float(np.sum(np.abs(piece), dtype=np.float64)) for piece in _pieces(terms))
     if not 0 < magnitude < math.inf:
-        return 1.0 if magnitude == 0 else math.nan  # of which nothing is a multiple
+        return 1.0 if magnitude == 0 else math.nan  # no value is a multiple of NaN
     fraction, exponent = math.frexp(magnitude * unit_roundoff(dtype))
     return math.ldexp(1.0, exponent - (fraction == 0.5))
 
@@ -170,15 +171,15 @@ def _pieces(values: Array) -> Iterator[Array]:
 
 
 def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) -> float:
-    """Return the largest absolute error of a sum of all `terms` that is carried out in `dtype`.
+    """Return the largest absolute error of a sum of all `terms` computed in `dtype`.
 
     Args:
-        terms: the exact summands, any shape.
-        dtype: the type in which the kernel adds.
-        depth: the additions that a term passes through at most; None allows any order (`recursive_depth`).
+        terms: the exact terms, any shape.
+        dtype: the type of the kernel's additions.
+        depth: maximal number of additions that a term passes through; None allows any order (`recursive_depth`).
 
     Raises:
-        ValueError: so many additions in this type may lose everything, so no bound: float16 from depth 1024 on.
+        ValueError: there is no bound for so many additions in this type: for float16 from depth 1024.
 
     Source: Higham, section 4.2: gamma_depth * sum |x_i|; 0 where no addition rounds (`sums_exactly`).
     """
@@ -188,12 +189,12 @@ def sum_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None) 
 
 
 def _relative_bound(n: int, dtype: npt.DTypeLike, depth: int | None = None) -> float:
-    """Return gamma of the depth, or of any order of n terms; from 1 on it would allow zeros."""
+    """Return gamma of the depth, or of any order of n terms; a bound of 1 or more would allow zeros."""
     steps = recursive_depth(n) if depth is None else depth
     if (bound := gamma(steps, dtype)) >= 1:
         raise ValueError(
-            f"{steps} {np.dtype(dtype)} operations in a row may lose every digit, so no tolerance tells right from "
-            "wrong: give the `depth` of the kernel's tree, use a wider type, or values whose sums are exact"
+            f"{steps} {np.dtype(dtype)} operations in a row may lose every digit, so there is no tolerance: give the "
+            "`depth` of the kernel's tree, use a wider type, or values with exact sums"
         )
     return bound
 
@@ -206,19 +207,20 @@ def scan_tolerance(terms: Array, dtype: npt.DTypeLike, depth: int | None = None)
     if sums_exactly(terms, dtype):
         return np.zeros(terms.size)
     relative = _relative_bound(terms.size, dtype, depth)
-    bound: Array = terms.reshape(-1).astype(np.float64)  # far faster than to let cumsum convert them itself
-    np.abs(bound, out=bound)  # all in one array, because large new ones cost more than the sums
+    bound: Array = terms.reshape(-1).astype(np.float64)  # far faster than the conversion in cumsum
+    np.abs(bound, out=bound)  # in place, because large new arrays cost more than the sums
     np.cumsum(bound, out=bound)
     bound *= relative
     return bound
 
 
 def prefix_sums_at(terms: Array, counts: Array) -> Array:
-    """Return some prefix sums of many terms: sums of the first so many, without making those of all the others.
+    """Return selected prefix sums, without an array of all prefix sums.
 
     Args:
-        terms: shape (n,), of any real type; they are added in float64.
-        counts: how many terms, from 0 to n, shape (m,).
+        terms: shape (n,), any real type; they are added in float64.
+        counts: numbers of leading terms, from 0 to n, shape (m,).
+
 
     Returns:
         Shape (m,), float64.
@@ -227,18 +229,20 @@ def prefix_sums_at(terms: Array, counts: Array) -> Array:
 
 
 def scan_tolerance_at(terms: Array, counts: Array, dtype: npt.DTypeLike, depth: int | None = None) -> Array:
-    """Return what `scan_tolerance` does at some places only, for sums of the first `counts` terms, shape (m,)."""
+    """Return `scan_tolerance` for selected prefix sums: of the first `counts` terms, shape (m,)."""
     if sums_exactly(terms, dtype):
         return np.zeros(counts.shape)
     return _relative_bound(terms.size, dtype, depth) * _sums_at(terms, counts, of_magnitudes=True)
 
 
 def _sums_at(terms: Array, counts: Array, of_magnitudes: bool = False) -> Array:
-    """Add up what lies between one count and the next, piece by piece: large new arrays cost more than the sums."""
+    """Return the sums of the first `counts` terms, computed in pieces: large new arrays cost more than the sums."""
     ends, which = np.unique(counts, return_inverse=True)
     sums, total = np.zeros(ends.size), 0.0
     for begin in range(0, terms.size, _PIECE):
-        piece = np.append(terms[begin : begin + _PIECE], 0).astype(np.float64)  # 0 is after a cut at the piece's end
+        piece = np.append(terms[begin : begin + _PIECE], 0).astype(
+            np.float64
+        )  # the 0 allows a cut at the end of the piece
         if of_magnitudes:
             np.abs(piece, out=piece)
         first, end = np.searchsorted(ends, (begin, begin + piece.size - 1), side="right")

@@ -1,6 +1,6 @@
 """The result of grading, as plain data. Everything printed or exported is made from Grades alone.
 
-The JSON form, version 1: `Grade.to_dict` gives one object whose keys are the attributes below, `submission`,
+The JSON form, version 1: `Grade.to_dict` gives one object with the attributes below as keys: `submission`,
 `exercise`, `checks`, `provenance` and `student`, and besides them `schema_version`, `points` and `max_points`. Checks,
 findings and measurements are objects with their attributes as keys. Tuples are lists, unknown values are null, and
 texts are never null but may be empty. A new key keeps the version; removing a key or changing its meaning raises it.

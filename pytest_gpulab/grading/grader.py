@@ -235,7 +235,7 @@ class Grader(CheckGrader):
         return self._counted
 
     def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
-        """Return why nothing is counted or costed; time that an earlier check used up is told there."""
+        """Return the result without counts or costs; an earlier check with the same time limit is named."""
         found = blocked.finding
         if found.code != TIME_LIMIT:
             return check.result(blocked.verdict, (found,))
@@ -245,7 +245,7 @@ class Grader(CheckGrader):
         return check.result(blocked.verdict, (found,))
 
     def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
-        """Return why a check cannot be graded that needs right results of a variant, or None."""
+        """Return the result of a check that needs correct results of a variant, if these are not correct."""
         self._builds.of(variant)  # raises BuildFailed, as for any other check
         for case in visible_first(cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases):
             outcome = self._cases.outcome(case)

@@ -89,7 +89,7 @@ class TestTheFile:
             ("threshold = 1.35", "threshold = true", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
             ("threshold = 1.35", "threshold = '1'", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
             ("threshold = 1.35", "threshold = inf", '[exercises.twice.tiers."1.4x"]: threshold must be a number'),
-            ('size = "2^10"', "size = 1024", '[exercises.twice.tiers."1.4x"] needs the key size, a text'),
+            ('size = "2^10"', "size = 1024", '[exercises.twice.tiers."1.4x"] needs the key size, a string'),
             ('version = "7"', "", "[exercises.twice] needs the key version, a string"),
             ('device = "NVIDIA H200"', "", "the file needs the key device, a string"),
             ('SMs = "132"', "SMs = 132", "SMs must be a string"),
