@@ -14,7 +14,7 @@ from pytest_gpulab.exercise import Case
 from pytest_gpulab.grading.checks import Check
 from pytest_gpulab.grading.correctness.cases import MAX_PRINTED_CHARS
 from pytest_gpulab.grading.isolation import worker
-from pytest_gpulab.grading.isolation.worker import PIECE_BYTES, _Bench
+from pytest_gpulab.grading.isolation.worker import PIECE_BYTES, _RequestHandler
 
 pytestmark = pytest.mark.unit
 
@@ -46,7 +46,7 @@ def answered(printed: Spill, contents: bytes, check: Check) -> str:
         os.write(printed.fileno(), contents)
         return check.result("passed")
 
-    bench = _Bench.__new__(_Bench)
+    bench = _RequestHandler.__new__(_RequestHandler)
     bench._printed, bench.device = printed, None  # type: ignore[assignment]
     bench._checks = {check.name: check}
     bench._grader = SimpleNamespace(run=run, countable=None, count=None)  # type: ignore[assignment]

@@ -64,7 +64,7 @@ class Cache:
                 Path(name).unlink()
 
     def text(self, key: str, compute: Callable[[], str]) -> str | None:
-        """Return the text of a key, computing it if necessary.
+        """Return the text of a key, and compute it if necessary.
 
         Return None while another process computes it. Return None if nothing is cached, because it would be computed
         again and again.

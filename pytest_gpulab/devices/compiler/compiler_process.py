@@ -76,7 +76,7 @@ class CompilerProcess:
         except DeviceUnavailable as error:
             if within is not None or not self._within.bubblewrap:
                 raise
-            # not a student's doing: it has seen no text yet; files of this Python are missing in the sandbox
+            # before any student's text: the sandbox lacks files of this Python
             self._within = none(f"the compiler does not start in bubblewrap ({error})")
             self._process, self.version = self._started()
         self.protection = self._within.words

@@ -50,7 +50,14 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro of the file or of a header: the words of its body, and its form."""
+    """A macro of the file or of a header.
+
+    Attributes:
+        words: the words of its body.
+        is_function: whether it has parameters.
+        is_complete: whether its body ends with a semicolon or a closing brace, so that a call is a whole declaration.
+        is_constant: whether it has a body and no parameters.
+    """
 
     words: frozenset[str]
     is_function: bool
@@ -68,7 +75,7 @@ class Parsed:
 
 
 class TooDeep(Exception):
-    """Brackets or conditions are nested more than `MAX_DEPTH` deep."""
+    """A text with brackets or conditions nested more than `MAX_DEPTH` deep."""
 
 
 MAX_DEPTH = 100

@@ -105,7 +105,7 @@ def unique_names(symbols: Iterable[str]) -> dict[str, str]:
 
 
 class _UnknownForm(Exception):
-    """The rest of the symbol has a form that is not supported."""
+    """A symbol with a form that is not supported."""
 
 
 class _Reader:

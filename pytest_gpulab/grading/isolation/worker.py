@@ -1,4 +1,4 @@
-"""The program of a worker process: it holds the device and the `Grader` of one submission, and may be killed any time.
+"""The program of a worker process: it holds the device and the `Grader` of one submission, and can be killed.
 
 `worker_process.Worker` starts it. Requests and answers are JSON, one per line. No other output gets between them: the
 output of printf in kernels goes to a file.
@@ -58,28 +58,28 @@ def main(watchdog_pipe: int) -> None:
 
 def _serve(requests: IO[str], answers: IO[str], printed: IO[bytes]) -> None:
     try:
-        bench = _Bench(json.loads(requests.readline()), printed)
+        handler = _RequestHandler(json.loads(requests.readline()), printed)
     except DeviceUnavailable as missing:
         _send(answers, {"unavailable": str(missing)})
         return
     except Exception:
         _send(answers, {"error": traceback.format_exc()})
         return
-    _send(answers, {"ready": asdict(bench.device.info), "process": os.getpid()})
+    _send(answers, {"ready": asdict(handler.device.info), "process": os.getpid()})
     for line in requests:
         request = json.loads(line)
         if request == STOP:
             break
         try:
-            answer = bench.answer(request)
+            answer = handler.answer(request)
         except Exception:
             answer = {"error": traceback.format_exc()}
         _send(answers, answer)
-    bench.device.close()
+    handler.device.close()
 
 
-class _Bench:
-    """A device and the grader of one submission on it."""
+class _RequestHandler:
+    """A handler of requests, with a device and the grader of one submission on it."""
 
     def __init__(self, task: _Request, printed: IO[bytes]) -> None:
         model = (task["occupancy_architecture"], task["gpu"])

@@ -1,4 +1,4 @@
-"""A worker process, seen from its parent: start, requests with time limits, and end with its process group."""
+"""A worker process, seen from its parent: it is started, answers requests within time limits, and is killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pytest_gpulab.grading.speed.contents import FOLDER
 from .fork_server import ForkedProcess, fork
 from .worker import STOP
 
-START_LIMIT_S = 120.0  # many processes may start at once
+START_LIMIT_S = 120.0  # long, because many processes may start at the same time
 STOP_LIMIT_S = 10.0
 KILL_LIMIT_S = 15.0  # until a killed process is gone; a driver may block that, then it is left to the system
 MAX_STDERR_BYTES = 100_000
@@ -53,19 +53,19 @@ class WorkerError(Exception):
 
 
 class Hung(Exception):
-    """The worker did not answer in time."""
+    """A request that was not answered in time."""
 
 
 class Crashed(Exception):
-    """The process ended without an answer; the message says how and continues "the process ..."."""
+    """A process that ended without an answer; the message says how and continues "the process ..."."""
 
 
 class KilledForMemory(Crashed):
-    """The system killed the process because memory had run out."""
+    """A process that the system killed because memory had run out."""
 
 
 class NeverBegan(Crashed):
-    """The process ended before it had read the submission."""
+    """A process that ended before it had read the submission."""
 
 
 class ProcessScope:

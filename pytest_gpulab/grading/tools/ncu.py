@@ -20,7 +20,7 @@ from pytest_gpulab.grading.plans.replay import FIRST, replay
 from pytest_gpulab.grading.speed.costs import pattern_of
 
 PROGRAM = "ncu"
-NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md says who can give it"
+NO_PERMISSION = "ncu: no permission to read the GPU's counters; docs/cuda.md explains how to allow it"
 NOT_ENDED = "ncu: the kernels had not ended after {limit_s:g} s"
 NOTHING = "ncu: it ended without counters"
 _ERROR = re.compile(r"^==ERROR== *(.*\S)", re.M)
@@ -28,7 +28,7 @@ _ERROR = re.compile(r"^==ERROR== *(.*\S)", re.M)
 
 @dataclass(frozen=True)
 class Profile:
-    """The counters of ncu per launch, equal launches once; or the reason why there are none."""
+    """The counters of a run under ncu, per distinct launch; or the reason why there are none."""
 
     kernels: tuple[KernelCounters, ...] = ()
     note: str = ""
@@ -129,6 +129,6 @@ def _extents(text: str) -> tuple[int, ...]:
 
 
 def _number(row: dict[str, str]) -> list[float]:
-    """Return the value (ncu separates thousands by commas); nothing if the GPU lacks the counter (`n/a`)."""
+    """Return the value as a list, empty if the GPU lacks the counter (`n/a`); ncu separates thousands by commas."""
     text = row["Metric Value"].replace(",", "")
     return [float(text)] if re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", text) else []
