@@ -190,7 +190,7 @@ def test_memory_that_is_not_there_is_said_so_that_other_processes_can_read_it(
 
 
 def test_what_comes_of_processes_that_were_ended_is_no_grade(right: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second opinion that is ended is none, and the check passes without it."""
+    """A cross-check that was ended has no result, and the check passes without it."""
     scope = ProcessScope()
 
     def run(grader: RemoteGrader, check: Check) -> CheckResult:

@@ -112,7 +112,7 @@ class Roster:
             student = self.student(folder)
             if student is not None:
                 by_student[student] += (folder,)
-        return {student: theirs for student, theirs in by_student.items() if len(theirs) > 1}
+        return {student: own for student, own in by_student.items() if len(own) > 1}
 
 
 def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
@@ -120,7 +120,7 @@ def _only_owners(named: Iterable[tuple[str, Student]]) -> dict[str, Student]:
     owners: dict[str, set[Student]] = defaultdict(set)
     for name, student in named:
         owners[_key(name)].add(student)
-    return {name: next(iter(theirs)) for name, theirs in owners.items() if name and len(theirs) == 1}
+    return {name: next(iter(students)) for name, students in owners.items() if name and len(students) == 1}
 
 
 class _Mistake(Exception):

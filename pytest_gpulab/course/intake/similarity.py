@@ -108,14 +108,14 @@ class _View:
         for name, source in sources.items():
             found = tokens(source)
             self._lines[name], self._runs[name] = [token.line for token in found], _runs(found)
-        self._prints = {name: _enough(_winnowed(runs) - self._given) for name, runs in self._runs.items()}
+        self._fingerprints = {name: _enough(_winnowed(runs) - self._given) for name, runs in self._runs.items()}
 
     def similarities(self, first: str, others: Iterable[str]) -> list[float]:
         """Return Dice's coefficient for each; 0 if one of the two has too few fingerprints."""
-        one = self._prints[first]
+        one = self._fingerprints[first]
         if not one:
             return [0.0 for _ in others]
-        return [2 * len(one & other) / (len(one) + len(other)) for other in map(self._prints.__getitem__, others)]
+        return [2 * len(one & other) / (len(one) + len(other)) for other in map(self._fingerprints.__getitem__, others)]
 
     def lines(self, first: str, second: str) -> tuple[LineRanges, LineRanges]:
         """Return the matching lines of both."""
@@ -231,9 +231,9 @@ def _winnowed(runs: list[bytes]) -> set[bytes]:
     return {min(runs[i : i + WINDOW]) for i in range(len(runs) - WINDOW + 1)}
 
 
-def _enough(prints: set[bytes]) -> set[bytes]:
+def _enough(fingerprints: set[bytes]) -> set[bytes]:
     """Return the fingerprints, or none if they are too few."""
-    return prints if len(prints) >= MIN_FINGERPRINTS else set()
+    return fingerprints if len(fingerprints) >= MIN_FINGERPRINTS else set()
 
 
 def _ranges(lines: list[int], runs: list[bytes], shared: set[bytes]) -> LineRanges:

@@ -185,32 +185,32 @@ class ForkServer:
 
     def fork(self, request: list[object], errors: int, watchdog_pipe: int) -> ForkedProcess | None:
         """Request a process, see the function `fork`; return None if the server has died."""
-        handle, theirs = socket.socketpair()
+        handle, other_end = socket.socketpair()
         (read, stdin), (stdout, write) = os.pipe(), os.pipe()
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)  # not by name: it may have been removed
         own = [_memory_file(json.dumps(request)), folder, read, write]
         process = ForkedProcess(stdin, stdout, handle)
         try:
-            socket.send_fds(self.control, [b"1"], [theirs.fileno(), *own, errors, watchdog_pipe])
+            socket.send_fds(self.control, [b"1"], [other_end.fileno(), *own, errors, watchdog_pipe])
         except OSError:
             process.close()
             return None
         finally:
-            theirs.close()
+            other_end.close()
             for descriptor in own:
                 os.close(descriptor)
         return process
 
 
 def _start() -> ForkServer:
-    control, theirs = socket.socketpair()
-    with theirs, contextlib.ExitStack() as if_it_fails:
+    control, other_end = socket.socketpair()
+    with other_end, contextlib.ExitStack() as if_it_fails:
         if_it_fails.enter_context(control)
         folder = tempfile.mkdtemp(prefix="gpulab-")
         if_it_fails.callback(os.rmdir, folder)
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", PROGRAM, json.dumps([str(entry) for entry in sys.path]), folder],
-            stdin=theirs.fileno(),
+            stdin=other_end.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **ONE_THREAD},  # threads do not survive a fork
