@@ -130,8 +130,8 @@ def test_the_driver_is_asked_about_a_kernel_once_and_told_what_changes():
 @pytest.mark.parametrize(
     ("threads", "shared_bytes", "told"),
     [
-        (1025, 0, r"a block of 1025 threads is too large for kernel 'f', .* at most 1024 \(30 registers a thread\)"),
-        (32, (1 << 16) - 15, "kernel 'f' is given 65521 bytes of dynamic shared memory but the GPU has room for 65520"),
+        (1025, 0, r"a block of 1025 threads is too large for kernel 'f', .* at most 1024 \(30 registers per thread\)"),
+        (32, (1 << 16) - 15, "kernel 'f' requests 65521 bytes of dynamic shared memory; the GPU allows 65520"),
     ],
 )
 def test_a_launch_that_cannot_be_is_refused_each_time(threads, shared_bytes, told):
@@ -224,7 +224,7 @@ def test_a_stopwatch_for_which_there_is_no_room_is_not_there():
 
 def test_a_stopwatch_that_the_driver_does_not_compile_is_not_there():
     context = full_context(Driver.Error("cuModuleLoadDataEx failed: PTX JIT compilation was disabled"))
-    with pytest.raises(DeviceUnavailable, match=r"does not compile what it takes to time on this GPU: PTX JIT compil"):
+    with pytest.raises(DeviceUnavailable, match=r"does not compile the timing kernels for this GPU: PTX JIT compil"):
         CudaStopwatch(context, None)
 
 

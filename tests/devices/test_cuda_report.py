@@ -47,7 +47,7 @@ def test_without_nvml_cuda_says_what_it_knows_and_a_note_says_why_not_more(monke
     monkeypatch.setattr(report, "version", lambda package: "2026.1")
     line, rows = report.describe(DRIVER, Gpu())
     missing = "no NVIDIA driver (its library libnvidia-ml was not found)"
-    assert line == f"Hopper, 132 SMs, 140 GiB, 4814 GB/s at most; clocks, power and temperature not known: {missing}"
+    assert line == f"Hopper, 132 SMs, 140 GiB, 4814 GB/s peak; clocks, power and temperature not known: {missing}"
     assert rows == {
         "generation": "Hopper",
         "compute capability": "9.0",
@@ -90,7 +90,7 @@ def test_nvml_is_asked_for_the_gpu_at_the_same_address_and_knows_better(
     monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     line, rows = described(monkeypatch, Gpu(), MIG=mode)
-    assert line == "Hopper, 132 SMs, 140 GiB, 4814 GB/s at most; 31 C"
+    assert line == "Hopper, 132 SMs, 140 GiB, 4814 GB/s peak; 31 C"
     assert (rows["memory"], rows["peak bandwidth"]) == ("1 of 140 GiB in use", "4815 GB/s")
 
 
@@ -108,7 +108,7 @@ def test_of_a_part_of_a_gpu_cuda_knows_what_it_has_and_nvml_only_what_the_whole_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line, rows = described(monkeypatch, Slice(), MIG="on")
-    assert line == "Hopper, 16 SMs, 17 GiB, 602 GB/s at most; 31 C"
+    assert line == "Hopper, 16 SMs, 17 GiB, 602 GB/s peak; 31 C"
     assert {label: rows[label] for label in ("SMs", "memory", "peak bandwidth", "driver", "MIG")} == {
         "SMs": "16",
         "memory": "17 GiB",
@@ -125,4 +125,4 @@ def test_a_bandwidth_that_cuda_does_not_tell_is_not_zero(
     """What it tells of a GPU that shares the CPU's memory may be less than that transfers."""
     monkeypatch.setitem(ATTRIBUTES, attribute, number)
     line, rows = described(monkeypatch, Gpu(), MIG="on")
-    assert (line, rows["peak bandwidth"]) == ("Hopper, 132 SMs, 140 GiB, n/a GB/s at most; 31 C", "n/a GB/s")
+    assert (line, rows["peak bandwidth"]) == ("Hopper, 132 SMs, 140 GiB, n/a GB/s peak; 31 C", "n/a GB/s")

@@ -186,8 +186,8 @@ def test_a_driver_without_room_while_a_kernel_is_waited_for_is_no_fault_of_the_k
     [
         (
             "PTX JIT compiler library not found\n",
-            "the NVIDIA driver does not compile what it takes to time on this GPU: PTX JIT compiler library not found; "
-            "is its library libnvidia-ptxjitcompiler there?",
+            "the NVIDIA driver does not compile the timing kernels for this GPU: PTX JIT compiler library not found; "
+            "is its library libnvidia-ptxjitcompiler installed?",
         ),
         (LOST, f"the GPU itself failed, says the NVIDIA driver: {LOST}"),
     ],

@@ -93,7 +93,7 @@ def test_auto_falls_back_where_the_driver_finds_no_gpu(driver_with_nothing, word
 
 @pytest.mark.usefixtures("driver_with_nothing")
 def test_auto_falls_back_where_the_driver_shows_no_gpu():
-    assert_falls_back("no GPU can be used: the NVIDIA driver is installed but knows of no device")
+    assert_falls_back("no GPU can be used: the NVIDIA driver is installed but finds no device")
 
 
 def test_auto_falls_back_where_there_is_no_nvcc(driver_with_nothing, monkeypatch, tmp_path):
@@ -164,7 +164,7 @@ def test_a_driver_that_refuses_is_quoted(driver_with_nothing):
 
 @pytest.mark.usefixtures("driver_with_nothing")
 def test_a_driver_without_devices():
-    with pytest.raises(DeviceUnavailable, match="the NVIDIA driver is installed but knows of no device"):
+    with pytest.raises(DeviceUnavailable, match="the NVIDIA driver is installed but finds no device"):
         open_device("cuda:0")
 
 

@@ -218,9 +218,9 @@ def test_a_call_that_does_not_fit_the_kernel_is_refused(device, module):
     x = device.empty(256, np.float32)
     with pytest.raises(LaunchError, match="no kernel is called 'reduce'; the source has: dynamic, fill"):
         module.launch("reduce", (1,), (1,), (x,))
-    with pytest.raises(LaunchError, match="kernel 'scale' takes 3 parameters but is given 2"):
+    with pytest.raises(LaunchError, match="kernel 'scale' has 3 parameters; the launch passes 2"):
         module.launch("scale", (1,), (256,), (x, np.float32(2)))
-    with pytest.raises(LaunchError, match="parameter 2 of kernel 'scale' takes 4 bytes but is given 8"):
+    with pytest.raises(LaunchError, match="parameter 2 of kernel 'scale' has 4 bytes; the argument has 8"):
         module.launch("scale", (1,), (256,), (x, np.float64(2), np.uint32(256)))
     with pytest.raises(LaunchError, match=r"a block of 128 threads is too large .* at most 64 "):
         module.launch("small_blocks", (1,), (128,), (x,))
@@ -243,7 +243,7 @@ def test_dynamic_shared_memory_up_to_what_the_gpu_has(device, module):
     for words in (256, 12 * 1024 + 1, 16 * 1024):
         module.launch("dynamic", (1,), (128,), (out, np.int32(words)), shared_bytes=4 * words)
         assert out.get().tolist() == [words - 1]
-    with pytest.raises(LaunchError, match="is given 4194304 bytes of dynamic shared memory but the GPU has room for"):
+    with pytest.raises(LaunchError, match="requests 4194304 bytes of dynamic shared memory; the GPU allows"):
         module.launch("dynamic", (1,), (128,), (out, np.int32(1)), shared_bytes=4 << 20)
 
 

@@ -33,9 +33,9 @@ device.close()
 FAULTS = {
     "*(int *)16 = 1;": "out-of-bounds|k: a thread accessed memory that belongs to no array",
     "x[1 << 30] = 1;": "out-of-bounds|k: a thread accessed memory that belongs to no array",
-    "*(int *)((char *)x + 2) = 1;": "misaligned|k: a thread accessed memory at an address that its type does not allow",
+    "*(int *)((char *)x + 2) = 1;": "misaligned|k: a thread accessed memory at a misaligned address",
     "assert(threadIdx.x < 16);": "assert|k: an assert() in the kernel failed",
-    "if (threadIdx.x == 3) __trap();": "device-fault|k: the GPU gave the kernel up",
+    "if (threadIdx.x == 3) __trap();": "device-fault|k: the GPU stopped the kernel",
     "while (*(volatile int *)x == 0) {}": "endless-loop|k: the kernel had not ended after 1 s",
 }
 

@@ -147,7 +147,7 @@ def test_who_waits_for_the_gpu_keeps_no_processor_core_busy(device, module):
 
 
 def test_a_call_that_does_not_fit_is_refused(device, module):
-    with device.stopwatch() as watch, pytest.raises(LaunchError, match="takes 1 parameters but is given 0"):
+    with device.stopwatch() as watch, pytest.raises(LaunchError, match="has 1 parameter; the launch passes 0"):
         cold(watch, module, [KernelLaunch("wait", (1,), (1,), ())])
 
 

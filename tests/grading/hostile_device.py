@@ -71,7 +71,7 @@ def crash_once(device: HostileDevice, is_first: bool) -> None:
 
 def fault(device: HostileDevice, is_first: bool) -> None:
     device.usable = False
-    raise KernelFault("device-fault", "twice: the GPU gave the kernel up")
+    raise KernelFault("device-fault", "twice: the GPU stopped the kernel")
 
 
 def fault_then_mistake(device: HostileDevice, is_first: bool) -> None:

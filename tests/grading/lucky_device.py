@@ -76,7 +76,7 @@ class LuckyModule:
             self.device.usable = False
             if fault.code == "stack-overflow":
                 raise KernelFault("out-of-bounds", f"{kernel}: a thread accessed memory of no array") from fault
-            raise KernelFault("device-fault", f"{kernel}: the GPU gave the kernel up") from fault
+            raise KernelFault("device-fault", f"{kernel}: the GPU stopped the kernel") from fault
 
 
 class LuckyDevice(SimulatedDevice):

@@ -140,7 +140,7 @@ def test_a_fault_gets_its_name_and_place_and_keeps_what_the_gpu_said(bench: Clas
     assert [name for name, result in found.items() if result.verdict == "failed"] == ["correct[n=31]", "speedup[0.5x]"]
     (finding,) = found["correct[n=31]"].findings
     assert (finding.code, finding.where) == ("trap", "twice.cu:3")
-    assert "on the GPU: Twice: the GPU gave the kernel up" in finding.evidence
+    assert "on the GPU: Twice: the GPU stopped the kernel" in finding.evidence
 
 
 def test_memory_beyond_the_stack_is_told_as_a_stack_overflow(bench: Class) -> None:

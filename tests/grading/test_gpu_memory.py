@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from pytest_gpulab.devices.cuda.fleet import BYTES_A_GRADER
+from pytest_gpulab.devices.cuda.fleet import BYTES_PER_GRADER
 from pytest_gpulab.devices.stopwatch import TimingDevice
 from pytest_gpulab.exercise import Buffer, Problem
 from pytest_gpulab.grading.catalogue import Catalogue
@@ -57,4 +57,4 @@ def test_a_race_leaves_room_for_a_context(name: str) -> None:
         inputs = [{each.name: zeros(each) for each in plan.buffers if each.role == "input"} for _ in range(SETS)]
         contender = BenchmarkTarget(BufferPool(cast(TimingDevice, scales)), cast(Any, None), plan, inputs)
         contender.spare_outputs(most_checked(contender))
-        assert contender.nbytes < scales.nbytes <= BYTES_A_GRADER - CONTEXT_BYTES
+        assert contender.nbytes < scales.nbytes <= BYTES_PER_GRADER - CONTEXT_BYTES

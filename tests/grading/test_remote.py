@@ -139,7 +139,7 @@ def test_a_broken_gpu_is_whole_again_for_the_next_check(hostile: Class) -> None:
     results = graded(hostile, KERNEL + "// launch 31: fault\n")
     assert verdicts(results) == EXPECTED
     (found,) = results["correct[n=31]"].findings
-    assert (found.code, found.what) == ("device-fault", "Twice: the GPU gave the kernel up")
+    assert (found.code, found.what) == ("device-fault", "Twice: the GPU stopped the kernel")
     assert found.evidence[-1] == "the same case on the simulated GPU: passed"
     assert hostile.deeds() == ["fault"]
 

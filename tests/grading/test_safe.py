@@ -122,7 +122,7 @@ def test_a_fault_that_breaks_a_gpu_is_the_kernels_also_for_cases_after_it(tmp_pa
             raise broken
         if later == "a build":
             submission.error = broken
-        raise KernelFault("device-fault", "the GPU gave the kernel up")
+        raise KernelFault("device-fault", "the GPU stopped the kernel")
 
     submission = program(twice)
     other = Variant("other", {"GPULAB_T": "float"})

@@ -7,7 +7,7 @@ from course import RIGHT, WITHOUT, Course
 from test_settings import usage_error
 
 FULL = "not enough GPU memory for another process: out of memory"
-NONE = "no GPU can be used: the NVIDIA driver is installed but knows of no device"
+NONE = "no GPU can be used: the NVIDIA driver is installed but finds no device"
 STAND_IN = f"""
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Finding PyCUDA, the driver and a GPU, and saying exactly which of them is missing."""
+"""Access to PyCUDA, the driver and a GPU, with messages about the missing part."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from typing import Any, TypeVar
 from pytest_gpulab.devices.protocol import DeviceAbsent, DeviceUnavailable
 from pytest_gpulab.devices.system.packages import why_not_imported
 
-OPEN_LIMIT_S = 30.0  # takes a tenth of a second, and seconds while dozens of processes do the same
-# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 100, 34).
+OPEN_LIMIT_S = 30.0  # opening takes 0.1 s, and seconds while dozens of processes do the same
+# PyCUDA's errors have no numbers, so the driver's text is matched (cuda.h, CUresult: 100, 34).
 _NO_GPU = ("no CUDA-capable device", "CUDA driver is a stub library")
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 def check_packages() -> None:
-    """Make sure that PyCUDA is installed, and that cuda-bindings can be imported beside it.
+    """Check that PyCUDA is installed and that cuda-bindings can be imported.
 
     Raises:
-        DeviceAbsent: PyCUDA is not installed; says how to get it.
-        DeviceUnavailable: cuda-bindings cannot be imported; says why.
+        DeviceAbsent: PyCUDA is not installed; the message has the remedy.
+        DeviceUnavailable: cuda-bindings cannot be imported; the message has the cause.
     """
     try:
         importlib.import_module("pycuda")
     except ImportError:
         raise DeviceAbsent(
             "PyCUDA is not installed; get it with: python -m pip install pycuda "
-            "(it is built on the spot and needs the CUDA toolkit and a C++ compiler)"
+            "(pip compiles it, which requires the CUDA toolkit and a C++ compiler)"
         ) from None
     try:
         importlib.import_module("cuda.bindings.driver")
@@ -41,15 +41,17 @@ def check_packages() -> None:
 
 
 def load_driver() -> ModuleType:
-    """Return `pycuda.driver`, initialised, with at least one device behind it.
+    """Return `pycuda.driver`, initialised, with at least one device.
 
     Raises:
-        DeviceAbsent: says what is missing and how to get it.
-        DeviceUnavailable: says what does not work.
+        DeviceAbsent: a part is missing; the message has the remedy.
+        DeviceUnavailable: a part does not work; the message names it.
     """
     check_packages()
     try:
-        with warnings.catch_warnings():  # PyCUDA warns of versions before it fails, and warnings may be errors
+        with (
+            warnings.catch_warnings()
+        ):  # PyCUDA warns about versions before it fails, and pytest may turn warnings into errors
             warnings.simplefilter("ignore")
             driver = importlib.import_module("pycuda.driver")
     except ImportError as error:
@@ -61,28 +63,29 @@ def load_driver() -> ModuleType:
     except driver.Error as error:
         raise _refused(driver_words(error)) from None
     if count == 0:
-        raise DeviceAbsent("no GPU can be used: the NVIDIA driver is installed but knows of no device")
+        raise DeviceAbsent("no GPU can be used: the NVIDIA driver is installed but finds no device")
     return driver
 
 
 def _initialise() -> None:
-    """Let the driver start, which takes a tenth of a second and, beside others, a whole one.
+    """Initialise the driver, which takes 0.1 s, and 1 s beside other processes.
 
-    PyCUDA, which starts it as well and says what is wrong, lets no other thread run meanwhile; cuda-bindings does.
+    PyCUDA initialises it, too, and reports errors, but holds the GIL meanwhile; cuda-bindings releases it.
     """
     from cuda.bindings import driver
 
-    with suppress(RuntimeError):  # there is no driver
+    with suppress(RuntimeError):  # no driver is installed
         _in_time(lambda: driver.cuInit(0))
 
 
 def primary_context(gpu: Any) -> Any:
-    """Return the primary context of one of PyCUDA's devices, and let other threads run while the driver makes it.
+    """Return the primary context of a PyCUDA device; other threads run while the driver creates it.
 
-    In it the driver sleeps while it waits for the GPU: beside others it would keep a processor core busy for nothing.
+    The context blocks while it waits for the GPU (CU_CTX_SCHED_BLOCKING_SYNC): by default it would keep a CPU core
+    busy.
 
     Raises:
-        pycuda.driver.Error: there is no room for it.
+        pycuda.driver.Error: GPU memory is full.
         DeviceUnavailable: the driver does not answer.
     """
     from cuda.bindings import driver
@@ -92,43 +95,43 @@ def primary_context(gpu: Any) -> Any:
         driver.cuDevicePrimaryCtxSetFlags(device, driver.CUctx_flags.CU_CTX_SCHED_BLOCKING_SYNC.value)
         error, _ = _in_time(lambda: driver.cuDevicePrimaryCtxRetain(device))
     try:
-        return gpu.retain_primary_context()  # which PyCUDA keeps; if the driver made none it says why
+        return gpu.retain_primary_context()  # PyCUDA owns this reference; it raises the cause if creation failed
     finally:
         if error == driver.CUresult.CUDA_SUCCESS:
             driver.cuDevicePrimaryCtxRelease(device)
 
 
-def _in_time(question: Callable[[], _Answer]) -> _Answer:
-    """Return what the driver answers; a GPU that broke may keep it from answering, and that is no student's fault.
+def _in_time(call: Callable[[], _Result]) -> _Result:
+    """Return the result of a call of the driver, under a time limit: with a broken GPU the driver may not return.
 
     Raises:
-        DeviceUnavailable: there is no answer in time.
+        DeviceUnavailable: the call has not returned in time.
     """
-    answers: SimpleQueue[_Answer | Exception] = SimpleQueue()
+    results: SimpleQueue[_Result | Exception] = SimpleQueue()
 
-    def ask() -> None:
+    def run() -> None:
         try:
-            answers.put(question())
+            results.put(call())
         except Exception as error:
-            answers.put(error)
+            results.put(error)
 
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=run, daemon=True).start()
     try:
-        answer = answers.get(timeout=OPEN_LIMIT_S)
+        result = results.get(timeout=OPEN_LIMIT_S)
     except Empty:
         what = f"the NVIDIA driver had not opened the GPU after {OPEN_LIMIT_S:g} s"
         raise DeviceUnavailable(f"{what}; nvidia-smi shows whether it answers at all") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 @contextmanager
 def memory_for(driver: ModuleType, what: str) -> Iterator[None]:
-    """Take memory on a GPU that others use, too.
+    """Translate errors of allocations inside `with`.
 
     Raises:
-        DeviceUnavailable: there is no room.
+        DeviceUnavailable: GPU memory is full.
     """
     try:
         yield
@@ -137,7 +140,7 @@ def memory_for(driver: ModuleType, what: str) -> Iterator[None]:
 
 
 def gpu_memory_full(what: str, error: Exception) -> DeviceUnavailable:
-    """Return that there is no room on a GPU, for the driver's reason."""
+    """Return the error for full GPU memory, with the driver's text."""
     return DeviceUnavailable(f"not enough GPU memory for {what}: {driver_words(error)}")
 
 
@@ -156,5 +159,5 @@ def _refused(words: str) -> DeviceUnavailable:
 
 
 def driver_words(error: Exception) -> str:
-    """Return the driver's own words without the function that PyCUDA puts in front (`cuInit failed: ...`)."""
+    """Return the driver's text without the function name that PyCUDA puts in front (`cuInit failed: ...`)."""
     return str(error).split(" failed: ", 1)[-1]

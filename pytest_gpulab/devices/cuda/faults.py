@@ -1,4 +1,4 @@
-"""What the driver's errors mean to a student."""
+"""Translation of the driver's errors for students."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pytest_gpulab.devices.protocol import DeviceUnavailable, KernelFault
 
 
 class DriverRefusal(Exception):
-    """What is asked through cuda-bindings is refused, in the driver's words; PyCUDA has errors of its own."""
+    """An error of the driver through cuda-bindings, with the driver's text; PyCUDA has its own exceptions."""
 
 
-# PyCUDA gives no error numbers, so the driver's words are matched (cuda.h, CUresult: 700, 716, 717, 714, 710, 702,
+# PyCUDA's errors have no numbers, so the driver's text is matched (cuda.h, CUresult: 700, 716, 717, 714, 710, 702,
 # 715, 719).
 _FAULTS = (
     ("illegal memory access", "out-of-bounds", "a thread accessed memory that belongs to no array"),
-    ("misaligned address", "misaligned", "a thread accessed memory at an address that its type does not allow"),
+    ("misaligned address", "misaligned", "a thread accessed memory at a misaligned address"),
     ("not supported on global/shared", "out-of-bounds", "a thread accessed memory that belongs to no array"),
     ("hardware stack error", "stack-overflow", "the calls of device functions need more stack than a thread has"),
     ("device-side assert", "assert", "an assert() in the kernel failed (its message was printed by the driver)"),
@@ -22,14 +22,14 @@ _FAULTS = (
     (
         "unspecified launch failure",
         "device-fault",
-        "the GPU gave the kernel up and does not say why (__trap() does that)",
+        "the GPU stopped the kernel without a reason (__trap() does that)",
     ),
 )
-# Rarer ones, which the driver's words say enough of (718, 721).
+# Rarer faults, for which the driver's text is clear enough (718, 721).
 _OTHER_FAULTS = ("invalid program counter", "tensor memory not completely freed")
-# What no kernel can bring about (CUresult: 214, 220, 226, 46, 304, 805 to 807, 810 and, for whatever the driver cannot
-# name, 999): GPUs are not connected here, and where MPS lets processes share one, another's fault may end this one.
-_OF_THE_MACHINE = (
+# Errors that no kernel can cause (CUresult: 214, 220, 226, 46, 304, 805 to 807, 810, and 999 for an unknown cause):
+# graders do not use NVLink, and under MPS a fault of another process may end this one.
+_MACHINE_ERRORS = (
     "ECC error",
     "NVLink error",
     "nvlink or a hardware error",
@@ -42,11 +42,11 @@ _OF_THE_MACHINE = (
 
 
 def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
-    """Return the fault for the driver's words, such as `an illegal memory access was encountered`.
+    """Return the fault for the driver's text, such as `an illegal memory access was encountered`.
 
-    What is the machine's own is nobody's fault: the GPU is not there any more.
+    A machine error is not the kernel's fault: the GPU is unavailable then.
     """
-    if _is_of_the_machine(words):
+    if _is_machine_error(words):
         return _gpu_failed(words)
     if "out of memory" in words:
         return DeviceUnavailable(f"not enough GPU memory for the event after {kernel}: {words}")
@@ -57,29 +57,29 @@ def kernel_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable:
 
 
 def late_fault(kernel: str, words: str) -> KernelFault | DeviceUnavailable | None:
-    """Return what the driver's words mean where nobody waits for a kernel; None: it was asked for what cannot be.
+    """Return the fault behind an error of a driver call other than a wait for a kernel; None if the call was invalid.
 
     Args:
-        kernel: the latest that was launched and may be to blame; empty if there was none.
-        words: the driver's.
+        kernel: the latest kernel, which may have caused the error; empty if there was none.
+        words: the driver's text.
     """
     of_kernels = (*(pattern for pattern, _, _ in _FAULTS), *_OTHER_FAULTS)
-    if not _is_of_the_machine(words) and not any(pattern in words for pattern in of_kernels):
+    if not _is_machine_error(words) and not any(pattern in words for pattern in of_kernels):
         return None
     return kernel_fault(kernel, words) if kernel else _gpu_failed(words)
 
 
 def not_translated(words: str) -> DeviceUnavailable:
-    """Return that the driver does not compile this package's own kernels, in its words."""
-    if _is_of_the_machine(words):
+    """Return the error for own kernels that the driver does not compile, with its text."""
+    if _is_machine_error(words):
         return _gpu_failed(words)
-    what = f"the NVIDIA driver does not compile what it takes to time on this GPU: {' '.join(words.split())}"
-    return DeviceUnavailable(f"{what}; is its library libnvidia-ptxjitcompiler there?")
+    what = f"the NVIDIA driver does not compile the timing kernels for this GPU: {' '.join(words.split())}"
+    return DeviceUnavailable(f"{what}; is its library libnvidia-ptxjitcompiler installed?")
 
 
 def not_loaded(words: str) -> DeviceUnavailable:
-    """Return that the driver refuses what nvcc made for this very GPU, in the driver's words."""
-    if _is_of_the_machine(words):
+    """Return the error for a compiled file that the driver does not load, with its text."""
+    if _is_machine_error(words):
         return _gpu_failed(words)
     what = f"the NVIDIA driver does not load what nvcc compiled for this GPU: {words}"
     return DeviceUnavailable(f"{what}; is it as new as the CUDA toolkit?")
@@ -94,8 +94,8 @@ def overtime_fault(kernel: str, limit_s: float) -> KernelFault:
     )
 
 
-def _is_of_the_machine(words: str) -> bool:
-    return any(pattern in words for pattern in _OF_THE_MACHINE)
+def _is_machine_error(words: str) -> bool:
+    return any(pattern in words for pattern in _MACHINE_ERRORS)
 
 
 def _gpu_failed(words: str) -> DeviceUnavailable:

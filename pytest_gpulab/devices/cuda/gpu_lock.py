@@ -160,7 +160,7 @@ class GpuLock:
         """Release the work lock, so that others time beside work that still runs. Repeat while it runs."""
         if self.is_exclusive:
             return
-        if not self._unlocked.is_held:  # a draining process whose wait has ended may hold it: tried again next time
+        if not self._unlocked.is_held:  # after a drain it may be held exclusively: retried at the next call
             self._unlocked.take_shared(0)
         self._work.release_shared()
 

@@ -1,4 +1,4 @@
-"""Arrays on the GPU between two guard zones, because the hardware does not notice a write just past an array."""
+"""Arrays on the GPU between two guard zones, because the hardware does not detect a write just past an array."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from .context import PrimaryContext
 from .driver import memory_for
 
 GUARD_BYTES = 4096
-MAX_KEPT_BYTES = 1 << 20  # of a piece
-KEEP_BYTES = 32 << 20  # altogether
-COPIED_BESIDE_BYTES = 1 << 20  # what is so large is copied beside kernels and interrupts none; 4 KiB do (H200)
-APART_BYTES = 2 << 20  # from arrays, with which the driver shares pages of so many: who writes beside one hits another
-# Different at every byte, so that copying a neighbour into the zone shows as well as writing a constant.
+MAX_KEPT_BYTES = 1 << 20  # per block
+KEEP_BYTES = 32 << 20  # of all blocks
+COPIED_BESIDE_BYTES = 1 << 20  # copies of this size run beside kernels and interrupt none; 4 KiB do (H200)
+# The distance of the guard contents from arrays. The driver packs arrays into pages of this size, and an
+# out-of-bounds write next to an array hits its page.
+APART_BYTES = 2 << 20
+# Random bytes, so that a copied neighbour or a constant changes them.
 _GUARD = np.random.default_rng(0x9A11).integers(0, 256, GUARD_BYTES, dtype=np.uint8)
 
 
 class Blocks:
-    """Pieces of a GPU's memory that are used again, for arrays of exactly the same size.
+    """A pool of GPU memory blocks, reused for arrays of exactly the same size.
 
-    The driver serves one process at a time, so what takes it microseconds takes milliseconds while many submissions are
-    graded. Large pieces are not kept: others may need the room.
+    The driver serves one process at a time: an allocation takes microseconds alone, but milliseconds while many
+    submissions are graded. Large blocks are not kept: other processes may need the memory.
     """
 
     def __init__(self, context: PrimaryContext) -> None:
@@ -40,9 +42,9 @@ class Blocks:
 
     @property
     def guard(self) -> int:
-        """Where what guard zones hold lies: a copy within the GPU need not be waited for.
+        """The address of the guard zones' contents in GPU memory: copies within the GPU are asynchronous.
 
-        The context must be current, and at work when this is asked for the first time.
+        The context must be current, and at work on the first access.
         """
         if self._apart is None:
             self._apart = self._new(2 * APART_BYTES)
@@ -50,10 +52,10 @@ class Blocks:
         return int(self._apart) + APART_BYTES
 
     def take(self, nbytes: int) -> Any:
-        """Return a piece of that size, with whatever is in it; the context must be current.
+        """Return a block of that size with undefined contents; the context must be current.
 
         Raises:
-            DeviceUnavailable: there is no room for it.
+            DeviceUnavailable: GPU memory is full.
         """
         if not self._kept.get(nbytes):
             return self._new(nbytes)
@@ -64,22 +66,22 @@ class Blocks:
         with memory_for(self.context.driver, f"{nbytes:,} bytes more"):
             return self.context.driver.mem_alloc(nbytes)
 
-    def give(self, piece: Any, nbytes: int) -> None:
-        """Keep a piece or free it; the context must be current."""
+    def give(self, block: Any, nbytes: int) -> None:
+        """Keep a block or free it; the context must be current."""
         if nbytes > MAX_KEPT_BYTES or self._kept_bytes + nbytes > KEEP_BYTES:
-            piece.free()
+            block.free()
             return
         self._kept_bytes += nbytes
-        self._kept.setdefault(nbytes, []).append(piece)
+        self._kept.setdefault(nbytes, []).append(block)
 
     def close(self) -> None:
-        """Free everything; in a broken context only the end of the process can."""
-        pieces = [piece for pieces in self._kept.values() for piece in pieces]
-        pieces += [] if self._apart is None else [self._apart]
-        if pieces and self.context.usable:
+        """Free all blocks; only the end of the process frees those of a broken context."""
+        blocks = [block for kept in self._kept.values() for block in kept]
+        blocks += [] if self._apart is None else [self._apart]
+        if blocks and self.context.usable:
             with self.context.current():
-                for piece in pieces:
-                    piece.free()
+                for block in blocks:
+                    block.free()
             self._kept.clear()
 
 
@@ -132,12 +134,12 @@ class CudaMemory:
                 self._context.driver.memcpy_htod(self.address, contents)
 
     def mark_unwritten(self) -> None:
-        """Do nothing: a GPU cannot tell what was written."""
+        """No-op: a GPU does not track writes."""
 
     def guard(self) -> None:
         """Fill the guard zones before the first launch; the context must be current, and at work.
 
-        Arrays whose launches are timed need none, and filling them would interrupt what others time.
+        Arrays of timed launches need no guard zones, and filling them would interrupt the timing of other processes.
         """
         if not self._is_guarded:
             for zone in self._zones():
@@ -145,7 +147,7 @@ class CudaMemory:
             self._is_guarded = True
 
     def damage(self, name: str = "array") -> str | None:
-        """Say in a sentence what launches wrote into the guard zones of an array called `name`, or None."""
+        """Describe writes into the guard zones in a sentence with the array's `name`; None without one."""
         self._refuse_freed()
         if not self._is_guarded:
             return None
@@ -156,7 +158,7 @@ class CudaMemory:
         return describe_damage(before, after, self._dtype.itemsize, self.nbytes, name)
 
     def free(self) -> None:
-        """Give the memory back; in a broken context only the end of the process can."""
+        """Free the memory; only the end of the process frees that of a broken context."""
         if self._allocation is not None and self._context.usable:
             with self._context.current():
                 self._blocks.give(self._allocation, self.nbytes + 2 * GUARD_BYTES)
@@ -166,9 +168,9 @@ class CudaMemory:
         return self.address - GUARD_BYTES, self.address + self.nbytes
 
     def _read_whole(self) -> Array:
-        """Return the contents, and keep the zones in mind until the next launch.
+        """Return the contents, and cache the guard zones until the next launch.
 
-        While other processes use the GPU each copy waits until it has turned to them and back.
+        One copy instead of three: each copy may wait for the time slices of other processes.
         """
         whole = self._copied(self.address - GUARD_BYTES, self.nbytes + 2 * GUARD_BYTES)
         before, contents, after = np.split(whole, (GUARD_BYTES, GUARD_BYTES + self.nbytes))
@@ -191,10 +193,10 @@ class CudaMemory:
 
 
 class CudaPart(CudaMemory):
-    """An array inside another one, without guard zones of its own; it lives as long as that.
+    """An array inside another one, without guard zones of its own and with the lifetime of the whole.
 
     Raises:
-        ValueError: it does not fit in there.
+        ValueError: the part exceeds the whole.
     """
 
     def __init__(self, whole: CudaMemory, offset_bytes: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -206,32 +208,32 @@ class CudaPart(CudaMemory):
         self._is_guarded = False
 
     def guard(self) -> None:
-        """Do nothing: it has no zones."""
+        """No-op: a part has no guard zones."""
 
     def damage(self, name: str = "array") -> str | None:
-        """Say nothing: what surrounds it may change."""
+        """Return None: the memory around a part may change."""
 
     def free(self) -> None:
-        """Do nothing: the memory belongs to the whole."""
+        """No-op: the whole owns the memory."""
 
     def _is_freed(self) -> bool:
         return self._whole._is_freed()
 
 
 def copy_within(copies: Copies) -> None:
-    """Copy between arrays on the GPU, one after the other; the context must be current, nothing is waited for."""
+    """Enqueue copies between arrays on the GPU, in order, without waiting; the context must be current."""
     for copy in copies:
         source, target = copy.source, copy.target
         assert isinstance(source, CudaMemory) and isinstance(target, CudaMemory)
         source._refuse_freed()
         target._refuse_freed()
-        offset, nbytes = _stretch(copy)
+        offset, nbytes = _range(copy)
         if nbytes:
             source._context.driver.memcpy_dtod(target.address + offset, source.address + offset, nbytes)
 
 
-def _stretch(copy: Copy) -> tuple[int, int]:
-    """Return where a copy begins, in bytes from an array's start, and how many bytes it takes."""
+def _range(copy: Copy) -> tuple[int, int]:
+    """Return the offset of a copy from the arrays' start and its size, in bytes."""
     if copy.elements is None:
         return 0, copy.source.nbytes
     first, end, _ = copy.elements.indices(copy.source.nbytes // copy.source.dtype.itemsize)
@@ -239,7 +241,7 @@ def _stretch(copy: Copy) -> tuple[int, int]:
 
 
 def describe_damage(before: Array, after: Array, itemsize: int, nbytes: int, name: str = "array") -> str | None:
-    """Say what was written outside an array, given its two guard zones as they are now (uint8), or None."""
+    """Describe a write outside an array, from the present contents of its guard zones (uint8); None without one."""
     before_bytes, after_bytes = np.flatnonzero(before != _GUARD), np.flatnonzero(after != _GUARD)
     if after_bytes.size:
         offset = nbytes + int(after_bytes[0])

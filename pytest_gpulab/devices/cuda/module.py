@@ -29,20 +29,20 @@ from .faults import DriverRefusal, not_loaded
 from .memory import CudaMemory
 from .queries import InspectedModule, limits_of_current_gpu
 
-LOADS = 2  # of each file: for PyCUDA, and to be inspected
-FITS_SHARE = 0.9  # of a GPU's memory; the driver takes some itself
+LOADS = 2  # of each cubin: for PyCUDA, and for the queries through cuda-bindings
+FITS_SHARE = 0.9  # usable share of a GPU's memory; the driver needs the rest
 _Extents = tuple[int, int, int]
 
 
 class CudaModule:
-    """The `Module` protocol on a GPU; made by `CudaDevice.compile`."""
+    """The `Module` protocol on a GPU; created by `CudaDevice.compile`."""
 
     def __init__(self, context: PrimaryContext, cubin: bytes, log: str) -> None:
         self._context = context
         self._log, self._cubin = log, cubin
         self._names = read_names(cubin)
         self._kernels: dict[str, _Kernel] = {}
-        self._is_used = False  # whether a variable may differ from what the file says
+        self._is_used = False  # True if variables may differ from their initial values
         with context.at_work():
             with self._explained():
                 self._module = context.driver.module_from_buffer(cubin)
@@ -53,11 +53,11 @@ class CudaModule:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say whose fault it is if the driver does not load the compiled file.
+        """Translate errors of the driver that loads the compiled file.
 
         Raises:
-            LaunchError: the GPU is too small for it.
-            DeviceUnavailable: others fill the GPU, or the driver does not know such files.
+            LaunchError: the file needs more memory than the GPU has.
+            DeviceUnavailable: other processes fill the GPU's memory, or the driver does not support the file.
         """
         try:
             yield
@@ -85,7 +85,7 @@ class CudaModule:
 
     @property
     def has_state(self) -> bool:
-        """Whether a launch may leave something behind: for all that is known."""
+        """Always True: a kernel on a GPU may keep state anywhere."""
         return True
 
     def read_symbol(self, name: str) -> bytes:
@@ -101,18 +101,18 @@ class CudaModule:
         return contents.tobytes()
 
     def reset_variables(self) -> None:
-        """Give every variable the contents that it has by the source: load the compiled file again.
+        """Reset all variables to their initial values: load the compiled file again.
 
-        The driver finds variables by name only, and not those of a function: none is left out this way.
+        The driver finds variables only by name, and not the static ones of functions; loading resets all.
 
         Raises:
-            LaunchError, DeviceUnavailable: there is no room for it any more.
+            LaunchError, DeviceUnavailable: GPU memory is full.
         """
         if not self._is_used or not self._names.variables:
             return
         with self._context.at_work(), self._explained():
             self._module = self._context.driver.module_from_buffer(self._cubin)
-            self._kernels.clear()  # they would keep the old module loaded, with all its memory
+            self._kernels.clear()  # references would keep the old module and its memory
         self._is_used = False
 
     def set_constant(self, name: str, values: Array) -> None:
@@ -129,7 +129,7 @@ class CudaModule:
             self._context.driver.memcpy_htod(address, np.ascontiguousarray(values))
 
     def parameter_bytes(self, kernel: str) -> tuple[int, ...] | None:
-        """Return the size of each of the kernel's parameters, or None where the driver cannot tell.
+        """Return the size of each of the kernel's parameters, or None if the driver is too old to return it.
 
         Raises:
             LaunchError: no such kernel.
@@ -137,7 +137,7 @@ class CudaModule:
         return self._kernel(kernel).parameter_bytes
 
     def parameter_types(self, kernel: str) -> tuple[str, ...] | None:
-        """Return the types of the kernel's parameters, such as `const int *`, or None where its symbol has none.
+        """Return the types of the kernel's parameters, such as `const int *`, or None if its symbol has none.
 
         Raises:
             LaunchError: no such kernel.
@@ -153,11 +153,11 @@ class CudaModule:
         return self._kernel(kernel).resources
 
     def occupancy(self, kernel: str, block_threads: int, shared_bytes: int = 0) -> KernelOccupancy | None:
-        """Return the theoretical occupancy as the driver computes it for this GPU (None: it cannot).
+        """Return the theoretical occupancy as the driver computes it for this GPU; None if it cannot.
 
         Args:
             kernel: unmangled name.
-            block_threads: in a block.
+            block_threads: threads per block.
             shared_bytes: dynamic shared memory.
 
         Raises:
@@ -165,10 +165,10 @@ class CudaModule:
         """
         key = (kernel, block_threads, shared_bytes)
         if key not in self._occupancies:
-            self._occupancies[key] = self._asked_occupancy(*key)
+            self._occupancies[key] = self._query_occupancy(*key)
         return self._occupancies[key]
 
-    def _asked_occupancy(self, kernel: str, block_threads: int, shared_bytes: int) -> KernelOccupancy | None:
+    def _query_occupancy(self, kernel: str, block_threads: int, shared_bytes: int) -> KernelOccupancy | None:
         symbol = self._symbol(kernel, self._names.kernels, "kernel")
         with self._context.current():
             blocks = self._inspected.resident_blocks(symbol, block_threads, shared_bytes)
@@ -181,7 +181,7 @@ class CudaModule:
         return occupancy_of(f"sm_{major}{minor}", self._limits, kernel, needs, blocks, suggested)
 
     def check_launch(self, kernel: str, grid: Sequence[int], block: Sequence[int], shared_bytes: int = 0) -> None:
-        """Hold a launch to the GPU's limits; see `protocol.LaunchLimits`."""
+        """Check a launch against the GPU's limits; see `protocol.LaunchLimits`."""
         with self._context.current():
             self._check_block(_Call(kernel, _three(grid), _three(block), shared_bytes), self._kernel(kernel))
 
@@ -197,8 +197,8 @@ class CudaModule:
         """Run a kernel to its end; its printf output goes to the process's stdout, not into the profile.
 
         Raises:
-            LaunchError: the call does not fit the kernel.
-            KernelFault: the kernel ended abnormally; the device cannot be used afterwards.
+            LaunchError: the arguments or extents do not match the kernel.
+            KernelFault: the kernel ended abnormally; the device is unusable afterwards.
         """
         call = _Call(kernel, _three(grid), _three(block), shared_bytes)
         self._check_arguments(call, args)
@@ -219,10 +219,10 @@ class CudaModule:
         )
 
     def prepared(self, call: KernelLaunch) -> Callable[[], None]:
-        """Return what starts a launch without waiting for it; call it with the same context current.
+        """Return a function that enqueues a launch without waiting; call it with the same context current.
 
         Raises:
-            LaunchError: the call does not fit the kernel.
+            LaunchError: the arguments or extents do not match the kernel.
         """
         checked = _Call(call.kernel, _three(call.grid), _three(call.block), call.shared_bytes)
         self._check_arguments(checked, call.args)
@@ -240,7 +240,7 @@ class CudaModule:
             try:
                 kernel.function(*values, grid=call.grid, block=call.block, shared=call.shared_bytes)
             except self._context.driver.Error as error:
-                self._context.wait(call.kernel)  # an earlier one may have ended abnormally: then it is that
+                self._context.wait(call.kernel)  # raises the fault of an earlier kernel, if that is the cause
                 stacks_bytes = (kernel.resources.local_bytes or 0) * self._attribute("MULTIPROCESSOR_COUNT")
                 stacks_bytes *= self._attribute("MAX_THREADS_PER_MULTIPROCESSOR")
                 self._refuse_for_others(error, stacks_bytes, f"the stacks of {call.kernel}")
@@ -250,10 +250,10 @@ class CudaModule:
         return start
 
     def _refuse_for_others(self, error: Exception, needed_bytes: int, what: str) -> None:
-        """Tell memory that others took from what the GPU would not have room for even if it were empty.
+        """Distinguish memory that other processes use from needs beyond the GPU's size.
 
         Raises:
-            DeviceUnavailable: others took it.
+            DeviceUnavailable: the GPU is full, but large enough.
         """
         if self._is_full(error) and needed_bytes < FITS_SHARE * self._context.gpu.total_memory():
             raise gpu_memory_full(what, error) from None
@@ -267,10 +267,12 @@ class CudaModule:
         if wanted is None or wanted == given:
             return
         if len(wanted) != len(given):
-            raise LaunchError(f"kernel {call.kernel!r} takes {len(wanted)} parameters but is given {len(given)}")
+            count = f"{len(wanted)} parameter{'' if len(wanted) == 1 else 's'}"
+            raise LaunchError(f"kernel {call.kernel!r} has {count}; the launch passes {len(given)}")
         index = next(index for index, sizes in enumerate(zip(wanted, given, strict=True)) if sizes[0] != sizes[1])
         raise LaunchError(
-            f"parameter {index + 1} of kernel {call.kernel!r} takes {wanted[index]} bytes but is given {given[index]}"
+            f"parameter {index + 1} of kernel {call.kernel!r} has {wanted[index]} bytes; "
+            f"the argument has {given[index]}"
         )
 
     def _check_block(self, call: _Call, kernel: _Kernel) -> None:
@@ -278,17 +280,17 @@ class CudaModule:
         if threads > kernel.most_threads:
             raise LaunchError(
                 f"a block of {threads} threads is too large for kernel {call.kernel!r}, which can have at most "
-                f"{kernel.most_threads} ({resources.registers} registers a thread)"
+                f"{kernel.most_threads} ({resources.registers} registers per thread)"
             )
         if call.shared_bytes == kernel.allowed_bytes:
             return
-        room = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - (resources.shared_bytes or 0)
-        if call.shared_bytes > room:
+        limit_bytes = self._attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - (resources.shared_bytes or 0)
+        if call.shared_bytes > limit_bytes:
             raise LaunchError(
-                f"kernel {call.kernel!r} is given {call.shared_bytes} bytes of dynamic shared memory but the GPU "
-                f"has room for {room}"
+                f"kernel {call.kernel!r} requests {call.shared_bytes} bytes of dynamic shared memory; the GPU allows "
+                f"{limit_bytes}"
             )
-        # Without this the driver stops at 48 KiB, whatever the GPU has.
+        # By default the driver allows only 48 KiB, on every GPU.
         limit = self._context.driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
         kernel.function.set_attribute(limit, call.shared_bytes)
         kernel.allowed_bytes = call.shared_bytes
@@ -316,16 +318,16 @@ class CudaModule:
 
 
 class _Kernel:
-    """A kernel, with what the driver says of it: asked once, because others wait while the same one is timed again.
+    """A kernel with the driver's facts about it, queried once: other processes wait while a kernel is timed.
 
-    The context must be current as it is made.
+    The context must be current at creation.
 
     Attributes:
-        function: PyCUDA's.
+        function: PyCUDA's function object.
         parameter_bytes: see `CudaModule.parameter_bytes`.
         resources: the compiler's figures.
-        most_threads: that a block can have.
-        allowed_bytes: how much dynamic shared memory it was last allowed to have; None before that.
+        most_threads: the limit of threads per block.
+        allowed_bytes: the limit of dynamic shared memory last set; None before that.
     """
 
     def __init__(self, function: Any, parameter_bytes: tuple[int, ...] | None) -> None:
@@ -345,7 +347,7 @@ class _Call(NamedTuple):
 
 
 def _by_value(arg: Memory | np.generic) -> Any:
-    """Return what PyCUDA packs: it knows every NumPy scalar but bool."""
+    """Return an argument that PyCUDA can pack: it supports all NumPy scalars but bool."""
     if isinstance(arg, CudaMemory):
         return np.uintp(arg.address)
     return np.uint8(arg) if isinstance(arg, np.bool_) else arg

@@ -1,6 +1,6 @@
-"""A snapshot of what NVIDIA's management library (NVML) knows of a GPU: clocks, power, temperature, driver.
+"""A snapshot of a GPU by NVIDIA's management library (NVML): clocks, power, temperature, driver.
 
-Any query may be unsupported by a GPU or forbidden to the user, so each can come back as None, shown as `n/a`.
+Each query may be unsupported by the GPU or forbidden to the user. Its value is then None, shown as `n/a`.
 NVML numbers GPUs in PCI order and ignores CUDA_VISIBLE_DEVICES; a CUDA device is therefore found by its PCI address.
 """
 
@@ -30,14 +30,14 @@ _REASONS = {
     0x80: "power brake",
     0x100: "display clocks",
 }
-# These make a measured time suspect.
+# Throttling: these reasons make a time unreliable.
 _SLOWDOWNS = {bit: words for bit, words in _REASONS.items() if bit & 0xEC}
 # nvml.h, nvmlComputeMode_t
 _COMPUTE_MODES = ("default", "one thread", "prohibited", "one process")
 
 
 NOT_KNOWN = "n/a"
-# The newest that are asked for: an older package called pynvml lacks one of them.
+# The newest functions in use: the older package named pynvml lacks one of them.
 _NEEDED = (
     *("nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetCurrentClocksEventReasons"),
     *("NVMLError", "NVMLError_FunctionNotFound", "NVMLError_LibraryNotFound"),
@@ -46,28 +46,29 @@ _REMEDY = "python -m pip uninstall pynvml, then python -m pip install --force-re
 
 
 class NvmlUnavailable(Exception):
-    """NVML cannot be asked, and why."""
+    """NVML is unavailable; the message has the cause."""
 
 
 @dataclass(frozen=True)
 class GpuFacts:
-    """One GPU at one moment; None where NVML does not say.
+    """The state of a GPU at one moment; None if unknown.
 
     Attributes:
         uuid: the GPU's identity, the same on every machine and in every order.
         driver_version: such as `580.159.04`.
-        cuda_version: the newest that the driver runs, 1000 x major + 10 x minor.
-        memory_total_bytes, memory_used_bytes: by all processes together.
-        temperature_c: of the GPU core.
-        power_w, power_limit_w: drawn and allowed.
-        sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz: now and at most.
-        bus_width_bits: of the memory interface.
-        busy_percent, memory_busy_percent: share of the last second or less in which a kernel ran, memory was in use.
+        cuda_version: the newest version that the driver supports, 1000 x major + 10 x minor.
+        memory_total_bytes, memory_used_bytes: memory of the GPU, and its part in use by all processes.
+        temperature_c: temperature of the GPU core.
+        power_w, power_limit_w: present power and its limit.
+        sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, max_memory_clock_mhz: present and highest clocks.
+        bus_width_bits: width of the memory interface.
+        busy_percent, memory_busy_percent: share of the last second or less in which a kernel ran, or memory was
+            accessed.
         performance_state: 0 (fastest) to 15.
         reasons_mask: NVML's clock event reasons, a bit mask.
         ecc, mig, persistence: modes, 0 or 1.
         compute_mode: an index of `_COMPUTE_MODES`.
-        pcie_generation, max_pcie_generation, pcie_lanes, max_pcie_lanes: now and at most; an idle link slows down.
+        pcie_generation, max_pcie_generation, pcie_lanes, max_pcie_lanes: present and highest; an idle link slows down.
     """
 
     uuid: str | None
@@ -98,21 +99,21 @@ class GpuFacts:
 
     @property
     def memory_free_bytes(self) -> int | None:
-        """What no process has."""
+        """The memory that no process uses."""
         if self.memory_total_bytes is None or self.memory_used_bytes is None:
             return None
         return self.memory_total_bytes - self.memory_used_bytes
 
     @property
     def peak_bandwidth_gb_s(self) -> float | None:
-        """Two transfers a clock over the whole bus, in 1e9 bytes a second."""
+        """Peak bandwidth in 1e9 bytes per second: two transfers per clock over the whole bus."""
         if self.max_memory_clock_mhz is None or self.bus_width_bits is None:
             return None
         return 2 * self.max_memory_clock_mhz * 1e6 * self.bus_width_bits / 8 / 1e9
 
     @property
     def reasons(self) -> str:
-        """What decides the present clocks, in words."""
+        """The reasons for the present clocks, in words."""
         mask = self.reasons_mask
         if mask is None:
             return NOT_KNOWN
@@ -142,7 +143,7 @@ class GpuFacts:
         }
 
     def short(self) -> str:
-        """Return what matters most beside the GPU's size, on one line."""
+        """Return the most important facts on one line."""
         return (
             f"driver {_shown(self.driver_version)} (CUDA {self._cuda()}); "
             f"SM clock {_shown(self.sm_clock_mhz)} of {_shown(self.max_sm_clock_mhz)} MHz ({self.reasons}), "
@@ -173,7 +174,7 @@ def _on_or_off(mode: int | None) -> str:
 
 
 def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
-    """Return the facts of the GPU at a PCI address (`0000:65:00.0`), in a line and as label to text; never raises."""
+    """Describe the GPU at a PCI address (`0000:65:00.0`), in a line and as label to text; never raises."""
     try:
         facts = read_facts(pci_bus_id)
     except NvmlUnavailable as missing:
@@ -184,7 +185,7 @@ def describe(pci_bus_id: str) -> tuple[str, dict[str, str]]:
 
 
 def read_facts(pci_bus_id: str) -> GpuFacts:
-    """Ask NVML for everything that it knows of the GPU at a PCI address.
+    """Return NVML's facts about the GPU at a PCI address.
 
     Raises:
         NvmlUnavailable: no NVIDIA driver, no permission, or no such GPU.
@@ -209,10 +210,10 @@ def _library() -> Any:
     """Return the module `pynvml` of nvidia-ml-py.
 
     Raises:
-        NvmlUnavailable: there is none, or that of another package, which has the same name, is in its place.
+        NvmlUnavailable: it is missing, or another package's module of the same name is installed instead.
     """
     try:
-        with warnings.catch_warnings():  # a newer package of that name warns of itself, and warnings may be errors
+        with warnings.catch_warnings():  # the other package warns on import, and pytest may turn warnings into errors
             warnings.simplefilter("ignore")
             library = importlib.import_module("pynvml")
     except ImportError as error:
@@ -224,7 +225,7 @@ def _library() -> Any:
 
 
 def _text(query: Callable[[], Any]) -> Any:
-    """Return an answer; under WSL2 some are texts in another encoding than UTF-8, which NVML's bindings do not read."""
+    """Return a query's value. Under WSL2 some texts are not UTF-8, and NVML's bindings fail to decode them."""
     try:
         return query()
     except UnicodeDecodeError as error:
@@ -232,7 +233,7 @@ def _text(query: Callable[[], Any]) -> Any:
 
 
 class ConditionsReader:
-    """Asks NVML again and again for what may disturb a timing; where there is no NVML, nothing is known.
+    """A reader of the GPU's state during timing; without NVML all values are unknown.
 
     Attributes:
         identity: the GPU's UUID, else its PCI address.
@@ -255,13 +256,13 @@ class ConditionsReader:
             self._max_sm_clock_mhz = self._answer(self._queries["max_sm_clock_mhz"])
 
     def close(self) -> None:
-        """Let NVML go."""
+        """Shut NVML down."""
         if self._initialised:
             self._nvml.nvmlShutdown()
             self._initialised, self._gpu = False, None
 
     def read(self) -> Conditions:
-        """Return how things are now."""
+        """Return the GPU's present state."""
         if self._gpu is None:
             return Conditions()
         mask = self._answer(self._queries["reasons_mask"]) or 0
@@ -272,9 +273,9 @@ class ConditionsReader:
         )
 
     def others(self) -> tuple[str, ...]:
-        """Name the other processes that compute or draw on the GPU.
+        """Return the names of other processes that compute or draw on the GPU.
 
-        Graders are left out: they do not time at the same time.
+        Graders are left out: the GPU lock keeps them from interfering.
         """
         if self._gpu is None:
             return ()
@@ -294,27 +295,27 @@ class ConditionsReader:
 
 
 def other_processes(running: Sequence[int], own: int, name: Callable[[int], str | None]) -> tuple[str, ...]:
-    """Return the processes on a GPU that are neither one's own nor other graders', in words.
+    """Return the names of the processes on a GPU that are not graders.
 
-    The process that started this one waits for it, and is no stranger either.
+    This process's parent is left out, too: it waits for this process.
 
-    In a container NVML may give the host's numbers, among which one's own cannot be told; then it is one of them, and
-    those that are too many are only counted.
+    In a container NVML may return the host's process IDs, which match none in the container. Then the processes beyond
+    the known number of graders are counted.
     """
     if own in running or not running:
-        strangers = (pid for pid in running if pid not in (own, os.getppid()) and not processes.is_grader(pid))
-        return tuple(f"{_program(name(pid))} (process {pid})" for pid in strangers)
-    too_many = len(running) - len(processes.graders_using() | {own}) if len(running) > 1 else 0
-    return (f"{too_many} unknown",) if too_many > 0 else ()
+        others = (pid for pid in running if pid not in (own, os.getppid()) and not processes.is_grader(pid))
+        return tuple(f"{_program(name(pid))} (process {pid})" for pid in others)
+    excess = len(running) - len(processes.graders_using() | {own}) if len(running) > 1 else 0
+    return (f"{excess} unknown",) if excess > 0 else ()
 
 
 def _program(path: str | None) -> str:
-    """Return a program's name without its folder; a backslash may part them as well as a slash."""
+    """Return a program's name without its folder; the separator may be a backslash, too."""
     return PureWindowsPath(path or "").name or "unknown"
 
 
 def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exception]) -> GpuFacts:
-    """Run one query for each field of `GpuFacts`; those that raise `unsupported` give None."""
+    """Run one query per field of `GpuFacts`; a query that raises `unsupported` gives None."""
     answers: dict[str, Any] = {}
     for field in fields(GpuFacts):
         try:
@@ -325,7 +326,7 @@ def facts_from(queries: dict[str, Callable[[], Any]], unsupported: type[Exceptio
 
 
 def _temperature_c(nvml: Any, gpu: Any) -> int:
-    """Return what it is, of drivers that do not have the newer function, too."""
+    """Return the temperature, also with drivers that lack the newer function."""
     try:
         return int(nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU))
     except nvml.NVMLError_FunctionNotFound:
@@ -333,7 +334,7 @@ def _temperature_c(nvml: Any, gpu: Any) -> int:
 
 
 def _reasons_mask(nvml: Any, gpu: Any) -> int:
-    """Return what decides the clocks, of drivers before R535, too, which call it by its older name."""
+    """Return the clock event reasons; drivers before R535 have the function under its older name only."""
     try:
         return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu))
     except nvml.NVMLError_FunctionNotFound:
@@ -359,7 +360,7 @@ def _queries(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
         "memory_busy_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(gpu).memory,
         "performance_state": lambda: nvml.nvmlDeviceGetPerformanceState(gpu),
         "reasons_mask": lambda: _reasons_mask(nvml, gpu),
-        "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the present one, then that after the next restart
+        "ecc": lambda: nvml.nvmlDeviceGetEccMode(gpu)[0],  # the second value is the mode after a restart
         "mig": lambda: nvml.nvmlDeviceGetMigMode(gpu)[0],
         "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(gpu),
         "compute_mode": lambda: nvml.nvmlDeviceGetComputeMode(gpu),

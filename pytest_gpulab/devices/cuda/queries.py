@@ -1,7 +1,7 @@
-"""What PyCUDA does not bind: a kernel's parameter sizes, how many of its blocks fit on a multiprocessor, and why.
+"""Driver queries that PyCUDA lacks: parameter sizes, resident blocks per multiprocessor, and their limits.
 
-Both are asked of the driver through cuda-bindings, on a second load of the same cubin in the same context, because
-PyCUDA does not hand out its own handles.
+They use cuda-bindings on a second load of the same cubin in the same context, because PyCUDA does not expose its
+handles.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .faults import DriverRefusal
 
 
 class InspectedModule:
-    """A cubin loaded a second time; make it and use it with the same context current.
+    """A second load of a cubin; create and use it with the same context current.
 
     Raises:
-        DriverRefusal: it cannot be loaded, or one of its kernels not be found.
+        DriverRefusal: it cannot be loaded, or has no such kernel.
     """
 
     def __init__(self, cubin: bytes) -> None:
@@ -44,7 +44,7 @@ class InspectedModule:
         raise AssertionError("unreachable")
 
     def resident_blocks(self, symbol: str, block_threads: int, shared_bytes: int) -> int | None:
-        """Return how many blocks fit on one multiprocessor at a time, or None where the driver does not say."""
+        """Return the number of resident blocks per multiprocessor, or None if the driver gives none."""
         self._allow(symbol, shared_bytes)
         error, blocks = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
             self._function(symbol), block_threads, shared_bytes
@@ -52,15 +52,15 @@ class InspectedModule:
         return int(blocks) if error == driver.CUresult.CUDA_SUCCESS else None
 
     def suggested_block(self, symbol: str, shared_bytes: int) -> int | None:
-        """Return the threads of the block that the driver suggests, or None where it has no suggestion."""
+        """Return the threads per block that the driver suggests, or None without a suggestion."""
         self._allow(symbol, shared_bytes)
         error, _, threads = driver.cuOccupancyMaxPotentialBlockSize(self._function(symbol), None, shared_bytes, 0)
         return int(threads) if error == driver.CUresult.CUDA_SUCCESS and int(threads) else None
 
     def _allow(self, symbol: str, shared_bytes: int) -> None:
-        """Let the kernel have so much dynamic shared memory; else the driver has no room for more than 48 KiB.
+        """Raise the kernel's limit of dynamic shared memory, which is 48 KiB by default.
 
-        Where even the GPU has no room, the driver refuses, and afterwards says that no block fits.
+        Beyond the GPU's own limit the driver refuses, and then reports 0 resident blocks.
         """
         limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         driver.cuFuncSetAttribute(self._function(symbol), limit, shared_bytes)
@@ -70,10 +70,10 @@ class InspectedModule:
 
 
 def limits_of_current_gpu() -> SmLimits:
-    """Return what one multiprocessor of the GPU whose context is current holds.
+    """Return the limits of a multiprocessor of the current context's GPU.
 
     Raises:
-        DriverRefusal: the driver does not say.
+        DriverRefusal: a query of the driver fails.
     """
     gpu = value_of(driver.cuCtxGetDevice())
 
@@ -93,26 +93,26 @@ def limits_of_current_gpu() -> SmLimits:
     )
 
 
-def value_of(answer: tuple[Any, Any]) -> Any:
-    """Return the second half of cuda-bindings' (error, value).
+def value_of(result: tuple[Any, Any]) -> Any:
+    """Return the value of cuda-bindings' result (error, value).
 
     Raises:
-        DriverRefusal: there is an error.
+        DriverRefusal: the result is an error.
     """
-    error, value = answer
+    error, value = result
     if error != driver.CUresult.CUDA_SUCCESS:
         raise _refusal(error)
     return value
 
 
-def done(answer: tuple[Any]) -> None:
-    """Look at cuda-bindings' (error,).
+def check(result: tuple[Any]) -> None:
+    """Check cuda-bindings' result (error,).
 
     Raises:
-        DriverRefusal: there is an error.
+        DriverRefusal: the result is an error.
     """
-    if answer[0] != driver.CUresult.CUDA_SUCCESS:
-        raise _refusal(answer[0])
+    if result[0] != driver.CUresult.CUDA_SUCCESS:
+        raise _refusal(result[0])
 
 
 def _refusal(error: Any) -> DriverRefusal:

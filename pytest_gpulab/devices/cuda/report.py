@@ -1,4 +1,4 @@
-"""What a report says of a GPU: a line for its header, and a table of everything that CUDA and NVML know."""
+"""Description of a GPU for reports: a line for the header, and a table of CUDA's and NVML's facts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pytest_gpulab.devices.hardware.architectures import generation
 
 from . import nvml
 
-_OF_A_PART = ("memory", "peak bandwidth")  # of which NVML knows the whole GPU's only
+_MIG_ROWS = ("memory", "peak bandwidth")  # NVML has only the whole GPU's figures
 
 
 def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
-    """Return what to print about a PyCUDA device: in a line, and as label to text.
+    """Describe a PyCUDA device: in a line, and as label to text.
 
-    CUDA and NVML number GPUs differently, so NVML is asked for the one at the same PCI address. Its rows, where it
-    has them, replace CUDA's; but of a part of a GPU (MIG) only CUDA knows what it has.
+    CUDA and NVML number GPUs differently, so NVML's GPU is found by its PCI address. NVML's rows replace CUDA's, except
+    on a MIG instance: only CUDA has the figures of the instance.
     """
     major, minor = gpu.compute_capability()
     family = generation(f"sm_{major}{minor}")
@@ -33,9 +33,9 @@ def describe(driver: ModuleType, gpu: Any) -> tuple[str, dict[str, str]]:
         "memory": f"{gpu.total_memory() / 2**30:.0f} GiB",
         "peak bandwidth": f"{_peak(driver, gpu)} GB/s",
     }
-    line = f"{family}, {sms} SMs, {rows['memory']}, {rows['peak bandwidth']} at most; {condition}"
-    better = rows if "NVML" in known_to_nvml else _OF_A_PART if known_to_nvml["MIG"] == "on" else ()
-    more = {label: text for label, text in known_to_nvml.items() if label not in better}
+    line = f"{family}, {sms} SMs, {rows['memory']}, {rows['peak bandwidth']} peak; {condition}"
+    kept = rows if "NVML" in known_to_nvml else _MIG_ROWS if known_to_nvml["MIG"] == "on" else ()
+    more = {label: text for label, text in known_to_nvml.items() if label not in kept}
     return line, rows | more | {"PyCUDA": version("pycuda")}
 
 
@@ -50,10 +50,10 @@ def _peak(driver: ModuleType, gpu: Any) -> str:
 
 
 def peak_bandwidth_gb_s(driver: ModuleType, gpu: Any) -> float:
-    """Return what a PyCUDA device's memory transfers at most, in 1e9 bytes a second: twice a clock, the whole bus.
+    """Return the peak bandwidth of a PyCUDA device, in 1e9 bytes per second: two transfers per clock, the whole bus.
 
-    It is not known, and 0, of a GPU that shares the CPU's memory: an Orin's clock and bus are told as less than true
-    (by deviceQuery as 1275 MHz and 128 bits), and who is faster than a memory can be gets no points.
+    It is 0, for unknown, on a GPU that shares the CPU's memory: CUDA reports an Orin's clock and bus below the true
+    ones (deviceQuery: 1275 MHz and 128 bits), and a kernel faster than the peak would get no points.
     """
     if gpu.get_attribute(driver.device_attribute.INTEGRATED):
         return 0.0

@@ -13,7 +13,7 @@ from pytest_gpulab.devices.textures import Sampling, TexelArray, Texels, texels_
 
 from .context import PrimaryContext
 from .memory import CudaMemory
-from .queries import done, value_of
+from .queries import check, value_of
 
 _FORMATS = {
     "u1": "UNSIGNED_INT8", "u2": "UNSIGNED_INT16", "u4": "UNSIGNED_INT32", "i1": "SIGNED_INT8", "i2": "SIGNED_INT16",
@@ -38,7 +38,7 @@ class CudaTexelArray:
         copy.dstMemoryType, copy.dstHost = driver.CUmemorytype.CU_MEMORYTYPE_HOST, contents.ctypes.data
         copy.dstPitch, copy.dstHeight = copy.WidthInBytes, copy.Height
         with self._context.current():
-            done(driver.cuMemcpy3D(copy))
+            check(driver.cuMemcpy3D(copy))
         return contents
 
     def set(self, values: npt.ArrayLike) -> None:
@@ -50,10 +50,10 @@ class CudaTexelArray:
         copy.srcMemoryType, copy.srcHost = driver.CUmemorytype.CU_MEMORYTYPE_HOST, contents.ctypes.data
         copy.srcPitch, copy.srcHeight = copy.WidthInBytes, copy.Height
         with self._context.at_work():
-            done(driver.cuMemcpy3D(copy))
+            check(driver.cuMemcpy3D(copy))
 
     def _copy(self, side: str) -> Any:
-        """Return a copy of the whole array, of which the other side is left to be told."""
+        """Return a copy descriptor for the whole array, without its host side."""
         if self.handle is None:
             raise ValueError("this array was freed")
         copy = driver.CUDA_MEMCPY3D()
@@ -64,19 +64,19 @@ class CudaTexelArray:
         return copy
 
     def free(self) -> None:
-        """Give the memory back; in a broken context only the end of the process can."""
+        """Free the memory; only the end of the process frees that of a broken context."""
         if self.handle is not None and self._context.usable:
             with self._context.current():
-                done(driver.cuArrayDestroy(self.handle))
+                check(driver.cuArrayDestroy(self.handle))
             self.handle = None
 
 
 class CudaTextures:
-    """The textures and surfaces of a GPU, until they are destroyed."""
+    """The existing textures and surfaces of a GPU."""
 
     def __init__(self, context: PrimaryContext) -> None:
         self._context = context
-        # Each with its memory, which would be used again for the next array if the last reference went.
+        # Each with its memory: without a reference, the next array would reuse that memory.
         self._textures: dict[int, tuple[Any, Memory | TexelArray]] = {}
         self._surfaces: dict[int, tuple[Any, TexelArray]] = {}
 
@@ -86,7 +86,7 @@ class CudaTextures:
         return CudaTexelArray(self._context, contents, texels_of_array(contents, channels, layered))
 
     def texture(self, source: Memory | TexelArray, sampling: Sampling, channels: int) -> np.uint64:
-        """Make a texture and return its handle; see `textures.TextureDevice.texture`."""
+        """Create a texture and return its handle; see `textures.TextureDevice.texture`."""
         if isinstance(source, CudaTexelArray):
             texels, resource = source.texels, _of_array(source)
         else:
@@ -101,7 +101,7 @@ class CudaTextures:
         return handle
 
     def surface(self, source: TexelArray) -> np.uint64:
-        """Make a surface and return its handle."""
+        """Create a surface and return its handle."""
         assert isinstance(source, CudaTexelArray)
         with self._context.current():
             made = value_of(driver.cuSurfObjectCreate(_of_array(source)))
@@ -116,12 +116,12 @@ class CudaTextures:
             raise ValueError(f"{int(handle):#x} is no handle of a texture or surface of this device")
         with self._context.current():
             if texture is not None:
-                done(driver.cuTexObjectDestroy(texture[0]))
+                check(driver.cuTexObjectDestroy(texture[0]))
             if surface is not None:
-                done(driver.cuSurfObjectDestroy(surface[0]))
+                check(driver.cuSurfObjectDestroy(surface[0]))
 
     def clear(self) -> None:
-        """Destroy all; in a broken context only the end of the process can."""
+        """Destroy all; only the end of the process frees those of a broken context."""
         for handle in (*self._textures, *self._surfaces) if self._context.usable else ():
             self.destroy(np.uint64(handle))
 
@@ -131,7 +131,7 @@ def _format(texels: Texels) -> Any:
 
 
 def _array_descriptor(texels: Texels) -> Any:
-    """Describe a CUDA array; an axis that it does not have is 0."""
+    """Return the descriptor of a CUDA array; the extent of a missing axis is 0."""
     descriptor = driver.CUDA_ARRAY3D_DESCRIPTOR()
     descriptor.Width, height, depth = texels.extents
     descriptor.Height = height if texels.axes > 1 else 0
@@ -167,7 +167,7 @@ def _in_memory(memory: CudaMemory, texels: Texels) -> Any:
 
 def _sampled(texels: Texels, sampling: Sampling) -> Any:
     described = driver.CUDA_TEXTURE_DESC()
-    # An axis that the texture lacks has extent 1: a border there would halve filtered values, wrapping changes nothing.
+    # A missing axis has extent 1: `border` would halve filtered values there, `wrap` has no effect.
     wanted = [*sampling.modes[: texels.axes], *["wrap"] * (3 - texels.axes)]
     modes = [getattr(driver.CUaddress_mode, f"CU_TR_ADDRESS_MODE_{mode.upper()}") for mode in wanted]
     described.addressMode = modes
