@@ -11,7 +11,7 @@ import nvidia
 import pytest
 
 from pytest_gpulab.devices.cuda.nvcc import compile, toolkit
-from pytest_gpulab.devices.cuda.nvcc.headers import _FOR_HOSTS, needless
+from pytest_gpulab.devices.cuda.nvcc.headers import _FOR_HOSTS, unneeded_headers
 
 ROOT = Path(__file__).parents[2]
 MATH, SHUFFLE, DOUBLE, MATCH = (
@@ -38,7 +38,7 @@ def include(tmp_path: Path) -> Path:
 
 
 def spared(include: Path, text: str, **headers: str) -> tuple[str, ...]:
-    found = needless(include, text, {f"{name}.cuh": contents for name, contents in headers.items()})
+    found = unneeded_headers(include, text, {f"{name}.cuh": contents for name, contents in headers.items()})
     assert found is not None
     return found
 
@@ -115,19 +115,19 @@ NOT_TOLD_BY_WORDS = (
 
 @pytest.mark.parametrize("text", NOT_TOLD_BY_WORDS)
 def test_where_words_do_not_tell_a_text_gets_all_headers(include: Path, text: str) -> None:
-    assert needless(include, text, {}) is None
-    assert needless(include, "", {"more.cuh": text}) is None
+    assert unneeded_headers(include, text, {}) is None
+    assert unneeded_headers(include, "", {"more.cuh": text}) is None
 
 
 def test_macros_of_other_headers_may_come_before_those_of_c(include: Path) -> None:
-    assert needless(include, "#include <limits.h>", {"more.cuh": "#define INT_MAX 1000"}) is None
-    assert needless(include, "#include <limits.h>", {"more.cuh": "#define MORE_CUH"}) is not None
+    assert unneeded_headers(include, "#include <limits.h>", {"more.cuh": "#define INT_MAX 1000"}) is None
+    assert unneeded_headers(include, "#include <limits.h>", {"more.cuh": "#define MORE_CUH"}) is not None
 
 
 def test_without_such_headers_a_text_gets_all_that_there_are(tmp_path: Path) -> None:
-    assert needless(tmp_path, "", {}) is None
+    assert unneeded_headers(tmp_path, "", {}) is None
     (tmp_path / "vector_functions.h").mkdir()
-    assert needless(tmp_path, "", {}) is None
+    assert unneeded_headers(tmp_path, "", {}) is None
 
 
 def real_headers() -> Path:
@@ -231,7 +231,7 @@ def test_the_least_and_the_greatest_are_cudas_for_all_types(tmp_path: Path) -> N
     assert NVCC
     include, own = toolkit.headers_of(NVCC), ROOT / "pytest_gpulab/include"
     assert include is not None
-    guards = needless(include, LITTLE, {})
+    guards = unneeded_headers(include, LITTLE, {})
     assert guards is not None and {"GPULAB_MIN_MAX", MATH} < set(guards)
     assert compiled(LITTLE, tmp_path, [own / "nvcc", own], guards) == compiled(LITTLE, tmp_path, [own], ())
 
@@ -243,7 +243,7 @@ def test_nvcc_makes_the_same_of_kernels_with_few_headers(path: Path, tmp_path: P
     include, exercise = toolkit.headers_of(NVCC), ROOT / "exercises" / path.parent.name
     assert include is not None
     source = compile.with_prelude((ROOT / path).read_text(), "kernel.cu", MAXIMUM if "reduction" in path.parts else {})
-    guards = needless(include, source, {header.name: header.read_text() for header in exercise.glob("*.cuh")})
+    guards = unneeded_headers(include, source, {header.name: header.read_text() for header in exercise.glob("*.cuh")})
     if guards is None:
         needs_all = ("<type_traits>", "<algorithm>", "<mma.h>", "<cuda_awbarrier_primitives.h>")
         # Pasted words are not looked for.
@@ -262,6 +262,6 @@ def test_what_files_include_for_hosts_compiles_beside_few_headers(call: str, tmp
     assert include is not None
     included = "".join(f"#include <{name}>\n" for name in sorted(_FOR_HOSTS))
     source = f"{included}__global__ void f(float *x) {{ x[0] = {call}; }}\n"
-    guards = needless(include, source, {})
+    guards = unneeded_headers(include, source, {})
     assert guards is not None
     assert compiled(source, tmp_path, [own / "nvcc", own], guards) == compiled(source, tmp_path, [own], ())

@@ -190,7 +190,7 @@ def test_what_cudas_headers_declare_is_read_once_for_all_children(
     (tmp_path / "nvcc").chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asks = "from pathlib import Path; from pytest_gpulab.devices.cuda.nvcc import headers, toolkit; "
-    asks += f"headers.needless(toolkit.headers_of('{tmp_path}/nvcc'), '', {{}}); "
+    asks += f"headers.unneeded_headers(toolkit.headers_of('{tmp_path}/nvcc'), '', {{}}); "
     asks += "print([*headers._optional.cache_info()[:2]])"
     assert [said_by(start(asks)) for _ in range(2)] == [[1, 1], [1, 1]]  # found, and read before
     assert (tmp_path / "nvcc.log").read_text() == "asked\n"

@@ -52,7 +52,7 @@ class CudaDevice:
         self._unusable = ""
         self._stopwatch: CudaStopwatch | None = None
         self._comparison: Comparison | None = None
-        self._info = known or self._described()
+        self._info = known or self._describe()
 
     @property
     def _gpu(self) -> OpenGpu:
@@ -70,7 +70,7 @@ class CudaDevice:
     def _textures(self) -> CudaTextures:
         return CudaTextures(self._gpu.context)
 
-    def _described(self) -> DeviceInfo:
+    def _describe(self) -> DeviceInfo:
         """Check nvcc and create the context, then describe the GPU by CUDA and NVML."""
         driver, gpu = self._gpu.driver, self._gpu.gpu
         major, minor = gpu.compute_capability()

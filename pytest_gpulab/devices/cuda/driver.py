@@ -49,9 +49,7 @@ def load_driver() -> ModuleType:
     """
     check_packages()
     try:
-        with (
-            warnings.catch_warnings()
-        ):  # PyCUDA warns about versions before it fails, and pytest may turn warnings into errors
+        with warnings.catch_warnings():  # PyCUDA warns before it fails, and pytest may turn warnings into errors
             warnings.simplefilter("ignore")
             driver = importlib.import_module("pycuda.driver")
     except ImportError as error:

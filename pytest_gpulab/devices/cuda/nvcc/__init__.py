@@ -2,7 +2,7 @@
 
 - `compile`: compiles a submission.
 - `toolkit`: the toolkit's files.
-- `headers`: CUDA headers that a text does not need.
+- `headers`: CUDA headers that a source does not need.
 - `limits`: limits for nvcc's processes.
 - `cubin`: kernels and variables in a cubin.
 """

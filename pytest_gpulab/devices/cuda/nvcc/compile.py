@@ -1,4 +1,4 @@
-"""Compiling a submission with nvcc, through PyCUDA, so that its messages speak of the student's file."""
+"""Compilation of submissions with nvcc, through PyCUDA, with messages that name the student's file."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from pytest_gpulab.devices.source.assembly import check_assembly, may_hold_assem
 from pytest_gpulab.devices.source.host_code import device_text
 from pytest_gpulab.devices.system.memory_kills import REMEDY, memory_kills
 
-from .headers import needless
+from .headers import unneeded_headers
 from .limits import limited, said
-from .toolkit import headers_of, nvcc_sandbox, told_by_environment
+from .toolkit import environment_settings, headers_of, nvcc_sandbox
 
 _INCLUDE_DIR = Path(__file__).parents[3] / "include"
-_SPARING = str(_INCLUDE_DIR / "nvcc")  # headers in place of those that nvcc is spared; each says why
-# constexpr functions are for both sides: the standard library's have no mark, and NVRTC takes them as well
+_REDUCED = str(_INCLUDE_DIR / "nvcc")  # replacements of CUDA's headers; each has its reason
+# Kernels may call constexpr functions: the standard library's have no __device__, and NVRTC accepts them, too.
 _LINES = "--generate-line-info"
 _OPTIONS = ("-std=c++17", _LINES, "--expt-relaxed-constexpr")
 _TRIAL = "#include <gpulab.cuh>\n__global__ void trial(int *p) { *p = 1; }\n"
-_SAID_CHARS = 300  # of what nvcc says of that one
-_INCLUDED = re.compile(r"In file included from |\s+from ")  # which does not help there
-# What nvcc's programs and the shell say when a limit ends them, from the beginning of a line: there a compiler speaks
-# itself, and the words of an #error or a static_assert never stand.
+_SAID_CHARS = 300  # limit of nvcc's message about the trial
+_INCLUDED = re.compile(r"In file included from |\s+from ")  # lines left out of that message
+# Messages of nvcc's programs and the shell when a limit ends them. They begin a line; the text of an #error or a
+# static_assert never does, so a source cannot forge them.
 _ENDED = "|".join(
     (
         r"[^\n]*\(\d+\): catastrophic error: out of memory$",
@@ -58,7 +58,7 @@ _KILLED = re.compile(
 
 @dataclass(frozen=True)
 class _Text:
-    """What to compile: the arguments of `Nvcc.cubin`."""
+    """A source to compile: the arguments of `Nvcc.cubin`."""
 
     source: str
     filename: str
@@ -68,36 +68,36 @@ class _Text:
 
     @cached_property
     def with_prelude(self) -> str:
-        """The device code behind the macros."""
+        """The device code, preceded by the macros."""
         return with_prelude(device_text(self.source, self.headers).text, self.filename, self.defines)
 
 
 def read_headers() -> None:
-    """Learn now which words CUDA's headers declare, as `Nvcc` does with its first text: once for all that is forked."""
+    """Read the names that CUDA's headers declare into the cache of this process, for all forked processes."""
     path = shutil.which("nvcc")
     folder = headers_of(path) if path else None
     if folder is not None:
-        needless(folder, "", {})
+        unneeded_headers(folder, "", {})
 
 
 class Nvcc:
     """NVIDIA's compiler.
 
     Args:
-        limits: what it may take.
-        cache: what was compiled before; the user's own if None.
+        limits: limits of its processes.
+        cache: the cache of compiled files; the user's if None.
 
     Raises:
-        DeviceAbsent: it is not on the PATH.
+        DeviceAbsent: nvcc is not on the PATH.
     """
 
     def __init__(self, limits: Limits | None = None, cache: Cache | None = None) -> None:
         self._limits, self._cache = limits or Limits(), cache or users_cache()
-        self._hopeless: dict[str, str] = {}
+        self._over_limit: dict[str, str] = {}
         self._ahead: dict[str, tuple[bytes, str] | CompileError] = {}
-        self._sparing = True
-        self._able: set[str] = set()
-        self._trying = threading.Lock()
+        self._use_reduced = True
+        self._verified: set[str] = set()
+        self._trial_lock = threading.Lock()
         path = shutil.which("nvcc")
         if path is None:
             raise DeviceAbsent(
@@ -108,7 +108,7 @@ class Nvcc:
 
     @cached_property
     def version(self) -> str:
-        """Such as `nvcc 13.0.88`."""
+        """The version, such as `nvcc 13.0.88`."""
         from pycuda.compiler import get_nvcc_version
 
         found = re.search(r"\bV(\d+(?:\.\d+)+)", get_nvcc_version(self._path))
@@ -116,18 +116,18 @@ class Nvcc:
 
     @cached_property
     def within(self) -> Sandbox:
-        """What it runs in."""
+        """The sandbox of nvcc's processes."""
         return nvcc_sandbox(self._path, _INCLUDE_DIR, self._limits, self._cache)
 
     def cubin(
         self, source: str, filename: str, architecture: str, defines: Mapping[str, str], headers: Mapping[str, str]
     ) -> tuple[bytes, str]:
-        """Return the machine code for one architecture (`sm_90`), and the warnings; compiled once for the same source.
+        """Return the machine code for an architecture (`sm_90`) and the warnings; each source is compiled once.
 
         Raises:
-            CompileError: with nvcc's own message, which names `filename`; or it met a limit.
-            DeviceUnavailable: nvcc cannot be run here, or compiles no kernel at all; says why.
-            OutOfMemory: the system killed a program of nvcc's, as memory had run out.
+            CompileError: with nvcc's own message, which names `filename`; or compilation exceeded a limit.
+            DeviceUnavailable: nvcc cannot be run here, or compiles no kernel at all; the message has the cause.
+            OutOfMemory: the system killed one of nvcc's programs for lack of memory.
         """
         kills = memory_kills()
         text = _Text(source, filename, architecture, defines, headers)
@@ -141,10 +141,10 @@ class Nvcc:
         return made
 
     def try_out(self, architecture: str) -> None:
-        """Make sure that nvcc compiles kernels for an architecture (`sm_90`) at all.
+        """Check that nvcc compiles a trivial kernel for an architecture (`sm_90`).
 
         Raises:
-            DeviceUnavailable: it does not; with what it says.
+            DeviceUnavailable: it does not; with its message.
         """
         with _unwarned():
             _made_of_trial(self._compiled, architecture)
@@ -157,7 +157,7 @@ class Nvcc:
         variants: Sequence[Mapping[str, str]],
         headers: Mapping[str, str],
     ) -> None:
-        """Compile a source with several sets of macros side by side; `cubin` returns what comes of it.
+        """Compile a source with several sets of macros in parallel; `cubin` then returns the results.
 
         Raises:
             DeviceUnavailable: see `cubin`.
@@ -170,22 +170,22 @@ class Nvcc:
 
     def _key(self, text: _Text) -> str:
         headers = (*_texts(text.headers), *_own_headers())
-        told = (self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers)
-        return key_of((*told, *told_by_environment()))
+        inputs = (self._path, self.version, *_OPTIONS, text.architecture, text.with_prelude, *headers)
+        return key_of((*inputs, *environment_settings()))
 
     def _made(self, key: str, text: _Text) -> tuple[bytes, str] | CompileError:
-        """Return what was compiled before, or is now, or why it does not compile."""
+        """Return the cached or new compilation, or its error."""
         known = self._cache.get(key)
         if known is not None:
             return known
-        if text.source in self._hopeless:  # other variants of it would take as long
-            return CompileError(self._hopeless[text.source])
+        if text.source in self._over_limit:  # other variants would exceed the limit, too
+            return CompileError(self._over_limit[text.source])
         try:
             made = self._compiled(text)
         except CompileError as error:
             if met_limit(error.diagnostics):
-                self._hopeless[text.source] = explained(error.diagnostics, self._limits)
-                return CompileError(self._hopeless[text.source])
+                self._over_limit[text.source] = explained(error.diagnostics, self._limits)
+                return CompileError(self._over_limit[text.source])
             if not _was_killed(error):
                 self._try(text.architecture)
             return error
@@ -193,45 +193,45 @@ class Nvcc:
         return made
 
     def _try(self, architecture: str) -> None:
-        """Compile a kernel that nothing is wrong with, with all headers, unless this process has compiled one.
+        """Compile a correct kernel with all headers, unless this process has compiled one before.
 
-        Whether the text or the machine is to blame must not be read from the words: a text can make nvcc say any. What
-        was compiled before proves nothing, as the C compiler may be another one now, or the disk full.
+        This decides if the source or the machine is the cause of an error. The message cannot: a source can make nvcc
+        print any text. Cached results prove nothing, as the C compiler may have changed or the disk may be full.
 
         Raises:
             DeviceUnavailable: it does not compile.
         """
-        with self._trying:
-            if architecture not in self._able:
+        with self._trial_lock:
+            if architecture not in self._verified:
                 _made_of_trial(partial(self._compiled_with, ()), architecture)
-                self._able.add(architecture)
+                self._verified.add(architecture)
 
     def _compiled(self, text: _Text) -> tuple[bytes, str]:
-        """Compile with few headers and, if that fails, with all: what they say then is what counts."""
-        guards = self._needless(text) if self._sparing else None
+        """Compile with few headers and, if that fails, with all; the second result counts."""
+        guards = self._unneeded_headers(text) if self._use_reduced else None
         if guards is not None:
             try:
-                return self._compiled_with((_SPARING,), text, guards)
+                return self._compiled_with((_REDUCED,), text, guards)
             except CompileError as error:
                 if met_limit(error.diagnostics) or _was_killed(error):
                     raise
         made = self._compiled_with((), text)
-        self._able.add(text.architecture)
-        self._sparing = self._sparing and guards is None  # else other variants of this file need them, too
+        self._verified.add(text.architecture)
+        self._use_reduced = self._use_reduced and guards is None  # other variants of this file need all headers, too
         return made
 
-    def _needless(self, text: _Text) -> tuple[str, ...] | None:
+    def _unneeded_headers(self, text: _Text) -> tuple[str, ...] | None:
         folder = headers_of(self._path)
-        return None if folder is None else needless(folder, text.with_prelude, text.headers)
+        return None if folder is None else unneeded_headers(folder, text.with_prelude, text.headers)
 
     def _compiled_with(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...] = ()) -> tuple[bytes, str]:
         try:
             return self._compiled_apart(folders, text, guards)
-        except (OSError, subprocess.SubprocessError) as error:  # no room for another file, or for another process
+        except (OSError, subprocess.SubprocessError) as error:  # the disk is full, or the limit of processes is reached
             raise DeviceUnavailable(f"nvcc cannot be run here: {error}") from None
 
     def _compiled_apart(self, folders: tuple[str, ...], text: _Text, guards: tuple[str, ...]) -> tuple[bytes, str]:
-        """Compile in a folder of its own."""
+        """Compile in a temporary folder."""
         with TemporaryDirectory(prefix="gpulab-") as name:
             folder = Path(name).resolve()
             included = folder / "include"
@@ -260,13 +260,13 @@ class Nvcc:
                 options=list(options),  # PyCUDA adds to them
                 no_extern_c=True,
                 arch=text.architecture,
-                cache_dir=False,  # PyCUDA's cache is neither written atomically nor bounded
+                cache_dir=False,  # PyCUDA's cache is neither atomic nor bounded
                 include_dirs=list(folders),
                 target=target,
             )
         except driver.CompileError as error:
             _remove_leftovers(error.msg)
-            # nvcc's closing line, "1 error detected in the compilation of ...", knows nothing of #line
+            # nvcc's last line, "1 error detected in the compilation of ...", ignores #line
             message = diagnostics(error.stdout, error.stderr).replace('"kernel.cu"', f'"{text.filename}"')
             raise CompileError(with_plain_words(message, text.filename)) from None
         return made
@@ -281,9 +281,9 @@ def _made_of_trial(compiled: Callable[[_Text], tuple[bytes, str]], architecture:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """PyCUDA passes on as a warning what nvcc says of a text that compiles; it is read from nvcc's files instead.
+    """Suppress PyCUDA's Python warnings with nvcc's messages; those are read from nvcc's files instead.
 
-    Warnings are the whole process's: this is for one thread, on behalf of those that it starts.
+    Warning filters belong to the whole process, so only one thread enters this, also for the threads that it starts.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -301,37 +301,37 @@ def _own_headers() -> tuple[str, ...]:
 
 
 def with_prelude(source: str, filename: str, defines: Mapping[str, str]) -> str:
-    """Return the source behind its macro definitions, with diagnostics that name the student's file.
+    """Return the source preceded by its macro definitions, with a #line that names the student's file.
 
-    Definitions in the text, unlike those on a command line, pass through no shell whatever they contain.
+    Definitions in the source, unlike those on a command line, never pass through a shell.
     """
     lines = [f"#define {name} {' '.join(value.splitlines())}\n" for name, value in defines.items()]
     return "".join(lines) + line_one(filename) + source
 
 
 def diagnostics(*outputs: str | bytes | None) -> str:
-    """Join what the compiler said; PyCUDA hands it over as text, bytes or None, depending on what failed."""
+    """Join the compiler's outputs; PyCUDA returns them as text, bytes or None, depending on the failed step."""
     texts = [output.decode("utf-8", "replace") if isinstance(output, bytes) else output or "" for output in outputs]
     return "\n".join(text.strip() for text in texts if text.strip())
 
 
 def _was_killed(outcome: object) -> bool:
-    """Say whether one of nvcc's programs was, when memory ran out: then it is to be tried again, alone."""
+    """Return True if one of nvcc's programs was killed, as for lack of memory: compilation is then retried alone."""
     return isinstance(outcome, CompileError) and _KILLED.search(outcome.diagnostics) is not None
 
 
 def met_limit(message: str) -> bool:
-    """Say whether the compiler seems to have met a limit: what it says then, or that it says nothing."""
+    """Return True if the message, or an empty one, indicates that the compiler exceeded a limit."""
     return _MET_LIMIT.search(message) is not None
 
 
 def explained(message: str, limits: Limits) -> str:
-    """Return the message of a compiler that met a limit with the limits."""
+    """Return the message of a compiler that exceeded a limit, with the limits."""
     return f"{message}\n{NOT_ENDED}; it may take {limits.words}.".lstrip()
 
 
 def compiles_nothing(message: str) -> str:
-    """Return in one line that nvcc does not compile a kernel that nothing is wrong with, with its message."""
+    """Return the error for an nvcc that compiles no correct kernel, with its message, in one line."""
     lines = (" ".join(line.split()) for line in message.splitlines() if not _INCLUDED.match(line))
     words = "; ".join(lines)[:_SAID_CHARS] or "it says nothing"
     question = "; is the CUDA toolkit as new as the GPU?" if "Unsupported gpu architecture" in words else ""
@@ -339,7 +339,7 @@ def compiles_nothing(message: str) -> str:
 
 
 def _remove_leftovers(message: str) -> None:
-    """Remove the folder that PyCUDA leaves behind when nvcc fails."""
+    """Remove the folder that PyCUDA leaves after a failure of nvcc."""
     found = re.search(r"nvcc compilation of (.+) failed", message)
     if found:
         shutil.rmtree(Path(found.group(1)).parent, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""The names in a cubin: its kernels and its device variables, read from the ELF symbol table.
+"""Names in a cubin: its kernels and device variables, read from the ELF symbol table.
 
-The driver can list a module's kernels since CUDA 12.4 and its variables not at all, so both come from the file.
+The driver lists a module's kernels only since CUDA 12.4, and its variables never. So both are read from the file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pytest_gpulab.devices.compiler.elf import Elf
 from pytest_gpulab.devices.source.names import unique_names, unmangle
 
 _OBJECT, _FUNCTION = 1, 2  # symbol types
-_KERNEL = 0x10  # the bit of st_other by which NVIDIA's tools tell a kernel from a device function
+_KERNEL = 0x10  # the bit of st_other that marks kernels, not device functions, in NVIDIA's tools
 _VARIABLE_SECTIONS = (".nv.global", ".nv.constant")
 
 
 @dataclass(frozen=True)
 class CubinNames:
-    """Names as the student wrote them, to the symbols that the driver knows; and what the variables take together."""
+    """Kernels and variables by their source names, with the driver's symbols, and the variables' total size."""
 
     kernels: Mapping[str, str]
     variables: Mapping[str, str]

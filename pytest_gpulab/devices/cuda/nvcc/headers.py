@@ -1,10 +1,10 @@
-"""Which of CUDA's headers a text can do without, told by its words: to read them is more than half of nvcc's work.
+"""CUDA headers that a source does not need, by its identifiers: parsing headers is more than half of nvcc's work.
 
-nvcc puts `cuda_runtime.h` in front of every file, and with it what hosts call, the C library and a thousand functions
-for kernels, of which a kernel calls a dozen. Our header of that name (`include/nvcc`) leaves out what hosts call; a
-macro each, CUDA's own include guard, keeps out every other header that declares none of the words that a text has.
+nvcc includes `cuda_runtime.h` before every file. It declares the host API, the C library and a thousand device
+functions, of which a kernel calls a dozen. Our header of that name (`include/nvcc`) omits the host API. A defined
+include guard skips each further CUDA header that declares none of the identifiers in the source.
 
-Where words do not tell, a text gets all headers, as it does where it does not compile without.
+If the identifiers do not decide, a source gets all headers; the same if it does not compile without them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-# All that `cuda_runtime.h` includes for kernels, but what every kernel needs.
+# The headers for kernels in `cuda_runtime.h`, without those that every kernel needs.
 _OPTIONAL = (
     "vector_functions.h",
     "crt/common_functions.h",
@@ -37,7 +37,8 @@ _OPTIONAL = (
 )
 _MATHEMATICS = "__MATH_FUNCTIONS_H__"
 _LITTLE_MATHEMATICS, _LITTLE = "GPULAB_MIN_MAX", frozenset(("min", "max", "fminf", "fmaxf"))  # see gpulab_min_max.h
-# Comments, and quoted text, where none begins. What never ends matches, too: else each beginning is tried to the end.
+# Comments, and string literals, in which no comment begins. Unterminated ones match, too: otherwise the regex would
+# search to the end of the text from each beginning (quadratic time).
 _COMMENT = re.compile(r"""/\*.*?(?:\*/|\Z)|//[^\n]*|("(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?)""", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CALLED = re.compile(r"\b([A-Za-z_]\w*)\s*\(|\boperator\s+(new|delete)\b")
@@ -45,23 +46,23 @@ _NO_FUNCTION = re.compile(
     r"[A-Z_0-9]+|__attribute__|__has_include|__pragma|asm|defined|deprecated|elif|else|error|if|message|noexcept|return"
     r"|sizeof|throw|visibility|void|volatile|warning"
 )
-# What is ambiguous, overloaded or defined with all headers and may be something else without, instead of an error; what
-# makes words out of others; and what only hosts call, or textures and surfaces have.
-_UNTOLD = re.compile(
+# Texts that exclude a decision: names that are ambiguous, overloaded or defined with all headers, and may have another
+# meaning without them instead of an error; token pasting; host functions; textures and surfaces.
+_UNDECIDABLE = re.compile(
     r"\b(?:namespace|std)\b|__cpp_lib_|_GLIBCXX|__glibcxx|__USE_|##|%:%:|\b(?:cuda|tex|surf)[A-Z1-3]|\bCUDART_"
 )
 _JOINT = re.compile(r"\\[ \t\f\v\r]*\n")
 _DIRECTIVE = re.compile(r"^[ \t\f\v\r]*(?:#|%:)[ \t\f\v]*(\w*)(.*)$", re.MULTILINE)
 _HARMLESS = ("", "define", "undef", "pragma", "line", "error", "warning", "else", "endif")
 _INCLUDED = re.compile(r"""[ \t]*(?:<([\w.]+)>|"([\w.]+)")""")
-# What declares to kernels nothing that they have not without; with all headers, most of it comes in front of a file.
+# Headers that declare nothing new to kernels; with all headers, most of them are included before the file.
 _OF_C = frozenset(
     form.format(name)
     for name in ("assert", "float", "limits", "math", "stddef", "stdint", "stdio", "stdlib", "string")
     for form in ("{}.h", "c{}")
 )
 _FOR_HOSTS = _OF_C | {"gpulab.cuh", "cuda_runtime.h", "device_launch_parameters.h"}
-# Macros that are defined without headers, or in none of those that may be missing.
+# Macros that are defined without headers, or in none of the optional headers.
 _SAME = re.compile(
     r"defined|__CUDA_ARCH__|__CUDACC__|__NVCC__|__cplusplus|NDEBUG|DEBUG"
     r"|(?=[A-Z]\w{1,60}\Z)(?:GPULAB_.*|.*_C?U?H|.*(?:BLOCK|THREAD|TILE|WARP).*)"
@@ -70,12 +71,12 @@ _SAME = re.compile(
 
 @dataclass(frozen=True)
 class _Header:
-    """One that may be left out.
+    """An optional header.
 
     Attributes:
-        guard: the macro that keeps it out.
+        guard: the include guard, which skips it.
         declared: the functions that it declares.
-        called: those of others' that these call.
+        called: functions of other headers that these call.
     """
 
     guard: str
@@ -83,19 +84,23 @@ class _Header:
     called: frozenset[str]
 
 
-def needless(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the macros that keep out the headers of CUDA that a text can do without; None: it gets all headers.
+def unneeded_headers(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the include guards of the CUDA headers that a source does not need; None if it gets all headers.
 
     Args:
         include: the folder of CUDA's headers.
-        text: what is compiled, behind the definitions of its macros.
-        headers: the texts of others that it may include, by name.
+        text: the source, with its macro definitions.
+        headers: further headers that it may include, name to text.
     """
     text = "\n".join((*headers.values(), text))
     code = _COMMENT.sub(lambda found: found[1] or " ", _JOINT.sub("", text))
     known = _FOR_HOSTS.union(headers)
     optional, directives = _optional(include), _DIRECTIVE.findall(code)
-    if not optional or _UNTOLD.search(code) or not all(_is_told(name, rest, known) for name, rest in directives):
+    if (
+        not optional
+        or _UNDECIDABLE.search(code)
+        or not all(_is_unaffected(name, rest, known) for name, rest in directives)
+    ):
         return None
     if _defines_before_including(directives):
         return None
@@ -111,13 +116,13 @@ def needless(include: Path, text: str, headers: Mapping[str, str]) -> tuple[str,
 
 
 def _calls_little_mathematics(optional: Iterable[_Header], words: set[str]) -> bool:
-    """Say whether our few lines will do; beside the C library's mathematics they would not compile."""
+    """Return True if our min and max suffice; beside the C library's math functions they do not compile."""
     called = {name for header in optional if header.guard == _MATHEMATICS for name in header.declared & words}
     return bool(called) and called <= _LITTLE and words.isdisjoint(("math", "cmath"))
 
 
-def _is_told(name: str, operand: str, known: Collection[str]) -> bool:
-    """Say whether a directive has the same effect with fewer headers."""
+def _is_unaffected(name: str, operand: str, known: Collection[str]) -> bool:
+    """Return True if a directive has the same effect with fewer headers."""
     if name == "include":
         return _included(operand) in known
     if name in ("if", "ifdef", "ifndef", "elif"):
@@ -126,7 +131,7 @@ def _is_told(name: str, operand: str, known: Collection[str]) -> bool:
 
 
 def _defines_before_including(directives: Iterable[tuple[str, str]]) -> bool:
-    """Say whether a header of C comes after a macro that it may define: with all headers, it would come before."""
+    """Return True if a C header follows a macro that may affect it: with all headers, it would precede the macro."""
     is_defined = False
     for name, operand in directives:
         if name in ("define", "undef"):
@@ -144,7 +149,7 @@ def _included(operand: str) -> str:
 
 @lru_cache(maxsize=1)
 def _optional(include: Path) -> tuple[_Header, ...]:
-    """Return the headers that may be left out; none where CUDA's headers are not in that folder, or are others."""
+    """Return the optional headers; none if the folder does not have CUDA's headers."""
     try:
         return tuple(_read(include / name) for name in _OPTIONAL if (include / name).exists())
     except OSError:
@@ -153,7 +158,7 @@ def _optional(include: Path) -> tuple[_Header, ...]:
 
 def _read(path: Path) -> _Header:
     declared, definitions = _functions(path), path.with_suffix(".hpp")
-    if path == definitions:  # which defines some of those that its `.h` declares, by way of others
+    if path == definitions:  # it defines functions that its `.h` declares, by calling others
         called = declared
     else:
         called = _functions(definitions) - declared if definitions.exists() else frozenset()
@@ -161,7 +166,7 @@ def _read(path: Path) -> _Header:
 
 
 def _functions(path: Path) -> frozenset[str]:
-    """Return all that is declared, defined or called there."""
+    """Return all functions that a header declares, defines or calls."""
     text = _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
     found = {name or operator for name, operator in _CALLED.findall(text)}
     return frozenset(name for name in found if not _NO_FUNCTION.fullmatch(name))

@@ -1,7 +1,7 @@
-"""nvcc under limits.
+"""Limits for nvcc's processes.
 
-PyCUDA starts nvcc itself and takes any executable for it. So nvcc gets a script in front of it that sets the limits,
-which all of nvcc's own programs inherit. Time is limited elsewhere, by killing the whole process group.
+PyCUDA starts nvcc itself and accepts any executable. So it gets a script that sets limits and runs nvcc; all of nvcc's
+programs inherit them. The time limit is enforced elsewhere, by killing the whole process group.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pytest_gpulab.devices.compiler.limits import KIB, Limits
 from pytest_gpulab.devices.compiler.sandbox import Sandbox
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
-_FILE_BLOCK_BYTES = 512  # POSIX, of `ulimit -f`
-NICENESS = 5  # of nvcc: who times needs a processor core at once, and all others wait for that one
+_FILE_BLOCK_BYTES = 512  # the unit of `ulimit -f` (POSIX)
+NICENESS = 5  # of nvcc: a process that times needs a CPU core at once, as all others wait for it
 _HERE = "(here)"
 _SCRIPT = """#!/bin/sh
-# Diagnostics go through files: those have a limit, and a program that talks without end is ended by it.
+# Diagnostics go to files: they have a size limit, which ends a program with endless output.
 (
-    ulimit -v {memory_kib} 2>/dev/null  # refused where the user's own limit is lower, which will do
+    ulimit -v {memory_kib} 2>/dev/null  # fails if the user's own limit is lower, which is fine
     ulimit -f {file_blocks} 2>/dev/null
-    export TMPDIR={folder}  # some files are left there when a text does not compile
+    export TMPDIR={folder}  # nvcc leaves files there after an error
     exec nice -n {niceness} {within}{program}{keep} "$@" >{folder}/stdout 2>{folder}/stderr
 )
 status=$?
@@ -32,7 +32,7 @@ status=$?
 exit $status
 """
 
-# What the preprocessor leaves must have no directives but its own: nvcc's other parts would obey those, too.
+# The preprocessed text must have no directives but the preprocessor's own: nvcc's later passes would execute them.
 _INSPECTION = r"""LC_ALL=C sed -n -E '/^[[:space:]]*(#|%:)/{{/^[[:space:]]*(#|%:)[[:space:]]*([0-9]|pragma|$)/!q1}}' \
     {folder}/*.ii 2>/dev/null
 if [ $? -eq 1 ]; then
@@ -40,7 +40,7 @@ if [ $? -eq 1 ]; then
     exit 1
 fi
 """
-# The C compiler shows the line that it complains of, from whatever file the text claims to be with #line.
+# The C compiler quotes the source line of an error from the file named by #line, which could be any file.
 _QUOTE_NOTHING = "-Xcompiler=-fno-diagnostics-show-caret"
 REFUSED = "error: a macro of this file makes a directive such as #include: write it out"
 
@@ -49,13 +49,13 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
     """Return the path of an executable that runs a program under limits, with the same arguments and exit status.
 
     Args:
-        program: its path.
-        folder: for the executable and for what it keeps while it runs; one run at a time. In a sandbox by its real
-            path: bubblewrap makes no folders behind a link that is there already.
-        limits: see there.
-        within: the sandbox to run it in, where it sees the folder, and the working folder to write in; None for none.
-        inspect: whether the program is nvcc, whose output counts only if macros make no directives, and whose
-            messages quote no file.
+        program: the program's path.
+        folder: the folder of the executable and its files; for one run at a time. With a sandbox it must be a real
+            path: bubblewrap creates no folders behind an existing link.
+        limits: the limits.
+        within: the sandbox, which can read the folder and write to the working folder; None for none.
+        inspect: True for nvcc: refuse preprocessed text in which macros create directives, and quote no files in
+            messages.
 
     Raises:
         DeviceUnavailable: programs in the folder cannot be run.
@@ -75,21 +75,22 @@ def limited(program: str, folder: Path, limits: Limits, within: Sandbox | None =
         )
     )
     text.chmod(0o700)
-    # What this process wrote to might not be run: programs that other threads start hold it open for a moment, too.
+    # Linux does not run a file that is open for writing (ETXTBSY), and processes that other threads start inherit the
+    # descriptor for a moment. So another process writes the script.
     subprocess.run(["cp", text, script], check=True)
-    if not os.access(script, os.X_OK):  # so it is on a file system that is mounted noexec
+    if not os.access(script, os.X_OK):  # the file system is mounted noexec
         raise DeviceUnavailable(f"no program can be run from {folder.parent}; set TMPDIR to a folder where one can")
     return str(script)
 
 
 def said(folder: Path, limits: Limits) -> tuple[bytes, bytes]:
-    """Return what the program of a folder wrote to stdout and stderr in its latest run, as far as anybody listens."""
+    """Return stdout and stderr of the latest run in a folder, up to the limit of the messages."""
     with (folder / "stdout").open("rb") as stdout, (folder / "stderr").open("rb") as stderr:
         return stdout.read(limits.said_bytes), stderr.read(limits.said_bytes)
 
 
 def _prefix(within: Sandbox, folder: Path) -> str:
-    """Return what to put before a command line, in the shell's words: the working folder is known only when it runs."""
+    """Return the sandbox's command prefix, quoted for the shell, which inserts the working folder at run time."""
     shown = ["--ro-bind", str(folder), str(folder), "--bind", _HERE, _HERE, "--chdir", _HERE, "--setenv", "TMPDIR"]
     quoted = shlex.join(within.before(*shown, "/tmp")).replace(shlex.quote(_HERE), '"$PWD"')
     return f"{quoted} " if quoted else ""

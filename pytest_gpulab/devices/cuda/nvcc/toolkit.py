@@ -1,4 +1,4 @@
-"""Where nvcc's toolkit lies, and what nvcc needs to see of a machine: tried with a real translation."""
+"""The toolkit's folders, and the sandbox for nvcc, tested with a real compilation."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _INCLUDES = re.compile(r'^#\$ INCLUDES="-I([^"\n]+)"', re.MULTILINE)
 
 
 def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sandbox:
-    """Return the sandbox that nvcc works in; none where bubblewrap or nvcc in it does not work.
+    """Return a sandbox for nvcc; none if bubblewrap, or nvcc in it, does not work.
 
     Args:
-        nvcc: its path.
-        headers: a folder with headers that may be included, too.
-        limits: what it may take.
-        cache: where to note that it worked, which takes half a second to find out.
+        nvcc: the path of nvcc.
+        headers: a folder of further headers.
+        limits: limits of nvcc's processes.
+        cache: the cache that records a successful test, which takes half a second.
     """
     within = sandbox((*LIBRARIES, *PROGRAMS, nvcc, *_toolkit(nvcc), headers), temporary=True)
-    key = key_of(("sandbox", *within.bubblewrap, *told_by_environment()))
+    key = key_of(("sandbox", *within.bubblewrap, *environment_settings()))
     if not within.bubblewrap or cache.get(key) is not None:
         return within
     refusal = _refusal(nvcc, limits, within)
@@ -45,32 +45,32 @@ def nvcc_sandbox(nvcc: str, headers: Path, limits: Limits, cache: Cache) -> Sand
     return within
 
 
-def told_by_environment() -> list[str]:
-    """Return what the environment tells nvcc, on which depends what it makes of a text."""
+def environment_settings() -> list[str]:
+    """Return the environment variables that influence nvcc's result."""
     names = sorted(name for name in os.environ if name in _ENVIRONMENT or name.startswith(_PREFIXES))
     return [f"{name}={os.environ[name]}" for name in names]
 
 
 def headers_of(nvcc: str) -> Path | None:
-    """Return the folder of CUDA's headers; None where nvcc does not tell."""
-    found = _INCLUDES.search(_described(nvcc))
+    """Return the folder of CUDA's headers; None if unknown."""
+    found = _INCLUDES.search(_dry_run(nvcc))
     return Path(found[1]).resolve() if found else None
 
 
 def _toolkit(nvcc: str) -> Iterator[str]:
-    """Yield what nvcc reads, by the names that it uses: its profile, which may be a link, and the folder of it all."""
-    told = _described(nvcc)
-    for found, name in ((_HERE.search(told), "/nvcc.profile"), (_TOP.search(told), "")):
+    """Yield the paths that nvcc reads, as it names them: its profile, which may be a link, and the toolkit's folder."""
+    output = _dry_run(nvcc)
+    for found, name in ((_HERE.search(output), "/nvcc.profile"), (_TOP.search(output), "")):
         if found:
             yield found[1] + name
 
 
 @lru_cache(maxsize=1)
-def _described(nvcc: str) -> str:
-    """Ask nvcc what it would do: it may be a link, or a script that starts another one."""
+def _dry_run(nvcc: str) -> str:
+    """Return the output of a dry run: `nvcc` may be a link, or a script that starts another nvcc."""
     command = [nvcc, "--dryrun", "--cubin", "trial.cu"]
     try:
-        with TemporaryDirectory(prefix="gpulab-") as name:  # a script may well write where it is
+        with TemporaryDirectory(prefix="gpulab-") as name:  # a script may write to its working folder
             return subprocess.run(
                 command, cwd=name, capture_output=True, text=True, timeout=TRIAL_LIMIT_S, check=False
             ).stderr
@@ -79,7 +79,7 @@ def _described(nvcc: str) -> str:
 
 
 def _refusal(nvcc: str, limits: Limits, within: Sandbox) -> str:
-    """Say why nvcc does not work in a sandbox; empty where it does."""
+    """Return the reason why nvcc fails in a sandbox; empty if it works."""
     with TemporaryDirectory(prefix="gpulab-") as name:
         folder = Path(name).resolve()
         (folder / "trial.cu").write_text(_TRIAL)
