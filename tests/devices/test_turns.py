@@ -1,4 +1,4 @@
-"""GpuLock among processes: who times on a GPU, and who may give it work meanwhile."""
+"""The GPU lock among processes: exclusive for timing, shared by work."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ WORKERS = []
 
 @pytest.fixture
 def of_process(tmp_path):
-    """Return what makes the turns of one more process, here each with descriptors of its own."""
+    """Return a factory of locks, each with file descriptors of its own, as in one more process."""
     made = []
 
     def make(identity="GPU-1"):
@@ -31,16 +31,16 @@ def of_process(tmp_path):
 
 
 class Worker(threading.Thread):
-    """Is in another process's turn, as a rule to give the GPU work, until it is told to end."""
+    """Another process that holds the lock, shared by default, until `end`."""
 
-    def __init__(self, its, turn=GpuLock.shared):
+    def __init__(self, its, phase=GpuLock.shared):
         super().__init__()
         WORKERS.append(self)
-        self.turn, self.works, self.ends = turn(its), threading.Event(), threading.Event()
+        self.phase, self.works, self.ends = phase(its), threading.Event(), threading.Event()
         self.start()
 
     def run(self):
-        with self.turn:
+        with self.phase:
             self.works.set()
             assert self.ends.wait(LIMIT_S)
 
@@ -67,11 +67,11 @@ def interrupted(its):
         raise KeyboardInterrupt
 
 
-def test_a_turn_ends_with_an_error(of_process):
+def test_an_error_releases_the_lock(of_process):
     one = of_process()
     with pytest.raises(KeyboardInterrupt):
         interrupted(one)
-    assert gets_in(of_process())
+    assert acquires(of_process())
     with of_process().exclusive(wait_s=0):
         pass
 
@@ -81,7 +81,7 @@ def test_many_work_at_once(of_process):
     assert all(worker.works.wait(LIMIT_S) for worker in workers)
 
 
-def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, monkeypatch):
+def test_an_exclusive_lock_waits_for_shared_holders_and_closes_the_gate(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
     timer, early, alone, late_asked = of_process(), Worker(of_process()), threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ def test_who_times_waits_for_those_at_work_and_lets_nobody_begin(of_process, mon
 
 
 @pytest.mark.parametrize(("stay_s", "is_first"), [(0.0, True), (1e9, False)])
-def test_who_has_been_inside_for_long_lets_others_time_before_it_goes_on(of_process, monkeypatch, stay_s, is_first):
+def test_a_long_shared_holder_lets_a_waiting_process_time_between_operations(of_process, monkeypatch, stay_s, is_first):
     monkeypatch.setattr(gpu_lock, "HOLD_S", stay_s)
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
     its, timer, timed = of_process(), of_process(), threading.Event()
@@ -114,7 +114,7 @@ def test_who_has_been_inside_for_long_lets_others_time_before_it_goes_on(of_proc
 
     thread = threading.Thread(target=time_once)
     with its.shared():
-        with its.shared():  # nobody waits: it stays
+        with its.shared():  # no process waits: the lock is kept
             assert its._work.is_held
         thread.start()
         end_s = time.monotonic() + LIMIT_S
@@ -127,28 +127,28 @@ def test_who_has_been_inside_for_long_lets_others_time_before_it_goes_on(of_proc
     assert timed.is_set()
 
 
-def test_who_times_can_work(of_process):
+def test_an_exclusive_holder_can_work(of_process):
     timer = of_process()
     with timer.exclusive():
         with timer.shared(), timer.shared():
             pass
-        assert is_kept_out(of_process())
-    assert gets_in(of_process())
+        assert is_excluded(of_process())
+    assert acquires(of_process())
 
 
-def gets_in(its, wait_s=LIMIT_S):
+def acquires(its, wait_s=LIMIT_S):
     worker = Worker(its)
     began = worker.works.wait(wait_s)
     worker.ends.set()
     return began
 
 
-def is_kept_out(its):
-    return not gets_in(its, 0.1)
+def is_excluded(its):
+    return not acquires(its, 0.1)
 
 
 @pytest.mark.parametrize("inner", [GpuLock.shared, GpuLock.creating_context])
-def test_work_within_work_ends_with_the_outer_one(of_process, inner, monkeypatch):
+def test_a_nested_shared_phase_ends_with_the_outer_one(of_process, inner, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 1.5)
     one, timer = of_process(), of_process()
     with one.shared():
@@ -164,7 +164,7 @@ def begins_at_once(timer):
         return time.monotonic() - begin_s < gpu_lock.WORK_WAIT_S / 2
 
 
-def test_who_works_too_long_gives_way(of_process, monkeypatch):
+def test_long_work_yields_the_gpu(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
     slow = of_process()
     with slow.shared():
@@ -172,73 +172,73 @@ def test_who_works_too_long_gives_way(of_process, monkeypatch):
         assert begins_at_once(of_process())
 
 
-class Patient(Worker):
-    """Times in silence."""
+class Draining(Worker):
+    """Times after a drain."""
 
     def __init__(self, its):
         super().__init__(its, lambda its: its.exclusive(drain=True))
 
 
 class Slow(Worker):
-    """Works too long, and gives way."""
+    """Works for long, and yields the GPU."""
 
     def __init__(self, its):
         self.its = its
         super().__init__(its)
 
     def run(self):
-        with self.turn:
+        with self.phase:
             self.its.yield_gpu()
             self.works.set()
             assert self.ends.wait(LIMIT_S)
 
 
-def test_in_silence_those_are_waited_for_who_gave_way_and_nobody_else_begins(of_process):
+def test_a_drain_waits_for_processes_that_yielded_and_keeps_the_gate_closed(of_process):
     slow = Slow(of_process())
     assert slow.works.wait(LIMIT_S)
-    patient = Patient(of_process())
-    assert not patient.works.wait(0.2)
+    draining = Draining(of_process())
+    assert not draining.works.wait(0.2)
     late = Worker(of_process())
     slow.end()
-    assert patient.works.wait(LIMIT_S) and not late.works.wait(0.1)
-    patient.end()
+    assert draining.works.wait(LIMIT_S) and not late.works.wait(0.1)
+    draining.end()
     assert late.works.wait(LIMIT_S)
 
 
-def test_in_silence_those_are_waited_for_who_began_because_they_had_waited_too_long(of_process, monkeypatch):
+def test_a_drain_waits_for_processes_that_work_without_the_lock_after_a_long_wait(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 0.05)
     first = Worker(of_process(), GpuLock.exclusive)
     assert first.works.wait(LIMIT_S)
     hasty = Worker(of_process())
     assert hasty.works.wait(LIMIT_S)
     first.end()
-    patient = Patient(of_process())
-    assert not patient.works.wait(0.2)
+    draining = Draining(of_process())
+    assert not draining.works.wait(0.2)
     hasty.end()
-    assert patient.works.wait(LIMIT_S)
+    assert draining.works.wait(LIMIT_S)
 
 
-@pytest.mark.parametrize("turn", [GpuLock.shared, GpuLock.exclusive])
-def test_in_silence_those_are_waited_for_whose_work_never_ends_until_their_process_does(of_process, turn):
+@pytest.mark.parametrize("phase", [GpuLock.shared, GpuLock.exclusive])
+def test_a_drain_waits_for_a_hanging_kernel_until_its_process_ends(of_process, phase):
     stuck = of_process()
-    with turn(stuck):
+    with phase(stuck):
         stuck.stay_unlocked()
     with stuck.shared():
         pass
-    patient = Patient(of_process())
-    assert not patient.works.wait(0.2)
+    draining = Draining(of_process())
+    assert not draining.works.wait(0.2)
     stuck.close()
-    assert patient.works.wait(LIMIT_S)
+    assert draining.works.wait(LIMIT_S)
 
 
-def test_silence_is_not_waited_for_for_ever(of_process, monkeypatch):
+def test_a_drain_has_a_time_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "DRAIN_WAIT_S", 0.1)
     slow = Slow(of_process())
     assert slow.works.wait(LIMIT_S)
-    assert Patient(of_process()).works.wait(LIMIT_S)
+    assert Draining(of_process()).works.wait(LIMIT_S)
 
 
-def test_who_gave_way_and_begins_something_else_is_as_others_are(of_process):
+def test_a_process_that_yielded_acquires_the_lock_again_for_new_work(of_process):
     slow = of_process()
     with slow.shared():
         slow.yield_gpu()
@@ -251,64 +251,64 @@ def test_who_gave_way_and_begins_something_else_is_as_others_are(of_process):
             assert not slow._unlocked.is_held
 
 
-def test_who_gave_way_and_begins_something_else_is_no_longer_waited_for(of_process):
-    slow, gave_way, goes_on = of_process(), threading.Event(), threading.Event()
+def test_a_drain_does_not_wait_for_a_process_that_waits_to_work_again(of_process):
+    slow, yielded, goes_on = of_process(), threading.Event(), threading.Event()
 
     def work():
         with slow.shared():
             slow.yield_gpu()
-            gave_way.set()
+            yielded.set()
             assert goes_on.wait(LIMIT_S)
-            with slow.shared():  # which waits for the patient one
+            with slow.shared():  # waits for the draining process
                 pass
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert gave_way.wait(LIMIT_S)
-    patient = Patient(of_process())
-    assert not patient.works.wait(0.2)
+    assert yielded.wait(LIMIT_S)
+    draining = Draining(of_process())
+    assert not draining.works.wait(0.2)
     goes_on.set()
-    assert patient.works.wait(0.5 * gpu_lock.DRAIN_WAIT_S)
-    patient.end()
+    assert draining.works.wait(0.5 * gpu_lock.DRAIN_WAIT_S)
+    draining.end()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("turn", [GpuLock.shared, GpuLock.creating_context])
-def test_in_silence_those_inside_are_waited_for_longer(of_process, turn, monkeypatch):
+@pytest.mark.parametrize("phase", [GpuLock.shared, GpuLock.creating_context])
+def test_a_drain_waits_longer_for_shared_holders(of_process, phase, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 0.01)
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.01)
-    inside = Worker(of_process(), turn)
-    assert inside.works.wait(LIMIT_S)
-    patient = Patient(of_process())
-    assert not patient.works.wait(0.2)
-    inside.end()
-    assert patient.works.wait(LIMIT_S)
+    holder = Worker(of_process(), phase)
+    assert holder.works.wait(LIMIT_S)
+    draining = Draining(of_process())
+    assert not draining.works.wait(0.2)
+    holder.end()
+    assert draining.works.wait(LIMIT_S)
 
 
-def test_who_cannot_go_outside_because_of_one_who_times_there_goes_later(of_process, monkeypatch):
+def test_a_process_that_cannot_mark_itself_unlocked_during_a_drain_does_so_later(of_process, monkeypatch):
     slow = of_process()
     with slow.shared():
         with monkeypatch.context() as patch:
             patch.setattr(gpu_lock, "DRAIN_WAIT_S", 0.01)
-            hasty = Patient(of_process())
+            hasty = Draining(of_process())
             assert hasty.works.wait(LIMIT_S)
         slow.yield_gpu()
         hasty.end()
         slow.yield_gpu()
-        patient = Patient(of_process())
-        assert not patient.works.wait(0.2)
-    assert patient.works.wait(LIMIT_S)
+        draining = Draining(of_process())
+        assert not draining.works.wait(0.2)
+    assert draining.works.wait(LIMIT_S)
 
 
 def test_a_kernel_that_is_timed_may_take_long(of_process):
     timer = of_process()
     with timer.exclusive():
         timer.yield_gpu()
-        assert is_kept_out(of_process())
+        assert is_excluded(of_process())
 
 
-def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
+def test_waits_for_the_shared_lock_have_a_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", 0.05)
     monkeypatch.setattr(gpu_lock, "SHARED_WAIT_S", 1.5)
     busy = Worker(of_process())
@@ -318,26 +318,26 @@ def test_nobody_waits_for_ever_for_the_others(of_process, monkeypatch):
         assert Worker(waits).works.wait(LIMIT_S)
         begin_s = time.monotonic()
         WORKERS[-1].end()
-        with waits.shared():  # its retry_budget is over, once for all
+        with waits.shared():  # its time to wait is used up
             assert time.monotonic() - begin_s < 0.5 * gpu_lock.SHARED_WAIT_S
 
 
-def test_others_work_while_a_context_is_made_that_a_timer_waits_for(of_process):
+def test_others_work_while_a_timer_waits_for_the_context_lock(of_process):
     maker = Worker(of_process(), GpuLock.creating_context)
     assert maker.works.wait(LIMIT_S)
     timer = Worker(of_process(), GpuLock.exclusive)
     assert not timer.works.wait(0.1)
-    assert gets_in(of_process())
+    assert acquires(of_process())
     second = Worker(of_process(), GpuLock.creating_context)
     assert not second.works.wait(0.1)
     maker.end()
     assert timer.works.wait(LIMIT_S)
-    assert not second.works.is_set() and is_kept_out(of_process())
+    assert not second.works.is_set() and is_excluded(of_process())
     timer.end()
     assert second.works.wait(LIMIT_S)
 
 
-def test_nobody_waits_for_ever_for_contexts(of_process, monkeypatch):
+def test_the_wait_for_the_context_lock_has_a_limit(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 0.05)
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
     maker = Worker(of_process(), GpuLock.creating_context)
@@ -346,7 +346,7 @@ def test_nobody_waits_for_ever_for_contexts(of_process, monkeypatch):
 
 
 def follower(of_process, waits_s):
-    """Return who waited so long for another one's timing and follows it, and who waited to work; both have begun."""
+    """Return a process that waited so long to time, and one that waits to work, once the first timing has ended."""
     first = Worker(of_process(), GpuLock.exclusive)
     assert first.works.wait(LIMIT_S)
     second = Worker(of_process(), GpuLock.exclusive)
@@ -357,7 +357,7 @@ def follower(of_process, waits_s):
     return second, worker
 
 
-def test_those_that_time_follow_each_other(of_process, monkeypatch):
+def test_timing_processes_follow_each_other(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", LIMIT_S)
     second, worker = follower(of_process, waits_s=0.1)
     assert second.works.wait(LIMIT_S)
@@ -366,9 +366,9 @@ def test_those_that_time_follow_each_other(of_process, monkeypatch):
     assert worker.works.wait(LIMIT_S)
 
 
-def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch):
+def test_a_process_that_waits_long_to_time_lets_others_work_first(of_process, monkeypatch):
     monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 0.1)
-    monkeypatch.setattr(gpu_lock, "POLL_S", 3.0)  # it looks again two seconds after the others have ended
+    monkeypatch.setattr(gpu_lock, "POLL_S", 3.0)  # it polls again two seconds after the others have ended
     monkeypatch.setattr(gpu_lock, "WORK_WAIT_S", LIMIT_S)
     second, worker = follower(of_process, waits_s=4.0)
     assert worker.works.wait(LIMIT_S)
@@ -377,7 +377,7 @@ def test_who_waits_long_to_time_lets_others_work_before(of_process, monkeypatch)
     assert second.works.wait(LIMIT_S)
 
 
-def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_process, monkeypatch):
+def test_a_process_that_waits_to_time_closes_no_open_gate(of_process, monkeypatch):
     """The first one waits for a context; meanwhile the second one does not keep others from work."""
     monkeypatch.setattr(gpu_lock, "CONTEXT_WAIT_S", 2 * LIMIT_S)
     monkeypatch.setattr(gpu_lock, "GATE_KEPT_S", 2 * LIMIT_S)
@@ -385,7 +385,7 @@ def test_who_waits_to_time_leaves_the_door_alone_that_nobody_keeps_shut(of_proce
     assert maker.works.wait(LIMIT_S)
     timers = [Worker(of_process(), GpuLock.exclusive) for _ in range(2)]
     time.sleep(0.1)
-    assert all(gets_in(of_process()) for _ in range(3))
+    assert all(acquires(of_process()) for _ in range(3))
     maker.end()
     end_s = time.monotonic() + LIMIT_S
     while timers and time.monotonic() < end_s:

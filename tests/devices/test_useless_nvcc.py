@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.device import SimulatedDevice
 from pytest_gpulab.grading.catalogue import LoadedExercise
 from pytest_gpulab.grading.grader import Grader
 
-FEW = f"-I{Path(nvcc_module.__file__).parents[2] / 'include/nvcc'}"
+FEW = f"-I{Path(nvcc_module.__file__).parents[3] / 'include/nvcc'}"
 UNSUPPORTED = "nvcc fatal   : Unsupported gpu architecture 'compute_120'"
 USELESS = {
     UNSUPPORTED: "nvcc fatal : Unsupported gpu architecture 'compute_120'; is the CUDA toolkit as new as the GPU?",
@@ -76,7 +76,7 @@ def test_whatever_a_text_makes_nvcc_say_is_not_believed_where_nvcc_works(compile
     assert compiler.said("text", T="int") == compiler.said("text", T="float") == words
     (trial,) = compiler.trials
     assert "--cubin -std=c++17 --generate-line-info" in trial
-    assert trial.split().count(f"-I{Path(nvcc_module.__file__).parents[2] / 'include'}") == 1
+    assert trial.split().count(f"-I{Path(nvcc_module.__file__).parents[3] / 'include'}") == 1
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="nvcc is not installed")

@@ -83,7 +83,7 @@ def adding(device, times):
     return KernelLaunch("add", (1,), (1,), (np.uint32(times), device.array(np.zeros(1, np.float32))))
 
 
-LONG = 2_000_000  # additions, which take about as long as two of a process's turns on the GPU
+LONG = 2_000_000  # additions, which take about as long as two time slices on the GPU
 
 
 def undisturbed_ms(device, module, call):
@@ -149,12 +149,12 @@ def test_each_look_sees_a_stranger_that_is_always_at_work(device, module):
     assert [number for number, ms in enumerate(seen_ms) if not ms] == []
 
 
-def seen_in_silence_ms(device, module):
-    """Look in silence, beside a grader whose kernel hangs; return what was seen, and how long silence took (s)."""
+def seen_after_drain_ms(device, module):
+    """Measure after a drain, beside a grader with a hanging kernel; return the time slices seen and the wait (s)."""
     call = adding(device, LONG)
     for _ in range(5):
         with other("hanging grader") as grader, grader:
-            time.sleep(1)  # by then it has given way
+            time.sleep(1)  # by then it has yielded the GPU
             begin_s = time.monotonic()
             with device.stopwatch(drain=True) as watch:
                 waited_s = time.monotonic() - begin_s
@@ -166,8 +166,8 @@ def seen_in_silence_ms(device, module):
     raise AssertionError("other tests' kernels hang all the time")
 
 
-def test_in_silence_a_graders_kernel_that_hangs_is_waited_for(device, module):
-    seen_ms, waited_s = seen_in_silence_ms(device, module)
+def test_a_drain_waits_for_a_graders_hanging_kernel(device, module):
+    seen_ms, waited_s = seen_after_drain_ms(device, module)
     assert waited_s > 1
     assert [number for number, ms in enumerate(seen_ms) if ms] == [], (waited_s, users())
 

@@ -30,7 +30,7 @@ class FakeStopwatch:
         self.batches: list[int] = []
         self.looks = 0
         self.events: list[str] = []
-        self.in_silence: list[bool] = []
+        self.drains: list[bool] = []
         self.rng = np.random.default_rng(8)
 
     def noise(self, sample: int) -> float:
@@ -103,9 +103,9 @@ class ClockedDevice(FakeDevice):
         yield
 
     @contextmanager
-    def stopwatch(self, in_silence: bool = False) -> Iterator[FakeStopwatch]:
+    def stopwatch(self, drain: bool = False) -> Iterator[FakeStopwatch]:
         self.held_at_start.append(len(self.held))
-        self.watch.in_silence.append(in_silence)
+        self.watch.drains.append(drain)
         yield self.watch
         self.watch.events.append("given back")
 

@@ -185,7 +185,7 @@ def test_what_is_known_of_a_gpus_speed_holds_for_all_races_of_a_submission(
     tiers = tuple(SpeedTier(BETWEEN + size / 1e6, 20, size, required=True) for size in (SIZE, 2 * SIZE))
     results = clocked.results(right(0.3), speed=tiers)
     assert [result.verdict for result in results.values() if result.kind == "speedup"] == ["passed"] * 2
-    assert clocked.watch.in_silence.count(True) == clocked.watch.in_silence.index(False, 1) - 1 > 0
+    assert clocked.watch.drains.count(True) == clocked.watch.drains.index(False, 1) - 1 > 0
 
 
 def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
@@ -203,7 +203,7 @@ def test_what_others_spoil_is_tried_again_when_they_may_have_ended(
     assert (result.measurement.rounds, result.measurement.dropped) == (3 * FIRST_ROUNDS, 2 * FIRST_ROUNDS)
     assert result.measurement.low > 0.95 * result.measurement.speedup
     assert [events[nth - 1] for nth, event in enumerate(events) if event == "sleeps 1.25"] == ["given back"] * 2
-    assert clocked.watch.in_silence == [False, True, True]
+    assert clocked.watch.drains == [False, True, True]
 
 
 def test_what_is_clear_though_others_work_is_not_tried_again(

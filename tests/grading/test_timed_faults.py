@@ -95,7 +95,7 @@ def test_a_submission_that_fails_while_it_is_timed_answers_for_itself(clocked: C
 
 
 def test_a_gpu_that_is_never_free_is_nobodys_fault(clocked: ClockedBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(in_silence: bool) -> Any:
+    def busy(drain: bool) -> Any:
         raise DeviceUnavailable("another process has been timing on the GPU for 600 s")
 
     monkeypatch.setattr(clocked.device, "stopwatch", busy)

@@ -181,15 +181,15 @@ class Benchmark:
             begin_s = time.monotonic()
             time.sleep(INTERRUPTED_PAUSE_S)
             self._discard()
-            result = self._session(device, in_silence=True)
+            result = self._session(device, drain=True)
             retry_budget.left_s -= time.monotonic() - begin_s
         if self._needs_second_session(result):
             time.sleep(PAUSE_S)
             result = _of_both(result, self._session(device), self._thresholds or ())
         return replace(result, others=tuple(self._others))
 
-    def _session(self, device: TimingDevice, in_silence: bool = False) -> BenchmarkResult:
-        with device.stopwatch(in_silence) as watch:
+    def _session(self, device: TimingDevice, drain: bool = False) -> BenchmarkResult:
+        with device.stopwatch(drain) as watch:
             result = self._timed(watch)
         self._others |= dict.fromkeys(watch.others())  # slow, so after the lock is released
         return result
