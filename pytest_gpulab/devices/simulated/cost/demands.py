@@ -83,7 +83,9 @@ def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, bloc
         memory_bytes += read_bytes + written_bytes
     cycles = np.array(step_cycles(counters.program.steps, gpu))
     waits = workload.waits()
-    alone = np.tensordot(cycles, workload.ways(), axes=(0, 0)) + waits * _wait_cycles(gpu, fetched, waits.sum() * scale)
+    alone = np.tensordot(cycles, workload.paths(), axes=(0, 0)) + waits * _wait_cycles(
+        gpu, fetched, waits.sum() * scale
+    )
     longest = alone.max(axis=0)  # warp of each block
     hops, answers = _block_waits(workload, scale)
     hot, passes = _atomics(workload, gpu, scale)

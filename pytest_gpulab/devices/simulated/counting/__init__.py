@@ -4,6 +4,6 @@
 - `tally`: instructions of the blocks that are not counted.
 - `requests`, `banks`, `footprint`, `joining`: requests, bank conflicts, sectors, merged accesses.
 - `contention`, `workload`: further input of the cost model.
-- `rules`: issued instructions where no machine code can be read.
-- `accounts`: figures by Nsight Compute's names.
+- `rules`: issued instructions of kernels without readable machine code.
+- `accounts`: figures with Nsight Compute's names.
 """

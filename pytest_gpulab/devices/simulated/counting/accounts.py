@@ -1,7 +1,7 @@
-"""Named figures of a launch and of each source line, made of its raw counts; `devices.metrics` says what they mean.
+"""Named figures of a launch and of each source line, from its raw counts; `devices.hardware.metrics` defines them.
 
-Everything is first charged to the source line of the instruction that did it; a launch's figures are the sums. What
-warps moved is counted as it is; what they issued comes from the machine code where it can be read, else from `rules`.
+Every count is attributed to the source line of its instruction; a launch's figures are the sums. Memory traffic is
+counted exactly. Issued instructions come from the machine code if it can be read, else from `rules`.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _BY_LINE = tuple(metric.name for metric in METRICS if metric.name.endswith(".sum
 _COLUMN = {name: column for column, name in enumerate(_BY_LINE)}
 _TOUCHED, _STATEMENTS = _COLUMN["gpulab__touched_sectors.sum"], _COLUMN["gpulab__ptx_thread_inst.sum"]
 _BARRIERS = _COLUMN["gpulab__barriers.sum"]
-REMEMBERED = 64  # launches of a kernel
+MAX_CACHED = 64  # launches per kernel
 
 
 class Accounts:
-    """A launch's figures: a table with a row for each of `Program.places` and a column for each sum.
+    """A launch's figures: a table with a row per entry of `Program.places` and a column per sum.
 
     Args:
-        counters: of the blocks that ran.
-        kernel: its machine code, or None where that cannot be read.
-        launched: threads of the blocks that ran.
+        counters: counters of the blocks that ran.
+        kernel: the kernel's machine code; None if it cannot be read.
+        launched: number of threads of the blocks that ran.
 
     Attributes:
-        source: what the figures of issued instructions are made from.
+        source: the source of the figures of issued instructions.
     """
 
     def __init__(self, counters: Counters, kernel: MachineKernel | None, launched: int) -> None:
@@ -56,7 +56,7 @@ class Accounts:
                     self._table[self._places.row[where], _COLUMN[name]] += value
 
     def _charge_memory(self, counters: Counters) -> None:
-        """Add what was counted exactly: memory traffic and barriers."""
+        """Add the exact counts: memory traffic and barriers."""
         program = counters.program
         rows, columns = [row for _, row in program.barrier_rows], [_BARRIERS] * len(program.barrier_rows)
         values = [counters.warps[block] for block, _ in program.barrier_rows]
@@ -69,13 +69,13 @@ class Accounts:
         np.add.at(self._table.reshape(-1), cells, np.array(values, np.float64))
 
     def totals(self, scale: float) -> dict[str, float]:
-        """Return the launch's figures; `scale` is blocks of the grid over blocks that ran."""
+        """Return the launch's figures; `scale` is the ratio of the grid's blocks to those that ran."""
         sums = self._table.sum(axis=0)
         sums[_TOUCHED] = self._touched
         return with_ratios(dict(zip(_BY_LINE, (sums * scale).tolist(), strict=True)))
 
     def lines(self, scale: float) -> tuple[LineCounters, ...]:
-        """Return the same by source line, in the order of files and lines."""
+        """Return the figures per source line, in the order of files and lines."""
         found = []
         for where, row in zip(self._places.lines, (self._table * scale).tolist(), strict=True):
             figures = {name: value for name, value in zip(_BY_LINE, row, strict=True) if value}
@@ -85,7 +85,7 @@ class Accounts:
 
 
 def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, float]:
-    """Name what the compiler says of a kernel, and the theoretical occupancy (0 to 1)."""
+    """Return the compiler's figures of a kernel and the theoretical occupancy (0 to 1), by name."""
     figures = {"sm__maximum_warps_per_active_cycle_pct": 100 * occupancy}
     if resources.registers is not None:
         figures["launch__registers_per_thread"] = resources.registers
@@ -96,7 +96,7 @@ def launch_figures(resources: KernelResources, occupancy: float) -> dict[str, fl
 
 @cache
 def _traffic_columns(space: str, op: str) -> list[int]:
-    """The columns that an instruction's traffic in a memory space goes to."""
+    """Return the columns for an instruction's traffic in a memory space."""
     if space == "const":
         names = ["gpulab__constant_requests.sum", "gpulab__constant_words.sum"]
     elif space == "global":
@@ -112,7 +112,7 @@ def _traffic_columns(space: str, op: str) -> list[int]:
 
 
 def _traffic_values(space: str, traffic: Traffic) -> list[int]:
-    """What goes there."""
+    """Return the values for those columns."""
     if space == "const":
         return [traffic.requests, traffic.units]
     if space == "global":
@@ -121,19 +121,19 @@ def _traffic_values(space: str, traffic: Traffic) -> list[int]:
 
 
 def _by_machine_code(counters: Counters, kernel: MachineKernel | None, launched: int) -> Floats | None:
-    """Figures of issued instructions from the machine code; None where there is none or it is too large.
+    """Return the figures of issued instructions from the machine code; None if there is none or it is too large.
 
-    Launches are often repeated, with other data or at another seed, so those of the last few are kept.
+    Launches are often repeated with other data, so the last results are cached.
     """
     if kernel is None or kernel.is_too_large:
         return None
-    ran, replays = (tuple(counters.lanes), tuple(counters.warps), tuple(counters.parted)), _replays(counters)
+    ran, replays = (tuple(counters.lanes), tuple(counters.warps), tuple(counters.divergent)), _replays(counters)
     key = (ran, tuple(replays.items()), launched)
-    if key not in kernel.remembered:
-        if len(kernel.remembered) >= REMEMBERED:
-            kernel.remembered.clear()
-        kernel.remembered[key] = _issued_by_line(counters, kernel, launched, replays)
-    known: Floats = kernel.remembered[key]
+    if key not in kernel.cached:
+        if len(kernel.cached) >= MAX_CACHED:
+            kernel.cached.clear()
+        kernel.cached[key] = _issued_by_line(counters, kernel, launched, replays)
+    known: Floats = kernel.cached[key]
     return known
 
 
@@ -148,21 +148,21 @@ def _issued_by_line(counters: Counters, kernel: MachineKernel, launched: int, re
 
 
 def _executed(counters: Counters) -> Executed:
-    """Return how often each statement was executed."""
+    """Return the number of executions of each statement."""
     lanes: dict[int, int] = defaultdict(int)
     warps: dict[int, int] = defaultdict(int)
-    parted: dict[int, int] = defaultdict(int)
+    divergent: dict[int, int] = defaultdict(int)
     for block, step in enumerate(counters.program.steps):
         for statement in step.statements:
             lanes[statement.number] += counters.lanes[block]
             warps[statement.number] += counters.warps[block]
-        if counters.parted[block]:
-            parted[step.statements[-1].number] += counters.parted[block]
-    return Executed(lanes, warps, parted)
+        if counters.divergent[block]:
+            divergent[step.statements[-1].number] += counters.divergent[block]
+    return Executed(lanes, warps, divergent)
 
 
 def _replays(counters: Counters) -> dict[int, float]:
-    """Addresses that a warp's load of a constant asks for, on average, by statement."""
+    """Return the mean number of distinct addresses of a warp's constant load, by statement."""
     return {
         counters.program.sites[index].number: traffic.addresses / traffic.requests
         for (index, space), traffic in counters.traffic.items()
@@ -171,19 +171,19 @@ def _replays(counters: Counters) -> dict[int, float]:
 
 
 def _issued(kernel: MachineKernel, found: Executions, replays: Mapping[int, float]) -> dict[str, Floats]:
-    """Figures of each instruction, by name."""
+    """Return the figures of each instruction, by name."""
     operations, branches = kernel.operations, kernel.branches
     constant = operations == instructions.LDC
-    asked = np.ones(len(operations))
+    addresses = np.ones(len(operations))
     if replays:
-        asked = np.array([replays.get(instruction.number, 1.0) for instruction in kernel.code])
+        addresses = np.array([replays.get(instruction.number, 1.0) for instruction in kernel.code])
     figures = {
         **figures_of(found.warps, found.threads, found.working),
         "smsp__sass_branch_targets.sum": found.warps * branches,
-        "smsp__sass_branch_targets_threads_divergent.sum": found.parted,
-        "smsp__sass_branch_targets_threads_uniform.sum": found.warps * branches - found.parted,
+        "smsp__sass_branch_targets_threads_divergent.sum": found.divergent,
+        "smsp__sass_branch_targets_threads_uniform.sum": found.warps * branches - found.divergent,
         "smsp__inst_executed_op_ldc.sum": found.warps * constant,
-        "idc__requests.sum": found.active * asked * constant,
+        "idc__requests.sum": found.active * addresses * constant,
         "smsp__inst_executed_op_shared_ld.sum": found.warps * (operations == instructions.LDS),
         "smsp__inst_executed_op_shared_st.sum": found.warps * (operations == instructions.STS),
     }

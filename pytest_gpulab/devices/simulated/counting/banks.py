@@ -1,4 +1,4 @@
-"""How many passes a warp's accesses to shared memory take: 32 banks of 4 bytes give one word each a pass."""
+"""Passes (wavefronts) of a warp's accesses to shared memory: each of 32 banks delivers one 4-byte word per pass."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pytest_gpulab.devices.simulated.groups.lanes import WARP
 from .requests import Requests
 
 BANKS, _BANK_BITS = 32, 5
-_WORD = np.int64(2)  # address bits within one
-_DEEPEST = 64  # words of a bank, 8 KiB of shared memory
+_WORD = np.int64(2)  # address bits within a word
+_DEEPEST = 64  # words per bank, which are 8 KiB of shared memory
 _AT_ONCE = 256  # rows; larger arrays are mapped and unmapped at each operation, which takes longer than the work
 Rows = npt.NDArray[np.int64]
 
 
 def fresh(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Whether each value of sorted rows is not negative and the first of its kind in its row."""
+    """Return a mask of the first occurrences of non-negative values in sorted rows."""
     new = np.empty(rows.shape, np.bool_)
     new[:, 0] = True
     np.not_equal(rows[:, 1:], rows[:, :-1], out=new[:, 1:])
@@ -28,8 +28,8 @@ def fresh(rows: Rows) -> npt.NDArray[np.bool_]:
 def word_passes(requests: Requests) -> npt.NDArray[np.intp]:
     """Return the passes of each request for elements of up to 4 bytes: the most distinct words in one bank.
 
-    One pass does for a warp whose words lie within as many as there are banks. For others each word is marked in a
-    table that has columns for the banks of each request, or, where that would be large, all are sorted.
+    A warp with all words in 32 consecutive ones needs one pass. For other warps, each word is marked in a table with a
+    column per request and bank. If the table would be large, words are sorted instead.
     """
     words = requests.address >> _WORD
     lowest, highest = requests.span(words)
@@ -45,7 +45,7 @@ def word_passes(requests: Requests) -> npt.NDArray[np.intp]:
 
 
 def _marked(words: Rows, requests: Requests) -> npt.NDArray[np.intp]:
-    """Return the most words of a bank for each request."""
+    """Return the largest number of words in one bank per request."""
     count = len(requests.starts)
     depth = int(words.max()) // BANKS + 1
     place = words >> _BANK_BITS
@@ -59,7 +59,7 @@ def _marked(words: Rows, requests: Requests) -> npt.NDArray[np.intp]:
 
 
 def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
-    """Passes that an access by so many lanes of so many bytes would take without bank conflicts."""
+    """Return the passes of each access without bank conflicts."""
     parts = max(nbytes // 4, 1)
     if parts == 1:
         return np.ones(len(rows), np.intp)
@@ -70,20 +70,20 @@ def least_wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
 
 
 def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
-    """Passes that each warp's shared-memory access takes: the most distinct words in one bank, summed over its parts.
+    """Return the passes of each warp's access: the most distinct words in one bank, summed over its parts.
 
-    8-byte accesses go by half warps, 16-byte ones by quarters; two neighbouring parts go together where every lane has
-    the address of the lane beside it, or every lane that of the next but one, absent lanes aside.
+    8-byte accesses are executed by half warps, 16-byte ones by quarters. Two neighbouring parts are executed together
+    if all lanes agree with lane n ^ 1, or all with lane n ^ 2; absent lanes are ignored.
 
     Args:
         rows: byte addresses, (warps, 32), -1 for absent lanes.
-        nbytes: of one lane's access.
+        nbytes: size of one lane's access.
     """
     parts = max(nbytes // 4, 1)
     if parts == 1:
         words = rows >> _WORD
         return np.ones(len(rows), np.intp) if _is_conflict_free(words) else _longest(words)
-    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # of two neighbouring parts
+    groups = rows.reshape(len(rows) * parts // 2, 2 * WARP // parts)  # two neighbouring parts per row
     words = groups[:, :, None] >> _WORD
     words = np.where(groups[:, :, None] >= 0, words + np.arange(parts), -1)
     halves = words.reshape(2 * len(groups), -1)
@@ -95,24 +95,24 @@ def wavefronts(rows: Rows, nbytes: int) -> npt.NDArray[np.intp]:
 
 
 def _together(groups: Rows) -> npt.NDArray[np.bool_]:
-    """Whether both parts of each row go in one pass, bank conflicts aside; rows without lanes do not count."""
+    """Return a mask of the rows with both parts in one pass, bank conflicts aside; False for empty rows."""
     return (_pairwise(groups, 1) | _pairwise(groups, 2)) & (groups >= 0).any(axis=1)
 
 
 def _pairwise(groups: Rows, apart: int) -> npt.NDArray[np.bool_]:
-    """Whether all lanes of a row agree with the lane whose number differs in one bit, absent ones aside."""
+    """Return a mask of the rows in which all lanes n have the address of lane n ^ `apart`, or one is absent."""
     partner = groups[:, np.arange(groups.shape[1]) ^ apart]
     return np.asarray(((groups == partner) | (groups < 0) | (partner < 0)).all(axis=1))
 
 
 def _is_conflict_free(words: Rows) -> bool:
-    """Whether neighbouring lanes have neighbouring words in every row, or all lanes of a row the same, none absent."""
+    """Return whether all rows are complete, with consecutive words or, in all of them, one word per row."""
     apart = words[:, 1:] - words[:, :-1]
     return bool(words[0, 0] >= 0 and ((apart == 1).all() or not apart.any()) and (words[:, 0] >= 0).all())
 
 
 def _longest(words: Rows) -> npt.NDArray[np.intp]:
-    """The most distinct non-negative words of each row that lie in one bank."""
+    """Return the largest number of distinct non-negative words in one bank, per row."""
     if len(words) > _AT_ONCE:
         return np.concatenate([_longest(words[i : i + _AT_ONCE]) for i in range(0, len(words), _AT_ONCE)])
     words = np.sort(words, axis=1)

@@ -1,4 +1,4 @@
-"""Costs of lanes that contend within an SM: loops around compare-and-swap, misses of the constant cache."""
+"""Contention within an SM: compare-and-swap loops, and misses of the constant cache."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pytest_gpulab.devices.simulated.translation.sites import Site
 
 from .banks import fresh, wavefronts
 
-_MOSTLY = 0.6  # of a warp's lines, which it has read just before
+_MOSTLY = 0.6  # share of a warp's cache lines that it read in its last access
 
 Rows = npt.NDArray[np.int64]
 
 
 class Contention:
-    """Costs of contention, gathered while a launch runs. gpus.toml has the constants.
+    """Costs of contention, summed while a launch runs; gpus.toml has the constants.
 
     Attributes:
-        loop_cycles: of the load/store unit, for atomics on shared memory that are loops in the machine code.
-        missed_constants: reads of constant memory, by address, that the SM's cache does not answer.
+        loop_cycles: cycles of the load/store unit for atomics on shared memory that are loops in machine code.
+        missed_constants: misses of the SM's constant cache, by address.
     """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self.loop_cycles = self.missed_constants = 0.0
-        self._lines: dict[int, Rows] = {}  # of constant memory, that each site read last
+        self._lines: dict[int, Rows] = {}  # lines of constant memory that each site read last
 
     def shared_loops(self, lanes: Lanes, site: Site, address: Value, rows: Rows, repeat: int) -> None:
-        """A group updated shared memory by loops around compare-and-swap; `rows` are its addresses by warp.
+        """Count compare-and-swap loops on shared memory; `rows` are the addresses by warp.
 
-        A warp goes around for each of its lanes at one address, and again when another warp of its block gets between.
-        Lanes at several addresses in one bank keep each other waiting, too.
+        A warp iterates once per lane at one address, and again if another warp of its block interferes. Lanes at
+        several addresses in one bank delay each other, too.
         """
         column = np.broadcast_to(lanes.column.astype(np.int64), lanes.shape)
         met = np.unique((column << 32) + address.astype(np.int64), return_counts=True)[1]
@@ -45,9 +45,9 @@ class Contention:
         self.loop_cycles += float(cycles.sum()) * repeat
 
     def scattered_constants(self, site: Site, rows: Rows, repeat: int) -> None:
-        """Warps read constant memory at addresses that differ within them; `rows` are the addresses by warp.
+        """Count reads of constant memory with different addresses per warp; `rows` are the addresses by warp.
 
-        Lines that a warp has just read are mostly still in the cache: misses cluster, and others go on meanwhile.
+        Lines of a warp's last access are mostly still in the cache: misses cluster, and other warps run meanwhile.
         """
         line_bytes, sets = self._gpu.constant_line_bytes, self._gpu.constant_cache_sets
         of_warps = np.unique((np.arange(len(rows)).reshape(-1, 1) << 32 | rows // line_bytes)[rows >= 0])
@@ -56,12 +56,14 @@ class Contention:
         of_set = np.bincount(np.unique(of_warps & 0xFFFF_FFFF) % sets, minlength=sets)
         needed_bytes = sets * line_bytes * (of_set * of_set).sum() / of_set.sum()
         missed = max(0.0, 1 - self._gpu.constant_cache_bytes / needed_bytes) ** (3 if known > _MOSTLY else 1)
-        further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(rows)  # a warp's first hides behind other warps
+        further = np.count_nonzero(fresh(np.sort(rows, axis=1))) - len(
+            rows
+        )  # other warps hide the first miss of a warp
         self.missed_constants += missed * further * repeat
 
 
 def _longest_run(rows: Rows) -> Rows:
-    """Return the most lanes of each row, sorted, that have one address."""
+    """Return the largest number of lanes at one address, per sorted row."""
     starts = np.where(np.pad(rows[:, 1:] != rows[:, :-1], ((0, 0), (1, 0)), constant_values=True), np.arange(WARP), 0)
     runs = np.arange(WARP) - np.maximum.accumulate(starts, axis=1) + 1
     return np.asarray(np.where(rows >= 0, runs, 0).max(axis=1))

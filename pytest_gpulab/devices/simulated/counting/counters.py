@@ -1,8 +1,8 @@
-"""What a launch did, counted: warps and lanes by basic block, memory traffic by instruction.
+"""Raw counts of a launch: warps and lanes per basic block, memory traffic per instruction.
 
-Memory counts follow how the hardware groups a warp's accesses: 32-byte sectors in global memory; 4-byte banks in
-shared memory, where 8-byte accesses go by half warps and 16-byte ones by quarters. Loads that L1 would answer are
-sectors, too: what is asked for is counted, not what is moved. `accounts` makes named figures of the counts.
+Accesses are grouped as in hardware: 32-byte sectors in global memory; 4-byte banks in shared memory, with 8-byte
+accesses by half warps and 16-byte ones by quarters. Requested sectors are counted, also those of L1 hits. `accounts`
+turns the counts into named figures.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ from .banks import fresh, least_wavefronts, wavefronts, word_passes
 from .footprint import Seen
 from .joining import Joiner, SharedAccess
 from .requests import Requests, Traffic, Waiting
-from .workload import Asked, Workload
+from .workload import GlobalAccess, Workload
 
-_WORD, _SECTOR, _SECTORS_OF_LINE = np.int64(2), np.int64(5), np.int64(2)  # address bits within one
-_WIDE_AT_ONCE = 64  # accesses, and warps of one of them
+_WORD, _SECTOR, _SECTORS_OF_LINE = (
+    np.int64(2),
+    np.int64(5),
+    np.int64(2),
+)  # address bits within a word, a sector; within a line, in sectors
+_WIDE_AT_ONCE = 64  # accesses, and warps per access
 Rows = npt.NDArray[np.int64]
 
 
@@ -34,8 +38,8 @@ class Joined:
     """Accesses that the assembler may have joined.
 
     Attributes:
-        widths: bytes of the widest machine access by `Site.index`, see `machine.joins.joined_widths`.
-        atomics: statements in which one lane acts for its warp, provided that all its lanes have one address.
+        widths: bytes of the widest machine access by `Site.index`; see `sass.joins.joined_widths`.
+        atomics: statements that one lane executes for its warp if all lanes have one address.
     """
 
     widths: Mapping[int, int] = field(default_factory=dict)
@@ -47,8 +51,8 @@ class Counters:
 
     Attributes:
         warps, lanes: executions of each basic block, by warps and by lanes.
-        parted: warps that the branch at the end of each basic block divided.
-        traffic: by memory instruction (`Site.index`) and the space that it reached.
+        divergent: divergent warps at the branch at the end of each basic block.
+        traffic: traffic by memory instruction (`Site.index`) and memory space.
     """
 
     def __init__(self, program: Program, workload: Workload | None, joined: Joined) -> None:
@@ -56,7 +60,7 @@ class Counters:
         self._sectors = Seen()
         self.warps = [0] * len(program.steps)
         self.lanes = [0] * len(program.steps)
-        self.parted = [0] * len(program.steps)
+        self.divergent = [0] * len(program.steps)
         self.traffic: dict[tuple[int, str], Traffic] = defaultdict(Traffic)
         self.joiner = Joiner(joined.widths)
         self._waiting_shared, self._waiting_global = Waiting(word_passes), Waiting(self._sectors_of)
@@ -64,7 +68,7 @@ class Counters:
         self._wide: dict[int, list[tuple[Traffic, Rows, int]]] = defaultdict(list)
 
     def step(self, block: int, lanes: Lanes) -> None:
-        """A group ran a basic block."""
+        """Count an execution of a basic block."""
         self.warps[block] += lanes.warp_count
         self.lanes[block] += lanes.n
         if self.workload is not None:
@@ -73,7 +77,7 @@ class Counters:
             self._joined()
 
     def _joined(self) -> None:
-        """Count what was kept back in the hope of neighbours."""
+        """Count the accesses that were held back for joining."""
         for access in self.joiner.flush():
             if access.nbytes <= 4:
                 self._words(access.lanes, access.site, access.address)
@@ -81,7 +85,7 @@ class Counters:
                 self._passes(access)
 
     def finish(self) -> None:
-        """Count all that was kept back."""
+        """Count all accesses that were held back."""
         self._joined()
         for waiting in (self._waiting_shared, self._waiting_global, self._waiting_constant):
             waiting.count()
@@ -91,12 +95,12 @@ class Counters:
             if space == "const" and self.program.sites[index].nbytes >= 4:
                 traffic.addresses = traffic.units
 
-    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
-        """The branch at the end of a basic block divides a group."""
-        self.parted[block] += sum(way.warp_count for way in ways) - lanes.warp_count
+    def diverge(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+        """Count the divergent warps of the branch at the end of a basic block."""
+        self.divergent[block] += sum(way.warp_count for way in ways) - lanes.warp_count
 
     def arena(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A group accessed global or constant memory."""
+        """Count an access to global or constant memory."""
         if site.space == "const":
             self._constant(lanes, site, address)
             return
@@ -113,21 +117,21 @@ class Counters:
             if again.any():
                 traffic.units += _further_sectors(rows, again) * repeat
         if self.workload is not None:
-            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
+            self.workload.access(lanes, site, address, _global_access(site, rows, sectors, repeat))
         else:
             self._sectors.add(sectors[new].astype(np.uint64))
 
     def texels(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A group fetched from a texture or accessed a surface: no request of the pipe that is counted here."""
+        """Count the sectors of a texture or surface access, which is no request of the load/store unit."""
         rows, repeat = _rows(lanes, address)
         sectors = _in_order(rows >> _SECTOR)
         if self.workload is not None:
-            self.workload.access(lanes, site, address, _asked(site, rows, sectors, repeat))
+            self.workload.access(lanes, site, address, _global_access(site, rows, sectors, repeat))
         else:
             self._sectors.add(sectors[fresh(sectors)].astype(np.uint64))
 
     def _requests(self, lanes: Lanes, site: Site, address: Value) -> tuple[Rows, int]:
-        """Return `_rows` of an access; of an atomic that one lane carries out for its warp, that lane's address."""
+        """Return `_rows` of an access; of an atomic that one lane executes for its warp, only that lane's address."""
         rows, repeat = _rows(lanes, address)
         if site.number not in self._joined_atomics:
             return rows, repeat
@@ -159,13 +163,13 @@ class Counters:
             self._waiting_global.add(traffic, lanes, address)
 
     def _sectors_of(self, requests: Requests) -> npt.NDArray[np.intp]:
-        """Return the sectors of each request, and remember them."""
+        """Return the number of sectors per request, and add them to the touched sectors."""
         sectors, count = requests.distinct(_SECTOR)
         self._sectors.add(sectors.view(np.uint64))
         return count
 
     def shared(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """A group accessed shared memory."""
+        """Count an access to shared memory."""
         if site.index in self.joiner.widths:
             self.joiner.add(SharedAccess(lanes, site, address, site.nbytes))
         elif site.access != "atomic" and site.nbytes <= 4:
@@ -174,7 +178,7 @@ class Counters:
             self._passes(SharedAccess(lanes, site, address, site.nbytes))
 
     def _passes(self, access: SharedAccess) -> None:
-        """Elements of more than a word, and atomics."""
+        """Count an access of elements larger than a word, or an atomic."""
         site = access.site
         rows, repeat = self._requests(access.lanes, site, access.address)
         traffic, wide = self.traffic[site.index, "shared"], self._wide[access.nbytes]
@@ -190,7 +194,7 @@ class Counters:
                 traffic.units += again * repeat
 
     def _count_wide(self, nbytes: int) -> None:
-        """Count shared accesses of so many bytes a lane, and atomics."""
+        """Count the pending shared accesses with this size per lane."""
         wide, self._wide[nbytes] = self._wide[nbytes], []
         if not wide:
             return
@@ -202,7 +206,7 @@ class Counters:
             traffic.ideal += ideal * repeat
 
     def _words(self, lanes: Lanes, site: Site, address: Value) -> None:
-        """Elements of at most a word: without bank conflicts, one pass does for a warp."""
+        """Count an access of elements of at most a word, which take one pass per warp without bank conflicts."""
         traffic = self.traffic[site.index, "shared"]
         traffic.ideal += lanes.warp_count
         if lanes.agree(address):
@@ -212,7 +216,7 @@ class Counters:
 
     @property
     def touched(self) -> int:
-        """Distinct sectors of global memory."""
+        """The number of distinct sectors of global memory."""
         if self.workload is not None:
             return self.workload.footprint.touched_sectors
         return len(self._sectors.distinct())
@@ -228,7 +232,7 @@ def _words_of(requests: Requests) -> npt.NDArray[np.intp]:
 
 
 def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
-    """Return the addresses of each warp with a lane here as (warps, 32), and how many blocks each row stands for.
+    """Return the addresses per warp as (warps, 32), and the number of blocks that each row represents.
 
     Absent lanes have the address -1.
     """
@@ -245,37 +249,37 @@ def _rows(lanes: Lanes, address: Value) -> tuple[Rows, int]:
     return rows[rows.max(axis=1) >= 0], repeat
 
 
-def _asked(site: Site, rows: Rows, sectors: Rows, repeat: int) -> Asked:
-    """Say what warps ask of global memory, from their addresses and, sorted, their sectors.
+def _global_access(site: Site, rows: Rows, sectors: Rows, repeat: int) -> GlobalAccess:
+    """Return the request of an access to global memory, from its addresses and its sorted sectors.
 
-    L1 looks up four lines at once; its banks are those of shared memory, so words of different lines conflict there.
+    L1 looks up four lines at once. Its banks are those of shared memory, so words of different lines conflict there.
     """
     lines = _changes(sectors >> _SECTORS_OF_LINE)
     passes = -(-lines // 4)
     scattered = lines > 1
     if scattered.any():
         passes[scattered] = np.maximum(passes[scattered], wavefronts(rows[scattered], site.nbytes))
-    return Asked(rows, _changes(sectors), lines, passes, repeat)
+    return GlobalAccess(rows, _changes(sectors), lines, passes, repeat)
 
 
 def _in_order(rows: Rows) -> Rows:
-    """Sort each row, unless they all are sorted already, as most are."""
+    """Return sorted rows; most are sorted already."""
     return rows if (rows[:, 1:] >= rows[:, :-1]).all() else np.sort(rows, axis=1)
 
 
 def _changes(rows: Rows) -> Rows:
-    """Distinct non-negative values of each sorted row."""
+    """Return the number of distinct non-negative values per sorted row."""
     fresh = (rows[:, 1:] != rows[:, :-1]) & (rows[:, 1:] >= 0)
     return np.asarray(fresh.sum(axis=1) + (rows[:, 0] >= 0))
 
 
 def _distinct(rows: Rows) -> int:
-    """Distinct non-negative values of each row, added up."""
+    """Return the number of distinct non-negative values per row, summed."""
     return int(np.count_nonzero(fresh(np.sort(rows, axis=1))))
 
 
 def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
-    """For each lane of sorted-by-address rows, how many lanes before it have its address; 0 for absent lanes."""
+    """Return, per lane of sorted rows, the number of lanes before it at its address; 0 for absent lanes."""
     rows = np.sort(rows, axis=1)
     starts = np.where(fresh(rows), np.arange(WARP), 0)
     before = np.arange(WARP) - np.maximum.accumulate(starts, axis=1)
@@ -283,7 +287,7 @@ def _met_again(rows: Rows) -> npt.NDArray[np.intp]:
 
 
 def _further_sectors(rows: Rows, again: npt.NDArray[np.intp]) -> int:
-    """Sectors that requests touch again: lanes that meet at an address take turns, each turn with its own sectors."""
+    """Return the number of repeated sectors: lanes at one address are serialised, each time with their sectors."""
     warp, lane = np.nonzero(again)
     sector = np.sort(rows, axis=1)[warp, lane] >> _SECTOR
     return len(np.unique(np.stack([warp, again[warp, lane], sector]), axis=1).T)

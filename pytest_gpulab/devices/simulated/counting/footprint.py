@@ -1,4 +1,4 @@
-"""What blocks touched of global memory: which sectors each read and wrote, and where atomics met."""
+"""The footprint of blocks in global memory: sectors read and written, and contended atomics."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pytest_gpulab.devices.simulated.memory.spaces import Allocation, Arena
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
 SECTOR_BYTES = 32
-# a key has the block's number above the warp's in it, above the sector's
+# a key consists of block number, warp number and sector, from high to low bits
 _SECTOR_BITS, _WARP_BITS = 40, 5
 _SECTORS = np.uint64((1 << _SECTOR_BITS) - 1)
 _WARPS = np.uint64(((1 << _WARP_BITS) - 1) << _SECTOR_BITS)
-_PIECE = 20  # bits of an address within a piece that only one array can lie in
-_COMPACTED = 1 << 18
-_MOST = 1 << 20  # first reads, some 150 bytes each while they are sorted
-_SPREAD = 16  # sectors a key, up to which it is faster to mark sectors than to sort keys
+_PIECE = 20  # address bits within a piece of the address space, which has parts of one array only
+_COMPACTED = 1 << 18  # keys between compactions
+_MOST = 1 << 20  # first reads, about 150 bytes each while they are sorted
+_SPREAD = 16  # range over number of keys, up to which marking is faster than sorting
 
 Keys = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
 
 
 class Seen:
-    """A growing collection of keys of which the distinct ones matter."""
+    """A growing set of keys."""
 
     def __init__(self) -> None:
         self._parts: list[Keys] = []
         self._pending, self._kept = 0, 0
 
     def add(self, keys: Keys) -> None:
-        """Add keys; some may be there already."""
+        """Add keys, with or without duplicates."""
         self._parts.append(keys)
         self._pending += len(keys)
         if self._pending > max(_COMPACTED, self._kept):
@@ -50,20 +50,20 @@ class Seen:
 
 
 def _distinct(keys: Keys) -> Keys:
-    """Return distinct keys in order; those that lie close together are marked, which is faster than sorting."""
+    """Return distinct keys in order: by marking if they are dense, which is faster, else by sorting."""
     low = keys.min(initial=_SECTORS)
     if len(keys) and int(keys.max() - low) < max(_SPREAD * len(keys), _COMPACTED):
         marked = np.zeros(int(keys.max() - low) + 1, np.bool_)
         marked[(keys - low).astype(np.intp)] = True
         return np.asarray(np.flatnonzero(marked).astype(np.uint64) + low)
-    ordered = np.sort(keys)  # np.unique hashes, which takes many times as long where most keys differ
+    ordered = np.sort(keys)  # np.unique hashes, which is many times slower if most keys differ
     fresh = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
     return ordered[fresh]
 
 
 class FirstReads:
-    """Which warps ask for a sector when their block does so for the first time: they all wait for it."""
+    """The warps that read a sector at the first time that their block does; all of them wait for it."""
 
     def __init__(self) -> None:
         self._keys: list[Keys] = []
@@ -72,11 +72,11 @@ class FirstReads:
 
     @property
     def is_full(self) -> bool:
-        """Whether more would take too much memory."""
+        """True if more keys would take too much memory."""
         return self._kept > _MOST
 
     def add(self, keys: Keys, time: int) -> None:
-        """Add what warps ask for at one time, with block, warp and sector in the key; times never decrease."""
+        """Add the reads of one time, with block, warp and sector in the key; times never decrease."""
         self._keys.append(keys)
         self._times.append(np.full(len(keys), time, np.uint64))
         self._pending += len(keys)
@@ -84,18 +84,18 @@ class FirstReads:
             self.keys()
 
     def keys(self) -> Keys:
-        """Return block, warp and sector, each once."""
+        """Return the distinct keys of first reads."""
         if self._pending:
             keys, times = np.concatenate(self._keys), np.concatenate(self._times)
             _, first, where = np.unique(keys & ~_WARPS, return_index=True, return_inverse=True)
-            is_first = times == times[first][where]  # what came earlier stands in front
+            is_first = times == times[first][where]  # earlier reads come first
             keys, index = np.unique(keys[is_first], return_index=True)
             self._keys, self._times = [keys], [times[is_first][index]]
             self._pending, self._kept = 0, len(keys)
         return self._keys[0] if self._keys else np.zeros(0, np.uint64)
 
     def waits(self) -> Iterator[tuple[int, int]]:
-        """Yield (block, warp) for each time that a warp asks for such sectors, however many at once."""
+        """Yield (block, warp) for each time at which a warp has first reads."""
         warps = self.keys() >> np.uint64(_SECTOR_BITS)
         times = self._times[0] if self._times else np.zeros(0, np.uint64)
         for key in _distinct(times << np.uint64(64 - _SECTOR_BITS) | warps).tolist():
@@ -108,15 +108,15 @@ def _block_and_warp(key: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Touched:
-    """What the blocks that ran did in one array of global memory.
+    """The footprint of the blocks that ran in one array.
 
     Attributes:
         nbytes: the array's size.
-        read: distinct sectors that each block reads, added up.
-        fetched: distinct pairs of sectors of which any block reads one.
-        written: distinct sectors that any block writes.
-        written_pairs: distinct pairs of sectors of which any block writes one.
-        filled: bytes written, over those of the distinct sectors; at most 1.
+        read: distinct sectors read per block, summed over blocks.
+        fetched: distinct pairs of sectors with at least one read.
+        written: distinct sectors written.
+        written_pairs: distinct pairs of sectors with at least one write.
+        filled: bytes written over the bytes of the written sectors; at most 1.
     """
 
     nbytes: int
@@ -128,18 +128,18 @@ class Touched:
 
 
 class Footprint:
-    """See the module's docstring."""
+    """The footprint of a launch; see the module's docstring."""
 
     def __init__(self) -> None:
         self._reads, self._writes = FirstReads(), Seen()
-        self._written_bytes: dict[int, int] = {}  # by piece of the address space
+        self._written_bytes: dict[int, int] = {}  # bytes by piece of the address space
         self._further_reads: dict[int, int] = {}
         self._further_waits: Counter[int] = Counter()
         self._met_pending = 0
         self._met: list[tuple[Keys, Counts, Counts]] = []
 
     def access(self, lanes: Lanes, site: Site, address: Value, time: int) -> None:
-        """A group accessed global memory; what it does in one go has the same time."""
+        """Add an access of a group; accesses of one region of code have the same time."""
         blocks = lanes.wave.block_ids[lanes.column].astype(np.uint64) << np.uint64(_SECTOR_BITS + _WARP_BITS)
         warps = (lanes.threads.astype(np.uint64) // np.uint64(WARP) << np.uint64(_SECTOR_BITS)).reshape(-1, 1)
         keys = np.broadcast_to((address.astype(np.uint64) >> np.uint64(5)) | blocks | warps, lanes.shape)
@@ -153,7 +153,7 @@ class Footprint:
             self._written_bytes[piece] = self._written_bytes.get(piece, 0) + lanes.n * site.nbytes
 
     def _read(self, keys: Keys, time: int, piece: int) -> None:
-        """Note reads; once there are too many to remember, each counts as the first of its sector by its block."""
+        """Add reads. After `_MOST` keys, every read counts as the first one of its sector and block."""
         if self._reads.is_full:
             self._further_reads[piece] = self._further_reads.get(piece, 0) + len(keys)
             self._further_waits.update(_distinct(keys >> np.uint64(_SECTOR_BITS)).tolist())
@@ -161,9 +161,9 @@ class Footprint:
             self._reads.add(keys, time)
 
     def atomics(self, rows: npt.NDArray[np.int64], repeat: int, floats: bool) -> None:
-        """Warps update memory atomically: each row is the addresses of one of them, and stands for `repeat` warps.
+        """Add atomics; each row has the addresses of one warp and represents `repeat` warps.
 
-        In each sector the lanes that meet at one address act one after the other, those at different ones together.
+        In each sector, lanes at one address are serialised, and lanes at different addresses run together.
         """
         row, lane = np.nonzero(rows >= 0)
         address = rows[row, lane]
@@ -180,7 +180,7 @@ class Footprint:
             self._met, self._met_pending = [self.met()], 0
 
     def met(self) -> tuple[Keys, Counts, Counts]:
-        """Return the sectors that atomics reached, in order, how many passes each took, and those on floats."""
+        """Return the sectors with atomics in order, their passes, and their passes on floats."""
         if not self._met:
             return np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
         keys, all_passes, float_passes = (np.concatenate(parts) for parts in zip(*self._met, strict=True))
@@ -189,7 +189,7 @@ class Footprint:
         return sectors, passes, of_floats
 
     def waits(self) -> Iterator[tuple[int, int, int]]:
-        """Yield block, warp and how often it waits for something that its block has not read before."""
+        """Yield block, warp and its number of waits for sectors that its block has not read before."""
         for block, warp in self._reads.waits():
             yield block, warp, 1
         for key, count in self._further_waits.items():
@@ -197,11 +197,11 @@ class Footprint:
 
     @property
     def touched_sectors(self) -> int:
-        """Distinct sectors that any block reads or writes."""
+        """The number of distinct sectors read or written."""
         return len(_distinct(np.concatenate((self._reads.keys(), self._writes.distinct())) & _SECTORS))
 
     def touched(self, arena: Arena) -> list[Touched]:
-        """Return what was touched of each array."""
+        """Return the footprint in each array."""
         reads, writes = (_distinct(keys & ~_WARPS) for keys in (self._reads.keys(), self._writes.distinct()))
         found = []
         for allocation in _arrays(_distinct(np.concatenate((reads, writes)) & _SECTORS), arena):
@@ -222,7 +222,7 @@ class Footprint:
 
 
 def _of_array(counts: dict[int, int], allocation: Allocation) -> int:
-    """Add up what is counted by pieces of the address space that lie in an array."""
+    """Return the sum of counts over the pieces of the address space in an array."""
     first, last = allocation.base >> _PIECE, (allocation.base + max(allocation.nbytes, 1) - 1) >> _PIECE
     return sum(count for piece, count in counts.items() if first <= piece <= last)
 
@@ -232,11 +232,11 @@ def _pairs(sectors: Keys) -> int:
 
 
 def _arrays(sectors: Keys, arena: Arena) -> Iterator[Allocation]:
-    """Yield the arrays that sectors, in order, lie in."""
+    """Yield the arrays that contain sectors, which must be sorted."""
     place = 0
     while place < len(sectors):
         allocation = arena.find(int(sectors[place]) << 5)
-        if allocation is None:  # of an array that was freed
+        if allocation is None:  # the array was freed
             place += 1
             continue
         yield allocation
@@ -245,7 +245,7 @@ def _arrays(sectors: Keys, arena: Arena) -> Iterator[Allocation]:
 
 
 def _within(keys: Keys, allocation: Allocation) -> Keys:
-    """Return the sectors of keys that lie in an array, each as often as there are blocks that touch it."""
+    """Return the sectors of keys in an array, once per block that accesses it."""
     sectors = keys & _SECTORS
     low = np.uint64(allocation.base >> 5)
     high = np.uint64((allocation.base + max(allocation.nbytes, 1) - 1) >> 5)

@@ -1,8 +1,8 @@
-"""Shared-memory accesses that the assembler joins to wider ones, put together again as hardware would issue them.
+"""Shared-memory accesses that the assembler merges, joined again as hardware issues them.
 
-PTX may load four neighbouring floats one by one where the machine code has one 16-byte load. Which instructions may be
-part of a wider one is known from the machine code; whether they are is seen from the addresses: those of one basic
-block that lie side by side in every lane, on a boundary of the wider access.
+PTX may load four neighbouring floats one by one; the machine code has one 16-byte load. The machine code shows the
+instructions that may be part of a wider one. They are part of it if the addresses of one basic block are contiguous in
+every lane and aligned for the wider access.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDEST = 16
 
 @dataclass(frozen=True)
 class SharedAccess:
-    """An access of a group, of `nbytes` a lane."""
+    """An access of a group, with `nbytes` per lane."""
 
     lanes: Lanes
     site: Site
@@ -29,18 +29,18 @@ class SharedAccess:
 
 
 class Joiner:
-    """Collects the accesses of one execution of a basic block.
+    """The accesses of one execution of a basic block.
 
     Args:
-        widths: bytes of the widest access that the assembler makes of a memory instruction, by `Site.index`.
+        widths: bytes of the widest machine access for a memory instruction, by `Site.index`.
     """
 
     def __init__(self, widths: Mapping[int, int]) -> None:
         self.widths = widths
-        self._waiting: list[dict[int, SharedAccess]] = []  # neighbours by their distance from the first
+        self._waiting: list[dict[int, SharedAccess]] = []  # neighbours by distance from the first one
 
     def add(self, access: SharedAccess) -> None:
-        """Keep an access until the end of its block."""
+        """Store an access until the end of its block."""
         for neighbours in self._waiting:
             first = neighbours[0]
             apart = _distance(first, access)
@@ -50,21 +50,21 @@ class Joiner:
         self._waiting.append({0: access})
 
     def flush(self) -> Iterator[SharedAccess]:
-        """Yield what was kept as hardware issues it, and forget it."""
+        """Yield the stored accesses as hardware issues them, and remove them."""
         waiting, self._waiting = self._waiting, []
         for neighbours in waiting:
             yield from self._joined(neighbours)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is kept."""
+        """True if no access is stored."""
         return not self._waiting
 
     def _joined(self, neighbours: dict[int, SharedAccess]) -> Iterator[SharedAccess]:
         for apart in sorted(neighbours):
             access = neighbours.get(apart)
             if access is None:
-                continue  # it went with one before it
+                continue  # joined with an earlier one
             width = self._width(neighbours, apart)
             for other in range(apart, apart + width, access.nbytes):
                 neighbours.pop(other, None)
@@ -81,7 +81,7 @@ class Joiner:
 
 
 def _distance(first: SharedAccess, other: SharedAccess) -> int | None:
-    """Bytes between two accesses of the same lanes and kind, if they are the same in every lane."""
+    """Return the distance of two accesses in bytes if it is the same in every lane, else None."""
     same = first.lanes is other.lanes and first.nbytes == other.nbytes and first.site.op == other.site.op
     if not same or first.address.shape != other.address.shape:
         return None

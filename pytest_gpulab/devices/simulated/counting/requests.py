@@ -1,7 +1,7 @@
-"""Requests of warps laid end to end, so that those of many small accesses are counted all at once.
+"""Requests of warps in one array, so that many small accesses are counted at once.
 
-A request is one instruction of one warp: the addresses of its lanes, in their order. A call of NumPy takes as long as
-counting some thousand lanes does, and small launches make many accesses of a few lanes each.
+A request is one instruction of one warp: the addresses of its lanes, in order. A NumPy call takes as long as counting
+some thousand lanes, and small launches have many accesses of few lanes each.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import numpy.typing as npt
 
 from pytest_gpulab.devices.simulated.groups.lanes import WARP, IndexArray, Lanes, Value
 
-AT_ONCE = 16_384  # lanes; what is made of them stays in the cache
-_SPREAD = 8  # pieces a lane, up to which it is faster to mark pieces than to sort them
+AT_ONCE = 16_384  # lanes; intermediate arrays stay in the processor's cache
+_SPREAD = 8  # range of pieces per lane, up to which marking is faster than sorting
 Pieces = npt.NDArray[np.int64]
 
 
 @dataclass
 class Traffic:
-    """What one memory instruction moved in one memory space.
+    """The traffic of one memory instruction in one memory space.
 
     Attributes:
         requests: executions by warps.
         units: sectors (global), wavefronts (shared) or distinct words (constant).
-        ideal: wavefronts that as many bytes need without bank conflicts.
-        addresses: distinct addresses within a request, added up.
-        passes: lanes that met at one address, the most of each request added up (atomics only).
+        ideal: wavefronts without bank conflicts.
+        addresses: distinct addresses per request, summed.
+        passes: largest number of lanes at one address per request, summed (atomics only).
     """
 
     requests: int = 0
@@ -39,19 +39,19 @@ class Traffic:
     passes: int = 0
 
     def add(self, requests: int, units: int) -> None:
-        """Count more of them."""
+        """Add requests and units."""
         self.requests += requests
         self.units += units
 
 
 class Requests(NamedTuple):
-    """Some requests: the address in bytes of each lane, and the places among these where requests begin."""
+    """Some requests: the byte address of each lane, and the index of each request's first lane."""
 
     address: npt.NDArray[np.int64]
     starts: IndexArray
 
     def for_lanes(self, values: Pieces) -> Pieces:
-        """Return each request's value for each of its lanes."""
+        """Repeat each request's value for each of its lanes."""
         if len(self.address) == WARP * len(self.starts):
             return np.repeat(values, WARP)
         return np.repeat(values, np.append(self.starts[1:], len(self.address)) - self.starts)
@@ -61,13 +61,15 @@ class Requests(NamedTuple):
         return np.minimum.reduceat(pieces, self.starts), np.maximum.reduceat(pieces, self.starts)
 
     def distinct(self, shift: np.int64) -> tuple[Pieces, npt.NDArray[np.intp]]:
-        """Return the pieces of 2^shift bytes that each request asks for, in order, and how many they are."""
+        """Return the distinct pieces of 2^shift bytes of each request, in order, and their number per request."""
         pieces = self.address >> shift
         falls = pieces[1:] < pieces[:-1]
         falls[self.starts[1:] - 1] = False
         if falls.any():
             lowest, highest = self.span(pieces)
-            spread = (highest - lowest).sum(dtype=np.float64)  # addresses are not checked yet: it may be huge
+            spread = (highest - lowest).sum(
+                dtype=np.float64
+            )  # float, because unchecked addresses may have a huge range
             if spread < _SPREAD * len(pieces):
                 return self._marked(pieces, lowest, highest)
             # NumPy is fast at sorting many short rows
@@ -79,7 +81,7 @@ class Requests(NamedTuple):
         return pieces[new], np.add.reduceat(new, self.starts, dtype=np.intp)
 
     def _marked(self, pieces: Pieces, lowest: Pieces, highest: Pieces) -> tuple[Pieces, npt.NDArray[np.intp]]:
-        """Find distinct pieces that lie close together by marking them."""
+        """Return the distinct pieces of dense requests by marking them."""
         ends = np.cumsum(highest - lowest + 1)
         first = np.append(0, ends[:-1])
         marks = np.zeros(int(ends[-1]), np.bool_)
@@ -88,7 +90,7 @@ class Requests(NamedTuple):
         return marks.nonzero()[0] - np.repeat(first - lowest, count), count
 
     def rows(self, pieces: Pieces, absent: int) -> Pieces:
-        """Return something of each lane as (requests, 32), `absent` where a warp has fewer lanes here."""
+        """Return values per lane as (requests, 32), with `absent` for missing lanes."""
         count = len(self.starts)
         if len(pieces) == WARP * count:
             return pieces.reshape(count, WARP)
@@ -98,16 +100,16 @@ class Requests(NamedTuple):
 
     @property
     def _place(self) -> IndexArray:
-        """Where each lane stands in rows, flattened."""
+        """The index of each lane in flattened rows."""
         first = np.arange(0, WARP * len(self.starts), WARP) - self.starts
         return np.arange(len(self.address)) + self.for_lanes(first)
 
 
 class Waiting:
-    """Accesses that wait to be counted together.
+    """Accesses that are counted together later.
 
     Args:
-        count: returns for each of some requests what its instruction's `Traffic.units` grow by.
+        count: function that returns the increment of `Traffic.units` for each request.
     """
 
     def __init__(self, count: Callable[[Requests], npt.NDArray[np.intp]]) -> None:
@@ -116,14 +118,14 @@ class Waiting:
         self._lanes = 0
 
     def add(self, traffic: Traffic, lanes: Lanes, address: Value) -> None:
-        """Add an access whose lanes do not agree, to be charged to `traffic`."""
+        """Add an access with different addresses per lane, to count it in `traffic`."""
         self._accesses.append((traffic, lanes, address))
         self._lanes += len(address) * address.shape[1]
         if self._lanes > AT_ONCE:
             self.count()
 
     def count(self) -> None:
-        """Count all that wait."""
+        """Count all waiting accesses."""
         accesses, self._accesses, self._lanes = self._accesses, [], 0
         if not accesses:
             return
@@ -141,7 +143,7 @@ class Waiting:
 
 
 def _laid_out(lanes: Lanes, address: Value) -> tuple[npt.NDArray[np.generic], IndexArray]:
-    """Return the addresses of all blocks, or of one that stands for all, by thread, and where requests begin."""
+    """Return the addresses by thread, of all blocks or of one for all, and the index of each request's first lane."""
     if lanes.flat:
         order, starts = lanes.by_block
         return address.reshape(-1)[order], starts

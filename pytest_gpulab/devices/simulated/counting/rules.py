@@ -1,13 +1,14 @@
-"""Issued instructions by rules, where no machine code can be read: from the PTX, what the assembler would make of it.
+"""Issued instructions by rules, for kernels without readable machine code.
 
-Three rules, documented in docs/counters.md:
-- an opcode counts for as many machine instructions as it usually becomes (`translation.weights`);
-- a branch over a short body without barrier, call or further branch becomes a guard: all lanes that come to the branch
-  issue the body, and only those that do not jump work in it;
+Three rules predict the assembler's result from the PTX. They are documented in docs/counters.md:
+
+- an opcode counts as its usual number of machine instructions (`translation.weights`);
+- a branch over a short body without barrier, call or further branch becomes a guard: all lanes at the branch issue the
+  body, and only those that do not jump execute it;
 - every warp begins with two instructions that have no counterpart in PTX.
 
-Constant memory is asked for by that beginning, by pointers among the parameters, the block's extents, and by loads of
-`__constant__` variables whose lanes differ in their address; other constants are operands of other instructions.
+Requests to constant memory come from these two instructions, from pointer parameters and the block's extents, and from
+loads of `__constant__` variables with different addresses per warp. Other constants are operands of other instructions.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from pytest_gpulab.devices.simulated.translation.weights import PROLOGUE, weight
 
 from .counters import Counters
 
-SHORT_BODY = 7.0  # machine instructions that the assembler rather guards than jumps over
+SHORT_BODY = 7.0  # machine instructions, up to which the assembler guards a body
 _FLOATS = {("add", "f32"): "fadd", ("sub", "f32"): "fadd", ("mul", "f32"): "fmul", ("fma", "f32"): "ffma"}
 Figures = Mapping[str, float]
 Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
 def figures_of(warps: Amount, threads: Amount, working: Amount) -> dict[str, Amount]:
-    """Name the three figures that every issued instruction has."""
+    """Return the three figures of every issued instruction, by name."""
     return {
         "smsp__inst_executed.sum": warps,
         "smsp__thread_inst_executed.sum": threads,
@@ -41,7 +42,7 @@ def figures_of(warps: Amount, threads: Amount, working: Amount) -> dict[str, Amo
 
 
 def by_rules(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
-    """Yield what each statement adds, with its source line."""
+    """Yield the figures of each statement, with its source line."""
     steps = counters.program.steps
     guards = _guards(steps)
     warps, lanes = counters.warps[0] * PROLOGUE, counters.lanes[0] * PROLOGUE
@@ -58,11 +59,11 @@ def by_rules(counters: Counters) -> Iterator[tuple[SourceLine | None, Figures]]:
                 figures = dict(figures_of(warps, threads, counters.lanes[block] * issue))
                 yield statement.where, {**figures, **_special(statement, counters, block)}
         if step.end == "branch" and step.statements and block not in guards.values():
-            yield step.statements[-1].where, _branch(counters.warps[block], counters.parted[block])
+            yield step.statements[-1].where, _branch(counters.warps[block], counters.divergent[block])
 
 
 def _guards(steps: list[TranslatedBlock]) -> dict[int, int]:
-    """Return the blocks that become guarded instructions, with the block that issues them."""
+    """Return the blocks that become guarded instructions, each with the block that issues it."""
     entries: dict[int, int] = {}
     for step in steps:
         for target in step.targets:
@@ -109,9 +110,9 @@ def _scattered_constants(counters: Counters) -> Iterator[tuple[SourceLine | None
             yield counters.program.sites[index].where, figures
 
 
-def _branch(warps: int, parted: int) -> Figures:
+def _branch(warps: int, divergent: int) -> Figures:
     return {
         "smsp__sass_branch_targets.sum": warps,
-        "smsp__sass_branch_targets_threads_uniform.sum": warps - parted,
-        "smsp__sass_branch_targets_threads_divergent.sum": parted,
+        "smsp__sass_branch_targets_threads_uniform.sum": warps - divergent,
+        "smsp__sass_branch_targets_threads_divergent.sum": divergent,
     }

@@ -12,7 +12,7 @@ class Tally:
     """The instructions of the blocks that are not counted, to compare them with those of the counted blocks.
 
     Attributes:
-        issued: instructions of warps.
+        issued: warp instructions.
     """
 
     def __init__(self, program: Program) -> None:
@@ -20,8 +20,8 @@ class Tally:
         self._statements = [len(step.statements) for step in program.steps]
 
     def step(self, block: int, lanes: Lanes) -> None:
-        """A group ran a basic block."""
+        """Count an execution of a basic block."""
         self.issued += lanes.warp_count * self._statements[block]
 
-    def part(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
+    def diverge(self, block: int, lanes: Lanes, ways: Sequence[Lanes]) -> None:
         """No-op: divided groups are counted by their steps."""

@@ -214,7 +214,7 @@ class Scheduler:
             return yes if count else no
         ways = self._diverge(group, [(taken, yes), (~taken, no)])
         if self.counters is not None:
-            self.counters.part(block, group.lanes, ways)
+            self.counters.diverge(block, group.lanes, ways)
         return None
 
     def _switch(self, group: Group, step: TranslatedBlock, index: Any) -> int | None:

@@ -1,8 +1,7 @@
-"""A kernel's machine code as basic blocks, each instruction with the PTX statement that it was made for.
+"""A kernel's machine code as basic blocks; each instruction has the number of its PTX statement.
 
-A cubin compiled with line information holds the PTX text that it was made from and a table from machine instructions to
-lines of that text. Statements are numbered alike here and where the PTX is simulated, so that what the simulation has
-counted can be carried over.
+A cubin with line information contains its PTX text and a table from machine instructions to lines of that text.
+Statements have the same numbers here and in the simulation, so that the simulation's counts apply to them.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from pytest_gpulab.devices.simulated.ptx.syntax import Instruction, Label, PtxMo
 from .instructions import BRX, CALL, NBYTES, MachineInstruction, decode
 from .line_table import read_lines
 
-_INTERNAL = "$__internal_"  # the compiler's own functions, behind the kernel: slow paths, long divisions
+_INTERNAL = "$__internal_"  # the compiler's own functions behind the kernel: slow paths, long divisions
 _LINES, _PTX, _CODE = ".nv_debug_line_sass", ".nv_debug_ptx_txt", ".text."
-# what a layout or a PTX that is not known here raises
+# raised for unknown file layouts and unknown PTX
 _UNREADABLE = (ValueError, LookupError, StopIteration, struct.error, CannotSimulate)
 
 
@@ -31,10 +30,10 @@ class MachineBlock:
     """A basic block of machine code.
 
     Attributes:
-        instructions: the last may jump; none before it does.
-        targets: blocks that control may go to.
-        leaves: whether lanes may exit or return at its end.
-        calls: the block that it calls, if it ends with a call within the kernel's code.
+        instructions: the instructions, of which only the last may jump.
+        targets: successors in the control-flow graph.
+        leaves: True if lanes may exit or return at its end.
+        calls: the called block if it ends with a call within the kernel's code.
     """
 
     instructions: list[MachineInstruction]
@@ -44,7 +43,7 @@ class MachineBlock:
 
     @property
     def last(self) -> MachineInstruction:
-        """The instruction that decides where control goes."""
+        """The last instruction, which determines the successor."""
         return self.instructions[-1]
 
 
@@ -52,14 +51,14 @@ class MachineCode:
     """The machine code of a module.
 
     Args:
-        cubin: as NVRTC gives it, compiled with line information.
-        architecture: such as `sm_90`.
+        cubin: NVRTC's output, compiled with line information.
+        architecture: compute capability, such as `sm_90`.
 
     Attributes:
-        ptx: the module that it was made from, as its own copy of the text says.
+        ptx: the module in the cubin's copy of the PTX text.
 
     Raises:
-        Exception: of whatever kind, where the file is not laid out as expected.
+        Exception: any exception if the file has an unexpected layout.
     """
 
     def __init__(self, cubin: bytes, architecture: str) -> None:
@@ -72,7 +71,7 @@ class MachineCode:
         self._lines = read_lines(self._elf.contents(_LINES), functions)
 
     def blocks(self, kernel: str) -> list[MachineBlock]:
-        """Return a kernel's reachable basic blocks, the entry first; none if the file does not hold it."""
+        """Return a kernel's reachable basic blocks, the entry first; empty if the file lacks the kernel."""
         instructions = decode(self._elf.contents(_CODE + kernel))
         end = min([s.value for s in self._elf.symbols if s.section == _CODE + kernel and s.name.startswith(_INTERNAL)],
                   default=NBYTES * len(instructions))  # fmt: skip
@@ -88,7 +87,7 @@ class MachineCode:
 
 
 def machine_code(cubin: bytes, architecture: str, module: PtxModule) -> MachineCode | None:
-    """Read the machine code of a module; None where the file cannot be read or was not made from this module."""
+    """Return the machine code of a module; None if the file is unreadable or belongs to another module."""
     try:
         code = MachineCode(cubin, architecture)
     except _UNREADABLE:
@@ -97,7 +96,7 @@ def machine_code(cubin: bytes, architecture: str, module: PtxModule) -> MachineC
 
 
 def kernel_blocks(code: MachineCode | None, kernel: str) -> list[MachineBlock]:
-    """Return a kernel's basic blocks; nothing where they cannot be read."""
+    """Return a kernel's basic blocks; empty if they cannot be read."""
     try:
         return code.blocks(kernel) if code else []
     except _UNREADABLE:
@@ -110,7 +109,7 @@ def _outline(module: PtxModule) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def _read_ptx(text: bytes) -> tuple[PtxModule, dict[int, int]]:
-    """Return the module, and the number of the statement that begins on each line of the text (from 1)."""
+    """Return the module, and the number of the statement that begins on each line of the text (1-based)."""
     lines = text.decode(errors="replace").split("\0")
     marked: list[str] = []
     complete = True
@@ -157,7 +156,7 @@ def _targets(block: MachineBlock, target: int | None, following: int | None) -> 
 
 
 def _bind_switches(blocks: list[MachineBlock]) -> None:
-    """A jump through a table may lead to every block that nobody else leads to."""
+    """Add the blocks without other predecessors as targets of every jump through a table."""
     reached = {target for block in blocks for target in (*block.targets, block.calls)}
     others = tuple(i for i in range(1, len(blocks)) if i not in reached)
     for block in blocks:

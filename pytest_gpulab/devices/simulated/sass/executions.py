@@ -1,4 +1,4 @@
-"""How often each machine instruction was executed, by warps and by lanes, from the flow of lanes through its block."""
+"""Executions of each machine instruction, by warps and by lanes, from the flow of lanes through its block."""
 
 from __future__ import annotations
 
@@ -17,62 +17,62 @@ from .flow import OUT, Flow, FlowModel
 from .instructions import MachineInstruction
 from .joins import PtxAccess, joined_atomics, joined_widths
 
-_SAME = 0.02  # counts closer than this are one, as a difference of logarithms
-_OTHER = 0.4  # and beyond this they have nothing to do with each other
-_UNKNOWN_GUARD = 0.5  # of the lanes work, where a guard belongs to how one statement is carried out
+_SAME = 0.02  # difference of logarithms, up to which two counts are equal
+_OTHER = 0.4  # difference of logarithms, from which two counts are unrelated
+_UNKNOWN_GUARD = 0.5  # share of active lanes, for guards inside the code of one statement
 _WARP = 32
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What a launch did, by statement number: lanes and warps, and the warps that a branch divided."""
+    """Executions of each statement, by number: lanes, warps, and divergent warps of a branch."""
 
     lanes: Mapping[int, int]
     warps: Mapping[int, int]
-    parted: Mapping[int, int]
+    divergent: Mapping[int, int]
 
 
 @dataclass(frozen=True)
 class Executions:
-    """How often machine instructions were executed; all arrays have one element for each of `MachineKernel.code`.
+    """Executions of machine instructions; all arrays have one element per instruction of `MachineKernel.code`.
 
     Attributes:
-        warps: times that it was issued.
-        threads: lanes that were there.
-        working: lanes that its guard did not switch off.
-        active: warps in which it did not switch off all of them.
-        parted: warps that it divided.
+        warps: number of issues.
+        threads: lanes at the instruction.
+        working: lanes with a true guard.
+        active: warps with at least one such lane.
+        divergent: divergent warps.
     """
 
     warps: Floats
     threads: Floats
     working: Floats
     active: Floats
-    parted: Floats
+    divergent: Floats
 
 
 class MachineKernel:
-    """A kernel's machine code, ready to be counted.
+    """A kernel's machine code, prepared for counting.
 
     Args:
-        blocks: the entry first.
-        homes: for each statement of the PTX the basic block of the PTX that it stands in, by number.
-        corrected: statements whose guarded instructions correct a first result, which is seldom needed.
+        blocks: basic blocks, the entry first.
+        homes: basic block of the PTX of each statement, by number.
+        corrected: statements with guarded instructions for the rare correction of a first result.
 
     Attributes:
-        blocks: as given.
+        blocks: basic blocks, the entry first.
         code: all instructions.
-        numbers: the statement that each instruction is charged to.
-        remembered: what `accounts` made of earlier launches, by what they did.
-        operations, branches: of each instruction, `MachineInstruction.operation` and whether it is a conditional jump.
-        is_too_large: whether its executions cannot be found.
+        numbers: statement number that each instruction is attributed to.
+        cached: results of `accounts` for earlier launches, by their counts.
+        operations, branches: per instruction, `MachineInstruction.operation` and a flag for conditional jumps.
+        is_too_large: True if the kernel is too large to compute executions.
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int], corrected: frozenset[int]) -> None:
         self.blocks, self._homes, self._corrected = blocks, homes, corrected
         self._flow = FlowModel(blocks, homes)
-        self.remembered: dict[tuple[Any, ...], Any] = {}
+        self.cached: dict[tuple[Any, ...], Any] = {}
         self.is_too_large = self._flow.is_too_large
         self.code = [instruction for block in blocks for instruction in block.instructions]
         self._block = np.repeat(np.arange(len(blocks)), [len(block.instructions) for block in blocks])
@@ -89,7 +89,7 @@ class MachineKernel:
         ]
 
     def _charged(self) -> list[int]:
-        """What belongs to no statement, such as the compiler's own functions, goes with who calls or stands before."""
+        """Return the statement numbers; instructions without one get the number of the caller or of the one before."""
         callers = {b.calls: b.last.number for b in self.blocks if b.calls is not None and b.last.number in self._homes}
         number, numbers = min(self._homes, default=-1), []
         for i, block in enumerate(self.blocks):
@@ -106,10 +106,10 @@ class MachineKernel:
         return joined_atomics(self.blocks, atomics)
 
     def executions(self, executed: Executed, launched: int) -> Executions:
-        """Return what a launch did; `launched` are its threads, or those of the blocks that ran."""
-        launch = _Launch(self, executed, self._flow.solve(executed.lanes, launched))
+        """Return the executions of a launch; `launched` is the number of threads of the blocks that ran."""
+        launch = _LaunchFlow(self, executed, self._flow.solve(executed.lanes, launched))
         warps, threads = np.array(launch.warps)[self._block], np.array(launch.flow.lanes)[self._block]
-        share, parted = np.ones(len(self.code)), np.zeros(len(self.code))
+        share, divergent = np.ones(len(self.code)), np.zeros(len(self.code))
         active = warps.copy()
         for k in self._guarded:
             i, instruction = int(self._block[k]), self.code[k]
@@ -118,12 +118,12 @@ class MachineKernel:
         ends = np.cumsum([len(block.instructions) for block in self.blocks]) - 1
         for i, block in enumerate(self.blocks):
             if block.last.jumps and block.last.conditional:
-                parted[ends[i]] = launch.warps[i] * launch.parting(block)
-        return Executions(warps, threads, threads * share, active, parted)
+                divergent[ends[i]] = launch.warps[i] * launch.divergence(block)
+        return Executions(warps, threads, threads * share, active, divergent)
 
 
-class _Launch:
-    """One launch of a kernel: its flow, and the warps of each block."""
+class _LaunchFlow:
+    """The flow of one launch of a kernel, and the warps of each block."""
 
     def __init__(self, kernel: MachineKernel, executed: Executed, flow: Flow) -> None:
         self.kernel, self.executed, self.flow = kernel, executed, flow
@@ -141,7 +141,7 @@ class _Launch:
         return known
 
     def _by_density(self, i: int) -> float | None:
-        """Warps of a block, if its lanes stand as close together as those of a statement in it; None if none does."""
+        """Return the warps of a block from the lanes per warp of a matching statement in it; None without a match."""
         block, lanes = self.kernel.blocks[i], self.flow.lanes[i]
         if not lanes:
             return 0.0
@@ -160,35 +160,35 @@ class _Launch:
         return lanes / median_low([density for away, density in votes if away <= best + _SAME])
 
     def together(self, number: int) -> float:
-        """Lanes of a warp that execute a statement together, on average."""
+        """Return the mean number of lanes per warp that execute a statement."""
         warps = self.executed.warps.get(number, 0)
         return self.executed.lanes[number] / warps if warps else 1.0
 
     def _arriving(self, i: int, warps: Sequence[float]) -> float:
-        """Warps that come to a block, counted once for each part in which they come."""
+        """Return the warps that enter a block, counted once per divergent part."""
         return sum(self._along(source, i, warps) for source in self.kernel._entering[i])
 
     def _along(self, source: int, target: int, warps: Sequence[float]) -> float:
-        """Warps of a block that go on to another one with at least one lane."""
+        """Return the warps of a block that enter another one with at least one lane."""
         block, here = self.kernel.blocks[source], warps[source]
         others = [other for other in block.targets if other != target]
         if not others:
             return here
-        total = here * (1 + self.parting(block))
+        total = here * (1 + self.divergence(block))
         if len(others) == 1 and self.kernel._entering[others[0]] == [source]:
             return min(max(total - warps[others[0]], 0.0), here)
         share = self.flow.edges.get((source, target), 0.0) / max(self.flow.lanes[source], 1.0)
         return min(total * share, here)
 
-    def parting(self, block: MachineBlock) -> float:
-        """How many of the warps that come to the branch at a block's end it divides."""
+    def divergence(self, block: MachineBlock) -> float:
+        """Return the share of divergent warps at the branch at a block's end."""
         warps = self.executed.warps.get(block.last.number, 0)
-        return self.executed.parted.get(block.last.number, 0) / warps if warps and block.last.conditional else 0.0
+        return self.executed.divergent.get(block.last.number, 0) / warps if warps and block.last.conditional else 0.0
 
     # --- guards -----------------------------------------------------------------------------------------
 
     def share(self, i: int, instruction: MachineInstruction) -> float:
-        """The share of a block's lanes that an instruction's guard lets work."""
+        """Return the share of a block's lanes with a true guard of an instruction."""
         block = self.kernel.blocks[i]
         if instruction.never:
             return 0.0
@@ -199,6 +199,6 @@ class _Launch:
         if number in self.kernel._corrected:
             return 0.0
         if number not in self.executed.lanes or number in self.kernel._votes[i]:
-            return _UNKNOWN_GUARD  # the statement has instructions without a guard, too: it is no branch of the PTX
+            return _UNKNOWN_GUARD  # it has unguarded instructions, too, so it is no branch of the PTX
         ran = float(self.executed.lanes[number])
         return min(ran / max(self.expected.get(number, 0.0), ran, 1.0), 1.0)

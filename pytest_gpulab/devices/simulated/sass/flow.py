@@ -1,14 +1,12 @@
-"""How many lanes ran each basic block of machine code, from how many ran each PTX statement.
+"""Lanes per basic block of machine code, from the lanes per PTX statement.
 
-Lanes flow through the control-flow graph: as many leave a block as enter it. Of all flows that begin with the launch's
-threads, the one is taken that explains best how often each PTX statement was executed and, among those, issues the
-fewest instructions: the assembler unrolls loops, and takes the slow path of a division, only where that pays. Both are
-one linear program (`linear`).
+Lanes flow through the control-flow graph: as many leave a block as enter it. The chosen flow starts with the launch's
+threads and explains best the executions of each PTX statement. Among equal flows it issues the fewest instructions,
+since the assembler unrolls loops and adds slow paths only where that pays. This is one linear program (`linear`).
 
-A statement stands in the machine code once for each copy of it that unrolling or tail duplication has made. Copies of
-what the assembler cannot merge, drop or move are evidence of full weight: memory accesses, barriers, shuffles.
-Floating-point operations weigh less, others little. A copy with a guard says only that at least so many lanes come by,
-because a short branch may have become a guard.
+A statement has one copy in machine code per unrolled or duplicated body. Copies that the assembler cannot merge, drop
+or move (memory accesses, barriers, shuffles) are evidence of full weight. Floating-point operations have less weight,
+others little. A guarded copy is only a lower bound of the lanes, since a short branch may have become a guard.
 """
 
 from __future__ import annotations
@@ -25,19 +23,19 @@ from .instructions import MachineInstruction
 from .linear import Matrix, Vector, minimise
 
 OUT = -1
-"""Where lanes go that exit or return."""
+"""The target of lanes that exit or return."""
 _FULL, _FLOAT, _WEAK = 1.0, 0.3, 0.02
 _CONTROL = {sass.BRA, sass.BRX, sass.EXIT, sass.BSSY, sass.BSYNC, sass.CALL, sass.CALL_ABSOLUTE, sass.RET, sass.BREAK}
-_ISSUE_COST = 1e-4  # of one instruction, against a lane of full weight that is not explained
-_MAX_SOLVED = 64  # solutions of the linear program that are kept
-_NEGLIGIBLE = 3e-6  # of the most executed statement: what the linear program leaves of zero
-_EXACT = 1e-9  # rounding, against counts of the order of 1
+_ISSUE_COST = 1e-4  # cost of an instruction, relative to an unexplained lane of full weight
+_MAX_SOLVED = 64  # cached solutions of the linear program
+_NEGLIGIBLE = 3e-6  # error of the linear program, relative to the most executed statement
+_EXACT = 1e-9  # rounding error for counts of the order of 1
 LARGEST = 350  # rows of a linear program
 
 
 @dataclass(frozen=True)
 class Flow:
-    """Lanes by block of machine code, and by (block, target) where control parts; `OUT` is a target, too."""
+    """Lanes by block of machine code, and by (block, target); `OUT` is a target, too."""
 
     lanes: list[float]
     edges: Mapping[tuple[int, int], float]
@@ -45,18 +43,18 @@ class Flow:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """`sum of copies x lanes of the block` should be the lanes of a statement, or at least that."""
+    """The condition that the sum of `copies` times lanes per block is, or is at least, the lanes of a statement."""
 
     copies: tuple[tuple[int, int], ...]
     at_least: bool
 
 
 class FlowModel:
-    """All about a kernel's flow that does not depend on the launch: a linear program that waits for its counts.
+    """The launch-independent part of a kernel's flow: the linear program without its right-hand side.
 
     Args:
-        blocks: of the kernel, the entry first.
-        homes: for each statement of the PTX the basic block of the PTX that it stands in, by number.
+        blocks: basic blocks of the kernel, the entry first.
+        homes: basic block of the PTX of each statement, by number.
     """
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
@@ -76,7 +74,7 @@ class FlowModel:
             self._decisive = [_Decisive(rows, self._matrix[:, : len(self._outer)]) for rows in self._levels()]
 
     def _levels(self) -> Iterator[list[int]]:
-        """Rows of the linear program that may decide alone: the graph with the weighty evidence, or with all."""
+        """Yield sets of rows that may determine the flow: the graph with the strong evidence, and with all of it."""
         chains = len(self._matrix) - len(self._votes)
         for least in (_FLOAT, 0.0):
             pieces = enumerate(self._votes.items(), chains)
@@ -84,7 +82,7 @@ class FlowModel:
             yield [*range(chains), *rows]
 
     def _program(self, blocks: Sequence[MachineBlock]) -> tuple[Matrix, Vector]:
-        """A variable for each edge between chains, and two for what a piece of evidence leaves over."""
+        """Return matrix and cost; variables are the edges between chains, and two residuals per piece of evidence."""
         row = {head: i for i, head in enumerate(sorted(set(self._chains)))}
         place = [row[chain] for chain in self._chains]
         leaving = np.zeros((len(row), len(self._outer)))  # chains x edges
@@ -112,11 +110,11 @@ class FlowModel:
         return matrix, cost
 
     def solve(self, lanes: Mapping[int, int], launched: int) -> Flow:
-        """Return the flow.
+        """Return the flow of a launch.
 
         Args:
-            lanes: that executed each statement, by number.
-            launched: threads of the launch, or of the blocks that ran.
+            lanes: executions of each statement, by number.
+            launched: number of threads of the blocks that ran.
         """
         counts = [_weighted_median([(lanes[n], weight) for n, weight in votes]) for votes in self._votes.values()]
         scale = float(max([launched, *counts]))
@@ -135,7 +133,7 @@ class FlowModel:
         return Flow([by_chain[chain] for chain in self._chains], along)
 
     def _minimised(self, right: Vector) -> Vector:
-        """Solve the linear program, once for launches of different sizes that do the same for each thread."""
+        """Solve the linear program; launches that differ in size only share a cached solution."""
         key = right.tobytes()
         if key not in self._solved:
             if len(self._solved) >= _MAX_SOLVED:
@@ -144,12 +142,12 @@ class FlowModel:
         return np.array(self._solved[key])
 
     def expected(self, lanes: Sequence[float]) -> dict[int, float]:
-        """Return how many lanes would execute each statement if the blocks had so many, guards aside."""
+        """Return the executions of each statement for given lanes per block, guards aside."""
         return {number: sum(copies * lanes[block] for block, copies in piece) for number, piece in self._pieces.items()}
 
 
 class _Decisive:
-    """Rows that leave one flow at most; where there is one, no linear program is needed."""
+    """Rows that determine at most one flow, so that the linear program need not be solved."""
 
     def __init__(self, rows: list[int], matrix: Matrix) -> None:
         self._rows, self._part = rows, matrix[rows]
@@ -157,7 +155,7 @@ class _Decisive:
         self._inverse = np.linalg.pinv(self._part) if complete else None
 
     def flow(self, right: Vector) -> Vector | None:
-        """Return the flow along each edge if the rows agree on one."""
+        """Return the flow along each edge if the rows are consistent, else None."""
         if self._inverse is None:
             return None
         wanted = right[self._rows]
@@ -171,13 +169,13 @@ def _ways(block: MachineBlock) -> tuple[int, ...]:
 
 
 def _is_inside(edge: tuple[int, int], chains: Sequence[int]) -> bool:
-    """Whether an edge joins two blocks of one chain, and is no way back to its head."""
+    """Return whether an edge is inside a chain and is no back edge to its head."""
     source, target = edge
     return target != OUT and chains[source] == chains[target] and not (chains[target] == target and target <= source)
 
 
 def _chains(blocks: Sequence[MachineBlock], edges: Sequence[tuple[int, int]]) -> list[int]:
-    """For each block the first of the chain that it belongs to: blocks that the same lanes run one after the other."""
+    """Return the first block of each block's chain. The same lanes execute all blocks of a chain in turn."""
     entries: dict[int, int] = defaultdict(int)
     for _, target in edges:
         entries[target] += 1
@@ -206,7 +204,7 @@ def _weighted_median(votes: list[tuple[int, float]]) -> float:
 
 
 class Copies:
-    """Where each statement stands in the machine code."""
+    """The copies of each statement in machine code."""
 
     def __init__(self, blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> None:
         self._homes = homes
@@ -224,12 +222,12 @@ class Copies:
                     self._unrolled[key] = max(self._unrolled[key], len(instructions))
 
     def _typical(self, number: int) -> dict[int, list[MachineInstruction]]:
-        """The instructions of a statement, by block, that stand for it best: of the heaviest, then rarest operation."""
+        """Return the instructions that represent a statement, by block: of the heaviest, then rarest operation."""
         operations = self.by_statement[number]
         return max(operations.values(), key=lambda places: (_weight(places), -sum(map(len, places.values()))))
 
     def evidence(self, number: int) -> tuple[_Evidence, float]:
-        """Return what a statement says of the flow, and its weight."""
+        """Return a statement's evidence on the flow, and its weight."""
         places = self._typical(number)
         weight, home = _weight(places), self._homes[number]
         counts = {
@@ -240,7 +238,7 @@ class Copies:
 
 
 def _numbered(blocks: Sequence[MachineBlock], homes: Mapping[int, int]) -> Iterator[tuple[int, MachineInstruction]]:
-    """Instructions, with their block, that say something of how often their statement was executed."""
+    """Yield the instructions that are evidence of their statement's executions, with their block."""
     for i, block in enumerate(blocks):
         for instruction in block.instructions:
             if instruction.number in homes and not instruction.never and instruction.operation not in _CONTROL:

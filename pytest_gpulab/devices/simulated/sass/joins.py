@@ -1,4 +1,4 @@
-"""Accesses that the assembler has joined: shared-memory accesses to wider ones, a warp's atomics to one lane's."""
+"""Accesses that the assembler has merged: shared-memory accesses, and the atomics of a warp."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ATOMICS = (ATOMS, ATOMG, RED)
 
 @dataclass(frozen=True)
 class PtxAccess:
-    """A load or store of the PTX: its place in the program, its statement, `ld` or `st`, its width."""
+    """A load or store of the PTX: `Site.index`, statement number, `ld` or `st`, and width in bytes."""
 
     index: int
     number: int
@@ -25,10 +25,10 @@ class PtxAccess:
 def joined_widths(
     blocks: Sequence[MachineBlock], homes: Mapping[int, int], accesses: Iterable[PtxAccess]
 ) -> dict[int, int]:
-    """Return the widest machine access, in bytes, for accesses that may be part of a wider one, by index.
+    """Return the widest machine access, in bytes, of accesses that may be part of a wider one, by index.
 
-    That is any access of a basic block of the PTX (`homes`, by statement) for which some instruction is wider than its
-    statement.
+    These are all accesses of one operation and width in a basic block of the PTX (`homes`, by statement) if any of them
+    has a wider machine instruction.
     """
     widest: dict[int, int] = defaultdict(int)
     for block in blocks:
@@ -47,9 +47,9 @@ def joined_widths(
 
 
 def joined_atomics(blocks: Sequence[MachineBlock], atomics: frozenset[int]) -> frozenset[int]:
-    """Return the statements, of those given, in which one lane may act for its warp.
+    """Return the atomics that one lane may execute for its warp.
 
-    Where all lanes have one address, the assembler joins their integers by votes and warp reductions. Statements with
+    If all lanes have one address, the assembler combines their integers by votes and warp reductions. Statements with
     the same operands share these, so a vote anywhere makes every guarded atomic a candidate.
     """
     code = [n for block in blocks for n in block.instructions if n.number in atomics]

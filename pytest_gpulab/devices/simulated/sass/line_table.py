@@ -1,4 +1,4 @@
-"""A DWARF line table: which line each machine instruction comes from (DWARF 2.0.0, section 6.2, which NVIDIA follows).
+"""A DWARF line table: the source line of each machine instruction (DWARF 2.0.0, section 6.2).
 
 In a cubin's `.nv_debug_line_sass` the lines are those of the PTX text in `.nv_debug_ptx_txt`.
 """
@@ -18,7 +18,7 @@ def read_lines(data: bytes, functions: Mapping[int, str]) -> dict[str, list[tupl
 
     Args:
         data: the section.
-        functions: the function that each address in the section belongs to, by byte offset (its relocations).
+        functions: function of each address in the section, by byte offset (from its relocations).
     """
     found: dict[str, list[tuple[int, int]]] = {}
     start = 0
@@ -31,7 +31,7 @@ def read_lines(data: bytes, functions: Mapping[int, str]) -> dict[str, list[tupl
 
 
 class _Program:
-    """One unit's state machine."""
+    """The state machine of one unit."""
 
     def __init__(self, data: bytes, start: int, end: int, functions: Mapping[int, str]) -> None:
         header = _HEADER.unpack_from(data, start)

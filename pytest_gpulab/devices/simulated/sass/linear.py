@@ -1,6 +1,6 @@
-"""A small linear program: the predictor-corrector interior-point method (S. Mehrotra, SIAM J. Optim. 2, 1992).
+"""A solver of small linear programs: Mehrotra's predictor-corrector interior-point method (SIAM J. Optim. 2, 1992).
 
-Where several solutions are equally good, it finds one in their middle.
+Among several optimal solutions, it finds one in their middle.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _ROUNDS, _GAP, _TOLERANCE = 60, 1e-9, 1e-6
 
 
 def minimise(cost: Vector, matrix: Matrix, right: Vector) -> Vector:
-    """Return x >= 0 with `matrix @ x == right` that makes `cost @ x` smallest.
+    """Return x >= 0 with `matrix @ x == right` that minimises `cost @ x`.
 
     Args:
-        cost: (n,), not negative, so that there is a least.
+        cost: (n,), not negative, so that a minimum exists.
         matrix: (m, n) with linearly independent rows.
         right: (m,), of the order of 1.
 
@@ -56,12 +56,12 @@ class _Step:
     def towards(self, product: Vector) -> tuple[Vector, Vector, Vector]:
         right = self.short + self.matrix @ (self.ratio * self.rest - product / self.slack)
         dual = self.root.T @ (self.root @ right)
-        dual = dual + self.root.T @ (self.root @ (right - self.normal @ dual))  # once more for what rounding has left
+        dual = dual + self.root.T @ (self.root @ (right - self.normal @ dual))  # iterative refinement
         slack = self.rest - self.matrix.T @ dual
         return (product - self.x * slack) / self.slack, dual, slack
 
 
 def _length(values: Vector, step: Vector, share: float = 1.0) -> float:
-    """The longest step, at most 1, that goes only this share of the way to where a value becomes negative."""
+    """Return the step length, at most 1: `share` of the distance at which a value becomes negative."""
     falling = step < 0
     return min(1.0, share * float((-values[falling] / step[falling]).min(initial=1.0 / share)))
