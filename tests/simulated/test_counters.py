@@ -17,7 +17,7 @@ from tabulate import tabulate
 from pytest_gpulab.devices.hardware import metrics
 from pytest_gpulab.devices.protocol import KernelFault, LaunchOptions, LaunchProfile, LineCounters, Module
 from pytest_gpulab.devices.simulated import SimulatedDevice
-from pytest_gpulab.devices.simulated import device as simulated_device
+from pytest_gpulab.devices.simulated.sass import code as sass_code
 from pytest_gpulab.devices.simulated.sass import flow
 from pytest_gpulab.exercise import DEFAULT_VARIANT
 from pytest_gpulab.grading.annotate import listing_of
@@ -96,7 +96,7 @@ def further() -> Counted:
 def without_machine_code() -> dict[str, Counted]:
     """Both, where the compiler's machine code cannot be read."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulated_device, "kernel_blocks", lambda *_: [])
+        patch.setattr(sass_code, "kernel_blocks", lambda *_: [])
         return {"calibration": calibration_launches(), "further": further_launches()}
 
 
@@ -196,7 +196,7 @@ def test_what_a_launch_counts_does_not_depend_on_those_before_it() -> None:
 
 
 def test_by_rules_a_short_branch_is_a_guard_and_a_long_one_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulated_device, "kernel_blocks", lambda *_: [])
+    monkeypatch.setattr(sass_code, "kernel_blocks", lambda *_: [])
     device = SimulatedDevice()
     x = device.array(np.ones(64, np.float32))
     module = device.compile(SHORT_AND_LONG, "branches.cu")
@@ -230,7 +230,7 @@ def test_a_listing_says_where_instructions_are_counted_by_rules(monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(flow, "LARGEST", 1)
         assert re.fullmatch(counted_by_rules + r"is too large to follow\.", note())
-    monkeypatch.setattr(simulated_device, "kernel_blocks", lambda *_: [])
+    monkeypatch.setattr(sass_code, "kernel_blocks", lambda *_: [])
     assert re.fullmatch(counted_by_rules + r"cannot be read\.", note())
 
 
