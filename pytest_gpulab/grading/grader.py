@@ -56,13 +56,13 @@ class Grader(CheckGrader):
         """Read the file; nothing is compiled before the first check that needs it.
 
         Args:
-            exercise: what to grade it for.
+            exercise: the exercise of the submission.
             path: the submission.
-            device: where to compile and run it.
+            device: the device that compiles and runs it.
             seed: the seed of all input data; the same seed gives the same grade.
             label: the submission's name in the grade; its path if None.
             limits: the repetitions of cases, and time limits.
-            annotate: whether to make annotated listings.
+            annotate: True for annotated listings.
         """
         self._loaded, self._device, self._seed, self._path = exercise, device, seed, path
         self._label = str(path) if label is None else label
@@ -101,7 +101,7 @@ class Grader(CheckGrader):
         """Return the failure of a `uses` check for other reasons than counts; `passed` if it can be counted."""
         assert isinstance(check.subject, UsesCheck)
         variant = check.subject.variant
-        return self._guarded(check, lambda: self._unless_right(check, variant) or check.result("passed"))
+        return self._guarded(check, lambda: self._unless_correct(check, variant) or check.result("passed"))
 
     def count(self, check: Check) -> CheckResult:
         """Grade a `uses` check by its counts only: another process found its cases correct."""
@@ -207,7 +207,7 @@ class Grader(CheckGrader):
 
     def _uses(self, check: Check, uses: UsesCheck) -> CheckResult:
         """Count only correct kernels: a wrong one may use the concept without need."""
-        wrong = self._unless_right(check, uses.variant)
+        wrong = self._unless_correct(check, uses.variant)
         return self._with_rereads(self._counted_use(check, uses) if wrong is None else wrong)
 
     def _counted_use(self, check: Check, uses: UsesCheck) -> CheckResult:
@@ -235,7 +235,7 @@ class Grader(CheckGrader):
         return self._counted
 
     def _uncounted(self, check: Check, blocked: BuildFailed) -> CheckResult:
-        """Return the result without counts or costs; an earlier check with the same time limit is named."""
+        """Return the result of a failed count or cost; a used-up time limit names the check that reached it."""
         found = blocked.finding
         if found.code != TIME_LIMIT:
             return check.result(blocked.verdict, (found,))
@@ -244,8 +244,8 @@ class Grader(CheckGrader):
         found = found if first.name == check.name else because_of(first.name, cause)
         return check.result(blocked.verdict, (found,))
 
-    def _unless_right(self, check: Check, variant: Variant) -> CheckResult | None:
-        """Return the result of a check that needs correct results of a variant, if these are not correct."""
+    def _unless_correct(self, check: Check, variant: Variant) -> CheckResult | None:
+        """Return the result of a check that needs correct results, if a case of the variant did not pass; else None."""
         self._builds.of(variant)  # raises BuildFailed, as for any other check
         for case in visible_first(cases_of(self._loaded.exercise, variant) or self._loaded.exercise.cases):
             outcome = self._cases.outcome(case)
@@ -255,7 +255,7 @@ class Grader(CheckGrader):
 
     def _speedup(self, check: Check, tier: SpeedTier) -> CheckResult:
         """Measure only correct kernels: a fast wrong answer earns nothing."""
-        dependent = self._unless_right(check, tier.variant)
+        dependent = self._unless_correct(check, tier.variant)
         return self._with_rereads(self._measured(check, tier) if dependent is None else dependent)
 
     def _measured(self, check: Check, tier: SpeedTier) -> CheckResult:
@@ -285,7 +285,7 @@ class Grader(CheckGrader):
 class _Attempt:
     """A context manager that turns the exceptions that end a check into its result.
 
-    A context manager and no function that calls the judge: the fewer frames, the shorter a kernel's stack trace.
+    Not a function that calls the judge, because each frame lengthens every stack trace of a kernel.
 
     Attributes:
         result: set by the body, or by the exception that ends it.
@@ -308,7 +308,7 @@ class _Attempt:
 
 
 def _verdict_and_finding(error: BaseException) -> tuple[Verdict, Finding] | None:
-    """Return what an exception means for the check that it ended; None for a bug of this package."""
+    """Return the verdict and the finding for an exception that ended a check; None for a bug of this package."""
     if isinstance(error, InstructorsMistake):
         return "not gradable", error.finding
     if isinstance(error, BuildFailed):

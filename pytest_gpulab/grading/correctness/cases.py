@@ -270,7 +270,7 @@ class CaseRuns:
     ) -> tuple[Verdict, tuple[Finding, ...]]:
         """Replay once; if the result is correct, replay in other ways and compare."""
         vary_order = self._is_simulated and not runs  # a real GPU orders its warps itself
-        # The hazard checks make a kernel several times slower: where another case did not end, first run without them.
+        # The hazard checks make a kernel several times slower. If another case did not end, run without them first.
         first = replayed(DECOY) if self._has_hung else None
         if first is None or not _hung(first):
             first = replayed(FIRST)

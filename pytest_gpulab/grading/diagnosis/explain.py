@@ -29,8 +29,8 @@ def with_best_explanation(
         others: other checks with their findings.
     """
     first, *rest = findings
-    alike = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
-    name, best = max(alike, key=lambda other: other[1].bits, default=("", first))
+    wrong = [(name, found[0]) for name, found in others if found and found[0].code in WRONG_RESULTS]
+    name, best = max(wrong, key=lambda other: other[1].bits, default=("", first))
     if best.bits <= first.bits:
         return findings
     lines = (f"{name} shows more: {best.what}", *best.evidence)

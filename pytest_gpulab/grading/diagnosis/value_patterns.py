@@ -42,7 +42,7 @@ UNCHANGED = "Usual cause: a condition that is never true here, so that nothing i
 FIRST_INPUT = (
     "Usual cause: the first element is left out, or counted twice. Does the first thread do what the others do?"
 )
-OFFSET = "Usual cause: something is added to all of them alike, or missing in all alike."
+OFFSET = "Usual cause: the same value is added to all of them, or missing in all of them."
 CARRY = "Usual cause: the sum of the blocks before never gets here. Which thread writes it, which reads it, and when?"
 OWN_BLOCK = (
     "Usual cause: the sum that a block takes over contains its own elements already. Which elements belong in it?"

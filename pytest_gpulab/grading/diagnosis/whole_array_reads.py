@@ -66,10 +66,10 @@ def _of_run(plan: Plan, run: Run, names: Names) -> Iterator[str]:
         reads.append((run.error.read_per_thread, True))
     for launch, (read, is_stopped) in zip(plan.launches, reads, strict=False):
         for position, nbytes in sorted(read.items()):
-            yield from _told(plan, launch, position, nbytes, is_stopped, names)
+            yield from _clauses(plan, launch, position, nbytes, is_stopped, names)
 
 
-def _told(plan: Plan, launch: Launch, position: int, nbytes: float, is_stopped: bool, names: Names) -> Iterator[str]:
+def _clauses(plan: Plan, launch: Launch, position: int, nbytes: float, is_stopped: bool, names: Names) -> Iterator[str]:
     argument = launch.args[position]
     if not isinstance(argument, str):
         return
