@@ -56,14 +56,16 @@ def timed_inputs(
     if not folder or not is_worth_it or any(np.dtype(buffer.dtype).isbuiltin != 1 for buffer in buffers):
         return made()
     shared = _Shared(Path(folder), buffers, (seed, *names, pattern, variant_key(problem.variant)))
-    noted = _Noted(problem.tunables)
+    recorded = _RecordedTunables(problem.tunables)
     inputs = None
     with suppress(OSError), shared.alone():
         inputs = shared.get()
         if inputs is None:
-            with suppress(InstructorsMistake):  # raised again without sharing, if it is not because of `_Noted`
-                inputs = made(noted)
-            if inputs is None or noted.asked:
+            with suppress(
+                InstructorsMistake
+            ):  # raised again without sharing, if it is not because of `_RecordedTunables`
+                inputs = made(recorded)
+            if inputs is None or recorded.was_read:
                 shared.stay_apart()
             else:
                 inputs = shared.put(inputs)
@@ -78,30 +80,30 @@ def private_copy(values: Array) -> Array:
     return np.array(values)
 
 
-class _Noted(Mapping[str, int]):
+class _RecordedTunables(Mapping[str, int]):
     """Tunables that record reads: contents that depend on a tunable cannot be shared."""
 
     def __init__(self, tunables: Mapping[str, int]) -> None:
-        self._tunables, self.asked = tunables, False
+        self._tunables, self.was_read = tunables, False
 
     def __getitem__(self, name: str) -> int:
-        self.asked = True
+        self.was_read = True
         return self._tunables[name]
 
     def __iter__(self) -> Iterator[str]:
-        self.asked = True
+        self.was_read = True
         return iter(self._tunables)
 
     def __len__(self) -> int:
-        self.asked = True
+        self.was_read = True
         return len(self._tunables)
 
     def __repr__(self) -> str:
-        self.asked = True
+        self.was_read = True
         return repr(self._tunables)
 
     def __reduce__(self) -> Any:  # a copy is a plain dict, and its reads are not recorded
-        self.asked = True
+        self.was_read = True
         return dict, (dict(self._tunables),)
 
 
@@ -133,7 +135,7 @@ class _Shared:
             yield
 
     def get(self) -> Inputs | None:
-        """Return what was put there, read-only; None if nothing was."""
+        """Return the stored contents, read-only; None if there are none."""
         if not all(file.exists() for file in self._files.values()):
             return None
         return {name: np.load(file, mmap_mode="r") for name, file in self._files.items()}

@@ -164,8 +164,8 @@ class TimedCosts(Costs):
 
     def _run_benchmark(self, tier: SpeedTier) -> _Benchmarked:
         own = self._side(self._builds, tier, ())
-        asked = self._loaded.thresholds
-        thresholds = [asked.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
+        required = self._loaded.thresholds
+        thresholds = [required.of(other) for other in self._loaded.exercise.speed if _key(other) == _key(tier)]
         rng = rng_for(self._seed, self._loaded.name, "race", self._builds.sha256)
         with closing(BufferPool(self._device)) as pool:
             _reset(own)
@@ -177,7 +177,7 @@ class TimedCosts(Costs):
             except BuildFailed as blocked:
                 raise unusable(tier.baseline, blocked) from blocked
             try:
-                aims = None if asked.measuring else thresholds
+                aims = None if required.measuring else thresholds
                 benchmark = Benchmark(pool, baseline, target, aims, self._loaded.exercise.mixable, rng)
                 result = benchmark.run(self._device, self._retry_budget)
                 # Read after the GPU lock is released: reading takes longer than most benchmarks.
@@ -187,7 +187,7 @@ class TimedCosts(Costs):
             except DeviceError as error:
                 raise BuildFailed(*of_error(error)) from error
 
-        if asked.measuring and result.interruption_ms:
+        if required.measuring and result.interruption_ms:
             raise too_much_interference(result.interruption_ms, SLOWED_BY_OTHERS in result.held_down_by)
         return _Benchmarked(result, own, profiles, checked)
 

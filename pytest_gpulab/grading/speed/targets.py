@@ -26,7 +26,7 @@ Outputs = Mapping[str, Memory]
 
 REPLICAS = 3
 MAX_BATCH = 32
-# Of the level-2 cache: two halves of it hold what the other reads, too, and the sources of the copies want room.
+# Of the level-2 cache: each of its two partitions also holds the other's reads, and the copies' sources need space.
 WARM_SHARE = 1 / 4
 
 

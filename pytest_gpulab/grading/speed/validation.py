@@ -91,9 +91,9 @@ class CheckedRuns:
 
         After that the caller must call `take_copies`.
         """
-        rivals = [run for run in self._kept if run.mix.base == mix.base]
-        if len(rivals) == most_checked(self._own) // SETS:
-            slowest = max(rivals, key=lambda run: run.elapsed_ms)
+        same_set = [run for run in self._kept if run.mix.base == mix.base]
+        if len(same_set) == most_checked(self._own) // SETS:
+            slowest = max(same_set, key=lambda run: run.elapsed_ms)
             if elapsed_ms >= slowest.elapsed_ms:
                 return False
             self._own.drop_outputs(slowest.outputs)

@@ -51,7 +51,7 @@ def too_slow(measurement: Measurement) -> Finding:
     """
     how = "An estimated" if measurement.estimated else "A"
     what = f"{how} speedup of {measurement.speedup:.2f}x over {measurement.baseline}."
-    hint = f"What limits it: {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
+    hint = f"Limited by {measurement.bottleneck}. {question(measurement.bottleneck)}".rstrip()
     return finding("too-slow", what, evidence=_times(measurement), hint=hint if measurement.bottleneck else "")
 
 
