@@ -1,14 +1,14 @@
 """The order that fences establish, across blocks and within a block.
 
-The synchronisations of a launch are recorded, and replayed only if two accesses may race. A thread *knows* of an access
-if the access happens before the thread's next one.
+The synchronisations of a launch are recorded, and replayed only if two accesses may race. An access is *visible* to a
+thread if it happens before the thread's next access.
 
-- A fence publishes all accesses that its thread has made and knows of.
+- A fence publishes the accesses of its thread, and those visible to it.
 - A strong read (volatile, atomic and the like) of a value that the thread wrote after its fence acquires these.
-- Threads at a barrier share what they know and have published.
+- Threads at a barrier share their visible and their published accesses.
 - A fence on the reader's side is not required: the last-block reduction of textbooks has none.
 - A strong read is ordered after the accesses that made its value, without any fence (causality order). It is also
-  ordered after the earlier strong accesses to this location that their threads made or knew of (coherence).
+  ordered after the earlier strong accesses to this location that were visible to their threads (coherence).
 """
 
 from __future__ import annotations
@@ -175,22 +175,22 @@ class Fences:
             while True:
                 due = self._records[at].time if at < len(self._records) else later
                 while started < len(sources) and sources[started][0] < min(due, later):
-                    replay.learn(sources[started][1], bit[sources[started]])
+                    replay.make_visible(sources[started][1], bit[sources[started]])
                     started += 1
                 if at >= len(self._records) or due >= later:
                     break
                 replay.step(self._records[at])
                 at += 1
-            result[number] = bool(replay.knows(thread) & bit[source])
+            result[number] = bool(replay.visible_to(thread) & bit[source])
             if is_strong_pair and not result[number]:
                 result[number] = not replay.has_observed(thread) & bit[source]
         return result
 
 
 class _Replay:
-    """A replay of the records: the *sources* (earlier accesses) of which threads know, as bit sets.
+    """A replay of the records: the *sources* (earlier accesses) that are visible to threads, as bit sets.
 
-    Knowledge of a whole block is stored once, under the block's number.
+    Sources visible to a whole block are stored once, under the block's number.
 
     Args:
         bit: the bit of each source, which is the time and the thread of an access.
@@ -198,9 +198,9 @@ class _Replay:
 
     def __init__(self, bit: dict[tuple[int, tuple[int, int]], int]) -> None:
         self._bit, self._times = bit, {time for time, _ in bit}
-        # Per thread, or per block: the sources that it knows of, has published by a fence (for the device, or for its
-        # block only), and has observed by reads with or without a fence.
-        self._known: dict[Any, int] = defaultdict(int)
+        # Per thread, or per block: the sources visible to it, those published by its fences (for the device, or for its
+        # block only), and those observed by its reads with or without a fence.
+        self._visible: dict[Any, int] = defaultdict(int)
         self._published: dict[Any, int] = defaultdict(int)
         self._published_in_block: dict[Any, int] = defaultdict(int)
         self._observed: dict[Any, int] = defaultdict(int)
@@ -212,17 +212,17 @@ class _Replay:
         self._released: dict[Any, int] = {}
         self._released_in_block: dict[Any, dict[int, int]] = defaultdict(dict)
         self._unfenced: dict[Any, int] = {}
-        # Per mbarrier: the known and the published sources of the arrivals in its phase, and up to the end of a phase.
+        # Per mbarrier: the visible and the published sources of arrivals in its phase, and up to the end of a phase.
         self._arriving: dict[Any, tuple[int, int]] = {}
         self._complete: dict[Any, tuple[int, int]] = {}
 
-    def learn(self, thread: tuple[int, int], bits: int) -> None:
-        """Add sources to those that a thread knows of."""
-        self._known[thread] |= bits
+    def make_visible(self, thread: tuple[int, int], bits: int) -> None:
+        """Make sources visible to a thread."""
+        self._visible[thread] |= bits
 
-    def knows(self, thread: tuple[int, int]) -> int:
-        """Return the sources that a thread knows of."""
-        return _of(self._known, thread)
+    def visible_to(self, thread: tuple[int, int]) -> int:
+        """Return the sources that are visible to a thread."""
+        return _of(self._visible, thread)
 
     def has_observed(self, thread: tuple[int, int]) -> int:
         """Return the sources before writes that a thread has observed, with or without a fence."""
@@ -242,8 +242,8 @@ class _Replay:
         elif "fence" in record.what:
             table = self._published if record.what == "fence" else self._published_in_block
             for thread in threads:
-                if self.knows(thread):
-                    table[thread] |= self.knows(thread)
+                if self.visible_to(thread):
+                    table[thread] |= self.visible_to(thread)
         else:
             for thread, location in zip(threads, record.locations(), strict=True):
                 own = self._bit.get((record.time, thread), 0) if is_source else 0
@@ -254,13 +254,13 @@ class _Replay:
         """Order a read after the accesses that made its value (causality order)."""
         seen, unfenced = self._seen.get(location, 0), self._unfenced.get(location, 0)
         if what in _READS and seen:
-            self._known[thread] |= seen
+            self._visible[thread] |= seen
         if what in _READS and unfenced:
             self._observed[thread] |= unfenced
         if what != "read":
-            before = self.knows(thread) & self._strong_accesses.get(location, 0)
+            before = self.visible_to(thread) & self._strong_accesses.get(location, 0)
             self._seen[location] = own | before | (seen if what != "write" else 0)
-            self._unfenced[location] = self.knows(thread) | (unfenced if what != "write" else 0)
+            self._unfenced[location] = self.visible_to(thread) | (unfenced if what != "write" else 0)
         if own:
             self._strong_accesses[location] |= own
 
@@ -269,7 +269,7 @@ class _Replay:
         if what in _READS:
             found, in_block = self._released.get(location, 0), self._released_in_block.get(location, {}).get(block, 0)
             if found or in_block:
-                self._known[thread] |= found | in_block
+                self._visible[thread] |= found | in_block
                 self._published[thread] |= found
         if what == "read":
             return
@@ -293,7 +293,7 @@ class _Replay:
 
     def _phase(self, what: str, thread: tuple[int, int], location: tuple[int, int]) -> None:
         """Replay an arrival at an mbarrier, the end of a phase, or a wait for it."""
-        tables = self._known, self._published
+        tables = self._visible, self._published
         block_key, (address, phase) = location[0], split_phase(location[1])
         if what == "arrive":
             before = self._arriving.get(location, (0, 0))
@@ -308,12 +308,12 @@ class _Replay:
                     table[thread] |= bits
 
     def _synchronise_block(self, block: int) -> None:
-        for table in (self._known, self._published, self._published_in_block, self._observed):
+        for table in (self._visible, self._published, self._published_in_block, self._observed):
             for key in [key for key in table if isinstance(key, tuple) and key[0] == block]:
                 table[block] |= table.pop(key)
 
     def _synchronise_threads(self, threads: list[tuple[int, int]]) -> None:
-        for table in (self._known, self._published, self._published_in_block, self._observed):
+        for table in (self._visible, self._published, self._published_in_block, self._observed):
             joined = 0
             for thread in threads:
                 joined |= table.get(thread, 0)

@@ -50,13 +50,13 @@ def load_matrix(
     _need_whole_warps(wave, lanes, site)
     part = Fragment(*fragment)
     in_shared = site.space == "shared"
-    asked = fragments.accesses(part, layout, in_shared)
-    dtype = _unit(part, asked.count)
-    subset = lanes.subset(lanes.laneid < np.uint32(asked.active)) if asked.active < WARP else None
+    accesses = fragments.accesses(part, layout, in_shared)
+    dtype = _unit(part, accesses.count)
+    subset = lanes.subset(lanes.laneid < np.uint32(accesses.active)) if accesses.active < WARP else None
     read = subset.lanes if subset is not None else lanes
     found: list[Value] = []
-    for address in _addresses(read, subset, part, asked, base, stride):
-        words = asked.count * part.nbytes // dtype.itemsize
+    for address in _addresses(read, subset, part, accesses, base, stride):
+        words = accesses.count * part.nbytes // dtype.itemsize
         found += getattr(wave, f"load_{site.space}")(read, site, address, dtype, words)
     table = np.tile(fragments.loaded(part, layout, in_shared), (1, count // part.registers))
     return _regrouped(lanes, _elements(read, found, ELEMENTS[part.kind]), table, part.register)
@@ -69,12 +69,12 @@ def store_matrix(
     """`wmma.store`: write the registers of each lane; see `load_matrix`."""
     _need_whole_warps(wave, lanes, site)
     part = Fragment(*fragment)
-    asked = fragments.accesses(part, layout, False)
-    dtype = _unit(part, asked.count)
+    accesses = fragments.accesses(part, layout, False)
+    dtype = _unit(part, accesses.count)
     table = fragments.stored(part, layout)
     units = _regrouped(lanes, _elements(lanes, values, ELEMENTS[part.kind]), table, dtype.str[1:])
-    each = len(units) // asked.lines.shape[1]
-    for number, address in enumerate(_addresses(lanes, None, part, asked, base, stride)):
+    each = len(units) // accesses.lines.shape[1]
+    for number, address in enumerate(_addresses(lanes, None, part, accesses, base, stride)):
         getattr(wave, f"store_{site.space}")(lanes, site, address, units[number * each : (number + 1) * each])
 
 
@@ -84,7 +84,7 @@ def _unit(part: Fragment, count: int) -> np.dtype[Any]:
 
 
 def _addresses(
-    lanes: Lanes, subset: Subset | None, part: Fragment, asked: fragments.Accesses, base: Value, stride: Value
+    lanes: Lanes, subset: Subset | None, part: Fragment, accesses: fragments.Accesses, base: Value, stride: Value
 ) -> list[Value]:
     if subset is not None:
         base, stride = subset.take(base), subset.take(stride)
@@ -92,7 +92,7 @@ def _addresses(
     step = stride.astype(kind) * kind.type(part.nbytes)
     return [
         base + line.astype(kind).reshape(-1, 1) * step + (start * part.nbytes).astype(kind).reshape(-1, 1)
-        for line, start in zip(asked.lines[lane].T, asked.starts[lane].T, strict=True)
+        for line, start in zip(accesses.lines[lane].T, accesses.starts[lane].T, strict=True)
     ]
 
 
