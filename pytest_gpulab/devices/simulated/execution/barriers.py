@@ -132,7 +132,7 @@ class Barriers:
         return counts if lanes.flat else counts * len(lanes.threads)
 
     def release(self, stuck: Callable[[Group, int], None] | None) -> list[tuple[Group, int]]:
-        """Return the groups whose barriers are complete, with their next basic blocks.
+        """Return the groups at complete barriers, with their next basic blocks.
 
         Args:
             stuck: function to call with a waiting group if none is complete; None if other groups can still run.

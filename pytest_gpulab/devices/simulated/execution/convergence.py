@@ -42,7 +42,7 @@ class PartialWarps:
         return whole
 
     def _gathered(self, group: Group, block: int, step: TranslatedBlock) -> Group | None:
-        """Store the lanes whose mask names lanes that have not arrived yet; return the others."""
+        """Store the lanes with masks that name lanes still missing; return the other lanes."""
         key = (group.tag, block)
         if key in self.waiting:
             group = reconverge([group, *self.waiting.pop(key)], step.live_in)

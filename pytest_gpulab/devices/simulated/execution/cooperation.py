@@ -1,4 +1,4 @@
-"""Cooperative launches (`cudaLaunchCooperativeKernel`), whose blocks may wait for each other in `grid.sync()`.
+"""Cooperative launches (`cudaLaunchCooperativeKernel`): their blocks may wait for each other in `grid.sync()`.
 
 Cooperative groups find the workspace of `grid.sync()` through the special registers `%envreg1` and `%envreg2`, the
 halves of its address.
