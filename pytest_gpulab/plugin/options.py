@@ -28,7 +28,7 @@ def add_to(parser: pytest.Parser) -> None:
     group.addoption("--gpulab-seed", metavar="N", help="seed of all random inputs (default: a fresh one, printed)")
     group.addoption("--gpulab-gpu", metavar="NAME", help="the GPU that the simulated one describes (default: h200)")
     group.addoption(
-        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the described GPU)"
+        "--gpulab-arch", metavar="sm_XX", help="what the simulated GPU tells occupancy for (default: the modelled GPU)"
     )
     group.addoption(
         "--gpulab-timeout",
