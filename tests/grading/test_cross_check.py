@@ -106,6 +106,17 @@ def test_the_process_with_the_simulated_gpu_counts_what_is_used(name: str, monke
     assert there == here and len(here) == 2
 
 
+def test_a_count_that_ran_out_of_the_time_beside_a_gpu_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    exercise = Catalogue(ROOT / "exercises").load("scan").exercise
+    (check,) = (check for check in checks_of(exercise) if check.name == "uses[work-efficient]")
+    late = check.result("failed", (Finding("time-limit", "The kernels took too long."),))
+    wrong = check.result("failed", (Finding("concept", "Too much work."),))
+    for answer, expected in ((late, None), (wrong, wrong)):
+        monkeypatch.setattr(cross_check.CrossCheck, "_answer_to", lambda *_, answer=answer: answer)
+        simulated = cross_check.CrossCheck(exercise, {"annotate": False}, worker_process.ProcessScope())
+        assert simulated.count(check) == expected
+
+
 def test_nothing_is_counted_of_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CANNOT_COUNT_VARIABLE, "1")
     wrong = ROOT / "tests" / "wrong" / "scan" / "missing_barrier.cu"

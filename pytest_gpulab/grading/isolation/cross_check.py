@@ -29,6 +29,7 @@ from pytest_gpulab.grading.checks import Check, checks_of, correct_name, visible
 from pytest_gpulab.grading.compilation.builds import cases_of
 from pytest_gpulab.grading.findings import because_of, finding
 from pytest_gpulab.grading.grade import COMPILER_WARNING, CheckResult, Finding
+from pytest_gpulab.grading.time_limits import TIME_LIMIT
 
 from .worker_process import Crashed, Hung, ProcessScope, Worker, WorkerError
 
@@ -107,8 +108,12 @@ class CrossCheck:
         return result
 
     def count(self, check: Check) -> CheckResult | None:
-        """Grade a `uses` check by the simulated GPU's counters; return None if it is not available."""
-        return self._answer_to("count", check.name)
+        """Grade a `uses` check by the simulated GPU's counters; return None if it must be counted elsewhere.
+
+        A count that ran out of the short time beside a GPU is no verdict: a busy machine would decide it.
+        """
+        result = self._answer_to("count", check.name)
+        return None if result is not None and any(found.code == TIME_LIMIT for found in result.findings) else result
 
     def close(self) -> None:
         """End the process, if there is one; its open requests must be sent again."""
