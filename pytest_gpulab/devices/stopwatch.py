@@ -119,7 +119,7 @@ class Stopwatch(Protocol):
         """
 
     def overhead_ms(self, launches: int) -> float:
-        """Return the launch overhead included in a sample of so many launches, as measured so far.
+        """Return the launch overhead included in a sample of that number of launches, as measured so far.
 
         It is subtracted after all samples are taken, because a single measurement of it may have been disturbed.
         """

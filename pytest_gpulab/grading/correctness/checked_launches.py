@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 
 # 64 blocks have enough threads (16 k with usual blocks) for NumPy, and include every kind of block of a regular grid.
 SAMPLE_BLOCKS = 64
-# All blocks run if they issue at most so many warp instructions: about two seconds of CPU time.
+# All blocks run if they issue at most this number of warp instructions: about two seconds of CPU time.
 COMPLETE_WORK = 60_000_000
 COMPLETE_WORK_OF_SEVERAL = (
     4 * COMPLETE_WORK

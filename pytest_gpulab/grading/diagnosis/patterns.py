@@ -17,7 +17,7 @@ from .tiling import Tiling, tiling_of
 Array = npt.NDArray[Any]
 
 ROUNDING = 2.0**-22  # of float32: the rounding of the cast reference, and of a sum or product of two such
-FAR = 4  # a wrong element must be so many times nearer to its explanation than to the expected value
+FAR = 4  # factor by which a wrong element must be nearer to its explanation than to the expected value
 
 
 @dataclass(frozen=True)

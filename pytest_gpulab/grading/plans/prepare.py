@@ -23,7 +23,7 @@ from pytest_gpulab.grading.grade import Finding
 
 Array = npt.NDArray[Any]
 
-LOOK_ALIKE_SHARE = 16  # a look-alike differs in one of so many elements
+LOOK_ALIKE_SHARE = 16  # a look-alike differs in one of this number of elements
 
 
 class InstructorsMistake(Exception):

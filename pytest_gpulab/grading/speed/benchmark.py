@@ -97,7 +97,7 @@ class BenchmarkResult:
     others: tuple[str, ...] = ()
 
     def floor_ms(self, least_bytes: float, written_bytes: int) -> float:
-        """Return the shortest possible time for moving so many bytes; 0 with warm caches or an unknown bandwidth.
+        """Return the shortest possible time for moving the bytes; 0 with warm caches or an unknown bandwidth.
 
         Written bytes may stay in the level-2 cache up to its size; read bytes are not in it before.
 

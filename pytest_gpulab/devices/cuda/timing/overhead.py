@@ -34,7 +34,7 @@ class Overhead:
         self._among_ms += [] if among_ms is None else [among_ms]
 
     def ms(self, launches: int) -> float:
-        """Return the overhead included in a sample of so many launches."""
+        """Return the overhead included in a sample of that number of launches."""
         if not self._alone_ms or not self._among_ms:
             return 0.0
         alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)

@@ -73,7 +73,7 @@ class Demands:
 
 
 def demands(counters: Counters, workload: Workload, arena: Arena, gpu: Gpu, blocks: int) -> Demands:
-    """Return the demands of a launch of so many blocks, scaled from the blocks that ran."""
+    """Return the demands of a launch, scaled from the blocks that ran to all of its blocks."""
     scale = blocks / workload.blocks
     l1_missed, fetched, memory_bytes = 0.0, 0.0, 0.0
     for touched in workload.footprint.touched(arena):

@@ -127,7 +127,7 @@ class Workload:
         return len(self._batches) > 1 and self.issued > MAX_ISSUED
 
     def sampling_error(self, blocks: int) -> float | None:
-        """Return the relative standard error of counts that are scaled to so many blocks.
+        """Return the relative standard error of counts that are scaled to all blocks.
 
         It is the error of the mean over batches, of instructions or of global sectors, whichever is larger; 0 if all
         blocks ran, and None if there is only one batch.

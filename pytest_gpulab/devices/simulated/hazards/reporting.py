@@ -54,7 +54,7 @@ class Reporter:
 
     @property
     def is_saturated(self) -> bool:
-        """True if so many races are certain that the search may stop."""
+        """True if enough races are certain for the search to stop."""
         return self.fences is None and self._racing > MAX_RACING
 
     def add_unchecked(self, unchecked: str) -> None:
