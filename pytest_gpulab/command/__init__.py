@@ -1,0 +1,12 @@
+"""The console command `gpulab`.
+
+- `main`: the command line: a table of subcommands, each loaded when it is chosen.
+- `include`: print the folder of `gpulab.cuh`.
+
+A subcommand is a module of its name with `add_arguments(parser)` and `run(arguments)`, which returns the exit code. An
+error of the user is a `CommandError` of one line.
+"""
+
+
+class CommandError(Exception):
+    """A mistake of the user, or something missing on the machine: one line."""

@@ -1,0 +1,58 @@
+"""The command line: a table of subcommands, each loaded when it is chosen."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+
+from pytest_gpulab import __version__
+
+from . import CommandError
+
+SUBCOMMANDS = {
+    "include": "print the folder of gpulab.cuh, for nvcc's option -I",
+}
+"""Subcommands with their lines in the help."""
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code.
+
+    Args:
+        words: the command line without the program's name; that of the process if None.
+    """
+    given = sys.argv[1:] if words is None else list(words)
+    chosen, parser = _parser(given)
+    arguments = parser.parse_args(given)
+    if chosen is None:
+        parser.print_help()
+        return 0
+    try:
+        return int(chosen.run(arguments))
+    except CommandError as error:
+        sys.stderr.write(f"gpulab {arguments.subcommand}: {error}\n")
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        sys.stderr.write(f"gpulab {arguments.subcommand}: interrupted\n")
+        return INTERRUPTED
+
+
+def _parser(given: Sequence[str]) -> tuple[ModuleType | None, argparse.ArgumentParser]:
+    """Return the module of the chosen subcommand, if one is chosen, and the parser. Other modules are not loaded."""
+    parser = argparse.ArgumentParser("gpulab", description="Tools for CUDA code, with or without a GPU.")
+    parser.add_argument("--version", action="version", version=f"pytest-gpulab {__version__}")
+    subparsers = parser.add_subparsers(title="subcommands", dest="subcommand", metavar="SUBCOMMAND")
+    word = next((word for word in given if not word.startswith("-")), None)
+    chosen = None
+    for name, line in SUBCOMMANDS.items():
+        subparser = subparsers.add_parser(name, help=line, description=line[0].upper() + line[1:] + ".")
+        if name == word:
+            chosen = import_module(f"{__package__}.{name}")
+            chosen.add_arguments(subparser)
+    return chosen, parser

@@ -1,0 +1,73 @@
+"""The console command: help, wrong words, and what it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from pytest_gpulab.command import CommandError, include, main
+
+HEAVY = ("numpy", "pytest", "tabulate", "cuda", "pycuda", "pytest_gpulab.devices", "pytest_gpulab.grading")
+
+
+def test_the_console_command_is_the_module() -> None:
+    (command,) = entry_points(group="console_scripts", name="gpulab")
+    assert command.load() is main.main
+
+
+def test_help_lists_each_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"{name} " in shown and line.split(",")[0] in shown for name, line in main.SUBCOMMANDS.items())
+
+
+@pytest.mark.parametrize("name", main.SUBCOMMANDS)
+def test_each_subcommand_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main([name, "--help"])
+    assert end.value.code == 0
+    assert f"usage: gpulab {name}" in capsys.readouterr().out
+
+
+def test_a_wrong_subcommand_lists_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main.main(["inclde"])
+    assert end.value.code == 2
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "'inclde'" in message and "include" in message
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["--version"])
+    assert capsys.readouterr().out.startswith("pytest-gpulab ")
+
+
+def test_mistakes_and_interrupts_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for error, code, line in (
+        (CommandError("no such file: x.cu"), 2, "gpulab include: no such file: x.cu\n"),
+        (KeyboardInterrupt(), 130, "gpulab include: interrupted\n"),
+    ):
+        monkeypatch.setattr(include, "run", lambda _, error=error: (_ for _ in ()).throw(error))
+        assert main.main(["include"]) == code
+        assert capsys.readouterr().err == line
+
+
+def test_include_prints_the_folder_of_the_header() -> None:
+    done = subprocess.run([sys.executable, "-m", "pytest_gpulab", "include"], capture_output=True, text=True, check=True)
+    assert (Path(done.stdout.removesuffix("\n")) / "gpulab.cuh").is_file()
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from pytest_gpulab.command.main import main; main([]); "
+        f"sys.exit(' '.join(name for name in {HEAVY} if name in sys.modules) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
