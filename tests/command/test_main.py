@@ -60,7 +60,9 @@ def test_mistakes_and_interrupts_are_one_line(
 
 
 def test_include_prints_the_folder_of_the_header() -> None:
-    done = subprocess.run([sys.executable, "-m", "pytest_gpulab", "include"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_gpulab", "include"], capture_output=True, text=True, check=True
+    )
     assert (Path(done.stdout.removesuffix("\n")) / "gpulab.cuh").is_file()
 
 
