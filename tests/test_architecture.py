@@ -67,6 +67,8 @@ def test_a_session_without_the_flag_loads_nothing_heavy(tmp_path: Path) -> None:
         "def test_modules():\n"
         "    heavy = {'numpy', 'tabulate', 'cuda', 'pycuda', 'pynvml', 'pytest_gpulab.grading'}\n"
         "    assert not heavy & set(sys.modules) and 'pytest_gpulab.plugin' in sys.modules\n"
+        "    loader = sys.modules['pytest_gpulab.plugin.hooks'].__loader__\n"
+        "    assert type(loader).__name__ == 'SourceFileLoader', 'pytest rewrites the package in each session'\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark", "-p", "no:hypothesispytest", str(test)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

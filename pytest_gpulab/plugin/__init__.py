@@ -11,6 +11,32 @@
 - `summary`: keeps pytest's failure lists from repeating the findings.
 """
 
-from pytest_gpulab.plugin.hooks import pytest_addoption, pytest_configure, pytest_load_initial_conftests
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+
+
+class PlainImports:
+    """An import hook that loads this package as Python does, ahead of pytest's hook for plugins.
+
+    pytest's hook rewrites assertions, and it reads and writes bytecode of its own. Where it cannot write, in a
+    system-wide installation or with PYTHONDONTWRITEBYTECODE, it would rewrite the whole package in each session.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """Return where Python itself finds a module of this package; None for all other modules."""
+        return PathFinder.find_spec(name, path) if name.startswith("pytest_gpulab.") else None
+
+
+sys.meta_path.insert(0, PlainImports)
+
+from pytest_gpulab.plugin.hooks import (  # noqa: E402 - loaded with the import hook in place
+    pytest_addoption,
+    pytest_configure,
+    pytest_load_initial_conftests,
+)
 
 __all__ = ["pytest_addoption", "pytest_configure", "pytest_load_initial_conftests"]
