@@ -4,9 +4,13 @@ from __future__ import annotations
 
 AMONG = 32  # empty kernels in a row
 EMPTY_BLOCK = 256  # threads per block; the grid has one block per multiprocessor
-EMPTY_MS = {((9, 0), 1980): 1.32e-3}
-"""The empty kernel's own time, by compute capability and highest clock in MHz: Nsight Compute's gpu__time_duration on
-H200s. It cannot be derived from our samples."""
+EMPTY_MS = {"NVIDIA H100 80GB HBM3": 2.02e-3, "NVIDIA H200": 1.32e-3}
+"""The empty kernel's own time by the GPU's name: the median of Nsight Compute's gpu__time_duration.
+
+It cannot be derived from our samples, and GPUs of one architecture and clock differ. To measure it: `ncu --kernel-name
+regex:^nothing --clock-control none --cache-control none --metrics gpu__time_duration.sum python
+tests/gpu/proof/against_ncu.py --launch warm`.
+"""
 MAX_GAP_MS = 3e-4  # a longer gap has another cause, such as a clock below full speed
 
 

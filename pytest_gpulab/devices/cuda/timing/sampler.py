@@ -155,8 +155,7 @@ class CudaStopwatch:
         self._context, self._nvml = context, nvml
         driver = context.driver
         self._cycles_per_ms = self._attribute("CLOCK_RATE")
-        max_mhz = self._cycles_per_ms // 1000
-        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get((context.gpu.compute_capability(), max_mhz))
+        self._lead_ms, self._empty_ms = LEAD_MS, EMPTY_MS.get(context.gpu.name())
         self._overhead = Overhead(self._empty_ms)
         # Queried now: the driver may be slow to answer, and others wait while the stopwatch is in use.
         self.l2_bytes = self._attribute("L2_CACHE_SIZE")
