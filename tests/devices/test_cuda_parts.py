@@ -243,9 +243,15 @@ def test_the_overhead_of_a_sample_is_found_though_most_samples_are_disturbed(dis
 
 @pytest.mark.parametrize(
     ("empty_ms", "further_ms", "gap_ms"),
-    [(0.00125, 0.00135, 0.0001), (0.00125, 0.0012, 0), (0.00125, 0.0025, 0.0003), (None, 0.00135, 0)],
+    [
+        (0.00125, 0.00135, 0.0001),
+        (0.002, 0.0017, -0.0003),
+        (0.002, 0.001, -0.0006),
+        (0.00125, 0.0025, 0.0003),
+        (None, 0.00135, 0),
+    ],
 )
-def test_the_gap_between_launches_is_taken_off_for_each_where_it_can_be_told(empty_ms, further_ms, gap_ms):
+def test_the_gap_is_subtracted_per_launch_where_the_empty_kernels_time_is_known(empty_ms, further_ms, gap_ms):
     overhead = Overhead(empty_ms)
     overhead.learn(among_ms=OVERHEAD_MS + AMONG * further_ms, alone_ms=OVERHEAD_MS + further_ms)
     assert overhead.ms(launches=0) == pytest.approx(OVERHEAD_MS)

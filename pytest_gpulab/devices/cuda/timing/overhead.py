@@ -11,16 +11,17 @@ It cannot be derived from our samples, and GPUs of one architecture and clock di
 regex:^nothing --clock-control none --cache-control none --metrics gpu__time_duration.sum python
 tests/gpu/proof/against_ncu.py --launch warm`.
 """
-MAX_GAP_MS = 3e-4  # a longer gap has another cause, such as a clock below full speed
+MIN_GAP_MS, MAX_GAP_MS = -6e-4, 3e-4  # another gap has another cause, such as a clock below full speed
 
 
 class Overhead:
     """Launch overhead included in a sample; 0 before anything is measured.
 
     A sample of one empty kernel has the kernel's own time and the overhead. Each further kernel adds its own time and a
-    gap, which is not part of a kernel's time: 0.08 to 0.24 us on an H200, different between processes. The gap differs
-    by up to 0.1 us for a kernel with a single block, so the empty kernel has as many blocks as real ones. Time and gap
-    can only be separated on GPUs for which the empty kernel's own time is known.
+    gap, which is not part of a kernel's time: 0.08 to 0.24 us on an H200, different between processes. On an H100 it is
+    negative: Nsight Compute counts a kernel's start and end, which overlap with its neighbours' in a row. The gap
+    differs by up to 0.1 us for a kernel with a single block, so the empty kernel has as many blocks as real ones. Time
+    and gap can only be separated on GPUs for which the empty kernel's own time is known.
 
     All disturbances make a sample longer, above all a clock below full speed: so the lower quartile of the samples
     counts. A median of a few is not enough: at times all samples within a millisecond are disturbed, by as much as the
@@ -43,7 +44,7 @@ class Overhead:
             return 0.0
         alone_ms, among_ms = _lower_quartile(self._alone_ms), _lower_quartile(self._among_ms)
         further_ms = (among_ms - alone_ms) / (AMONG - 1)
-        gap_ms = 0.0 if self._empty_ms is None else min(max(further_ms - self._empty_ms, 0.0), MAX_GAP_MS)
+        gap_ms = 0.0 if self._empty_ms is None else max(MIN_GAP_MS, min(further_ms - self._empty_ms, MAX_GAP_MS))
         return alone_ms - further_ms + launches * gap_ms
 
 
