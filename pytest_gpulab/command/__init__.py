@@ -1,6 +1,7 @@
 """The console command `gpulab`.
 
 - `main`: the command line: a table of subcommands, each loaded when it is chosen.
+- `device`, `occupancy`: a GPU's properties; the occupancy of a launch.
 - `include`: print the folder of `gpulab.cuh`.
 
 A subcommand is a module of its name with `add_arguments(parser)` and `run(arguments)`, which returns the exit code. An

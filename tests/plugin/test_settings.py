@@ -94,7 +94,7 @@ def test_occupancy_is_told_for_the_architecture(course: Course, key: str, apart:
 
 def test_a_gpu_that_is_not_described(course: Course) -> None:
     line = usage_error(course.grade("--gpulab-gpu=rtx2"))
-    assert line == "no GPU model is named 'rtx2'; available: h200, a100, rtx3090, t4"
+    assert line == "no GPU model is named 'rtx2'; available: h200, h100, a100, rtx3090, rtx4090, l4, t4"
 
 
 @pytest.mark.parametrize("apart", [[], ["--gpulab-timeout=60"]])

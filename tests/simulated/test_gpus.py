@@ -30,16 +30,16 @@ def test_what_an_sm_holds_comes_from_the_table_of_architectures(name: str) -> No
 
 
 def test_the_gpus_that_students_may_have_are_described() -> None:
-    assert {"h200", "a100", "rtx3090", "t4"} <= set(known_gpus())
+    assert {"h200", "h100", "a100", "rtx4090", "rtx3090", "l4", "t4"} <= set(known_gpus())
     assert modelled_gpu().name == "NVIDIA H200"
 
 
 def test_an_unknown_gpu_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(DeviceUnavailable, match=r"no GPU model is named 'rtx2'; available: h200, a100, rtx3090, t4"):
+    with pytest.raises(DeviceUnavailable, match=r"no GPU model is named 'rtx2'; available: h200, h100, a100, rtx3090"):
         modelled_gpu("rtx2")
 
 
-@pytest.mark.parametrize(("name", "kib"), [("h200", 227), ("a100", 163), ("rtx3090", 99), ("t4", 64)])
+@pytest.mark.parametrize(("name", "kib"), [("h200", 227), ("a100", 163), ("rtx4090", 99), ("t4", 64)])
 def test_a_block_has_no_more_shared_memory_than_the_gpu_gives_it(name: str, kib: int) -> None:
     device = SimulatedDevice(modelled_gpu(name))
     source = "extern __shared__ float more[]; __global__ void f(float *x) { more[0] = 1; x[0] = more[0]; }"
@@ -50,7 +50,7 @@ def test_a_block_has_no_more_shared_memory_than_the_gpu_gives_it(name: str, kib:
 
 
 def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
-    """The order of the four GPUs' data sheets, and no more bandwidth than they have."""
+    """The order of the GPUs' data sheets, and no more bandwidth than they have."""
     source = (
         "__global__ void copy(const float *a, float *b) { unsigned i = blockIdx.x * 1024 + threadIdx.x; b[i] = a[i]; }"
     )
@@ -63,7 +63,7 @@ def test_a_copy_takes_as_long_as_each_gpus_memory_needs() -> None:
         assert profile.estimated_ms is not None
         found[name] = 8 * n / profile.estimated_ms / 1e6
         assert 0.5 < found[name] / modelled_gpu(name).bandwidth_gb_s < 0.92
-    assert sorted(found, key=found.__getitem__) == ["t4", "rtx3090", "a100", "h200"]
+    assert sorted(found, key=found.__getitem__) == ["t4", "l4", "rtx3090", "rtx4090", "a100", "h100", "h200"]
 
 
 CONTENDED = {

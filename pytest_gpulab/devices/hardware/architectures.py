@@ -1,4 +1,4 @@
-"""SmLimits of NVIDIA's GPU architectures: a table by the compiler's architecture names.
+"""Limits of a multiprocessor (SM) of NVIDIA's GPU architectures: a table by the compiler's architecture names.
 
 Sources: the CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; the allocation unit of
 shared memory is that of NVIDIA's `cuda_occupancy.h`.
@@ -14,7 +14,7 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class SmLimits:
-    """SmLimits of one SM.
+    """The limits of one SM.
 
     Attributes:
         generation: the architecture's name.
@@ -51,7 +51,7 @@ LIMITS: Mapping[str, SmLimits] = {
     "sm_120": SmLimits("Blackwell", 24, 48, 100 * _KIB),
     "sm_121": SmLimits("Blackwell", 24, 48, 100 * _KIB),
 }
-"""SmLimits by the compiler's architecture name."""
+"""Limits by the compiler's architecture name."""
 
 
 def generation(architecture: str) -> str:

@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from pytest_gpulab.devices.hardware.architectures import LIMITS, SmLimits
+from pytest_gpulab.devices.hardware.occupancy import WARP
+from pytest_gpulab.devices.hardware.properties import DeviceProperties
 from pytest_gpulab.devices.protocol import DeviceUnavailable
 
 if sys.version_info >= (3, 11):
@@ -17,6 +19,8 @@ else:
     import tomli as tomllib
 
 DEFAULT_GPU = "h200"
+TOO_OLD = {"v100": "7.0", "p100": "6.0", "k80": "3.7"}
+"""Compute capabilities of GPUs that courses have, but that CUDA 13 does not compile for."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class Gpu:
         constant_cycles: cycles of the constant cache per distinct address that a warp reads.
         constant_miss_cycles: additional cycles per miss of the constant cache.
         loop_lane_cycles, loop_block_lane_cycles: cycles of the load/store unit for a compare-and-swap loop, which is
-            the
-            machine code of some atomics on shared memory: per lane of the warp, and of the block, at one address.
+            the machine code of some atomics on shared memory: per lane of the warp, and of the block, at one address.
         loop_bank_cycles: cycles of such a loop per squared number of passes through one bank.
         loop_wide_factor: cost of such a loop on 8 bytes, relative to 4 bytes.
         constant_cache_bytes, constant_cache_sets, constant_line_bytes: geometry of the SM's constant cache.
@@ -49,6 +52,7 @@ class Gpu:
         atomic_gap_ns: time between two atomics on the same address.
         atomics_per_ns: passes of atomics on distinct sectors, on the whole GPU.
         float_atomic_passes: duration of a float atomic, in passes of an integer atomic.
+        memory_bytes, memory_bus_bits, memory_mhz: size, bus and clock of the memory; the cost model does not use them.
         atomic_share_256, atomic_share_1024: share of the passes within 256 or 1024 bytes that do not overlap.
         launch_us: shortest duration of a launch.
     """
@@ -87,6 +91,9 @@ class Gpu:
     l2_latency: float
     memory_latency: float
     block_start: float
+    memory_bytes: int
+    memory_bus_bits: int
+    memory_mhz: int
     block_gap_ns: float
     atomic_gap_ns: float
     atomics_per_ns: float
@@ -97,13 +104,34 @@ class Gpu:
 
     @property
     def limits(self) -> SmLimits:
-        """SmLimits of one SM."""
+        """The limits of one SM."""
         return LIMITS[self.architecture]
 
     @property
     def target(self) -> str:
         """The architecture as NVRTC names it, such as `90`."""
         return self.architecture.removeprefix("sm_")
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What a device query prints of this GPU."""
+        limits = self.limits
+        return DeviceProperties(
+            name=self.name,
+            architecture=self.architecture,
+            sms=self.sms,
+            global_bytes=self.memory_bytes,
+            sm_shared_bytes=limits.shared_bytes,
+            largest_block_shared_bytes=limits.largest_shared_bytes,
+            sm_registers=limits.registers,
+            sm_threads=limits.warps * WARP,
+            sm_blocks=limits.blocks,
+            clock_mhz=round(1000 * self.clock_ghz),
+            memory_mhz=self.memory_mhz,
+            memory_bus_bits=self.memory_bus_bits,
+            l2_bytes=self.l2_bytes,
+            peak_bandwidth_gb_s=self.bandwidth_gb_s,
+        )
 
 
 @cache
@@ -122,9 +150,15 @@ def modelled_gpu(name: str = DEFAULT_GPU) -> Gpu:
     """Return a GPU by its short name.
 
     Raises:
-        DeviceUnavailable: the name is unknown.
+        DeviceUnavailable: the name is unknown, or the GPU is too old for the compiler.
     """
     found = tables()["gpus"].get(name)
+    if name in TOO_OLD:
+        oldest = min(LIMITS, key=lambda architecture: int(architecture.removeprefix("sm_"))).removeprefix("sm_")
+        raise DeviceUnavailable(
+            f"no GPU model is named {name!r}: it has compute capability {TOO_OLD[name]}, and CUDA 13 compiles for "
+            f"{oldest[:-1]}.{oldest[-1]} and newer; available: {', '.join(known_gpus())}"
+        )
     if found is None:
         raise DeviceUnavailable(f"no GPU model is named {name!r}; available: {', '.join(known_gpus())}")
     values = {**tables()["architectures"][found["architecture"]], **found}

@@ -1,0 +1,78 @@
+"""`gpulab device`: print a GPU's properties."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from pytest_gpulab.devices.errors import DeviceAbsent, DeviceUnavailable
+from pytest_gpulab.devices.hardware.properties import DeviceProperties
+
+from . import CommandError
+
+INDENT = 26
+
+
+@dataclass(frozen=True)
+class Query:
+    """A GPU, and what is known of it.
+
+    Attributes:
+        properties: see `DeviceProperties`.
+        origin: where the properties come from, in words.
+        details: label to text, for `--verbose`.
+    """
+
+    properties: DeviceProperties
+    origin: str
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.add_argument("--gpu", metavar="NAME", help="a modelled GPU, such as h100, in place of the machine's")
+    parser.add_argument("-v", "--verbose", action="store_true", help="the present state of a GPU; sources of a model")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the properties of the machine's GPUs, or of a modelled GPU."""
+    try:
+        queries = _queries(arguments.gpu)
+    except DeviceUnavailable as missing:
+        raise CommandError(str(missing)) from None
+    if arguments.json:
+        facts = [{**asdict(query.properties), "origin": query.origin} for query in queries]
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        return 0
+    for query in queries:
+        shown = query.properties.rows() | (dict(query.details) if arguments.verbose else {})
+        rows = {"origin": query.origin, **shown}
+        lines = [query.properties.name, *(f"  {label:{INDENT}} {text}" for label, text in rows.items())]
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _queries(modelled: str | None) -> list[Query]:
+    if modelled:
+        return [_model(modelled, "modelled")]
+    from pytest_gpulab.devices.cuda.properties import query_gpus
+
+    try:
+        found = query_gpus()
+    except DeviceAbsent as missing:
+        from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU
+
+        return [_model(DEFAULT_GPU, f"modelled, because there is no CUDA device: {missing}")]
+    return [Query(properties, f"CUDA device {number}", rows) for number, (properties, rows) in enumerate(found)]
+
+
+def _model(name: str, origin: str) -> Query:
+    from pytest_gpulab.devices.simulated.gpus import modelled_gpu, sources
+
+    return Query(
+        modelled_gpu(name).properties, origin, {f"source of {key}": text for key, text in sources(name).items()}
+    )

@@ -1,0 +1,106 @@
+"""The properties of a GPU: what a device query prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .architectures import generation
+from .occupancy import MAX_BLOCK_THREADS, WARP
+
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+CONSTANT_BYTES = 64 * 1024
+DEFAULT_SHARED_BYTES = 48 * 1024  # more per block must be requested at the launch
+BLOCK_REGISTERS = 65536
+COMPUTE_MODES = ("default", "exclusive thread", "prohibited", "exclusive process")  # cuda.h, CUcomputemode
+_UNKNOWN = "n/a"
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """The properties of a GPU that do not change, in the units of their names.
+
+    The limits per thread block and grid are the same for all architectures that CUDA 13 compiles for; source: the CUDA
+    C++ Programming Guide, table "Technical Specifications per Compute Capability".
+
+    Attributes:
+        name: such as `NVIDIA H200`.
+        architecture: such as `sm_90`.
+        sms: number of multiprocessors (SMs).
+        global_bytes: size of the device memory.
+        constant_bytes: limit of the `__constant__` variables of a file.
+        block_shared_bytes, largest_block_shared_bytes: shared memory per block, by default and on request.
+        sm_shared_bytes, l2_bytes: shared memory per SM; size of the L2 cache.
+        block_registers, sm_registers: 32-bit registers.
+        block_threads, sm_threads, sm_blocks: resident at a time, the first per block, the others per SM.
+        max_block, max_grid: largest extents in x, y and z.
+        clock_mhz, memory_mhz, memory_bus_bits: highest clocks, and the width of the memory's bus.
+        peak_bandwidth_gb_s: 1e9 bytes per second; None if unknown.
+        concurrent_kernels: True if kernels of several streams can run at a time.
+        ecc, compute_mode: settings of a real GPU; None for a modelled one.
+    """
+
+    name: str
+    architecture: str
+    sms: int
+    global_bytes: int
+    sm_shared_bytes: int
+    largest_block_shared_bytes: int
+    sm_registers: int
+    sm_threads: int
+    sm_blocks: int
+    clock_mhz: int
+    memory_mhz: int
+    memory_bus_bits: int
+    l2_bytes: int
+    peak_bandwidth_gb_s: float | None
+    constant_bytes: int = CONSTANT_BYTES
+    block_shared_bytes: int = DEFAULT_SHARED_BYTES
+    block_registers: int = BLOCK_REGISTERS
+    warp_size: int = WARP
+    block_threads: int = MAX_BLOCK_THREADS
+    max_block: tuple[int, int, int] = MAX_BLOCK
+    max_grid: tuple[int, int, int] = MAX_GRID
+    concurrent_kernels: bool = True
+    ecc: bool | None = None
+    compute_mode: str | None = None
+
+    @property
+    def compute_capability(self) -> str:
+        """Major and minor number, such as `9.0`."""
+        digits = self.architecture.removeprefix("sm_")
+        return f"{digits[:-1]}.{digits[-1]}"
+
+    def rows(self) -> dict[str, str]:
+        """Return the most asked properties, label to text."""
+        ecc = {None: _UNKNOWN, False: "off", True: "on"}[self.ecc]
+        peak = self.peak_bandwidth_gb_s
+        return {
+            "compute capability": f"{self.compute_capability} ({generation(self.architecture)})",
+            "multiprocessors (SMs)": str(self.sms),
+            "global memory": f"{self.global_bytes / 2**30:.1f} GiB",
+            "constant memory": f"{self.constant_bytes // 1024} KiB",
+            "shared memory per block": f"{self.block_shared_bytes // 1024} KiB, "
+            f"on request {self.largest_block_shared_bytes // 1024} KiB",
+            "shared memory per SM": f"{self.sm_shared_bytes // 1024} KiB",
+            "registers per block": str(self.block_registers),
+            "registers per SM": str(self.sm_registers),
+            "warp size": f"{self.warp_size} threads",
+            "threads per block": f"at most {self.block_threads}",
+            "threads per SM": f"at most {self.sm_threads}",
+            "blocks per SM": f"at most {self.sm_blocks}",
+            "block dimensions": f"at most {_extents(self.max_block)}",
+            "grid dimensions": f"at most {_extents(self.max_grid)}",
+            "clock": f"{self.clock_mhz} MHz",
+            "memory clock": f"{self.memory_mhz} MHz",
+            "memory bus": f"{self.memory_bus_bits} bits",
+            "L2 cache": f"{self.l2_bytes / 2**20:.0f} MiB",
+            "peak bandwidth": _UNKNOWN if peak is None else f"{peak:.0f} GB/s",
+            "concurrent kernels": "yes" if self.concurrent_kernels else "no",
+            "ECC": ecc,
+            "compute mode": self.compute_mode or _UNKNOWN,
+        }
+
+
+def _extents(xyz: tuple[int, int, int]) -> str:
+    return " x ".join(map(str, xyz))
