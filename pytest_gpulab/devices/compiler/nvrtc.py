@@ -151,6 +151,11 @@ def compile_machine_code(
     """
     options = [f"--gpu-architecture={architecture}", "--generate-line-info", "--ptxas-options=-v"]
     cubin, log = _compile(run, _request(source, filename, options, defines, headers, "cubin"))
+    return machine_binary(cubin, log)
+
+
+def machine_binary(cubin: bytes, log: str) -> MachineBinary:
+    """Return machine code with what its assembler, ptxas with the option `-v`, has reported."""
     return MachineBinary(cubin, _parse_usage(log), _parse_frames(log))
 
 

@@ -74,8 +74,8 @@ class SimulatedModule:
         self._device, self.log, self._source = device, log, source
         self._bounds = launch_bounds(ptx)
         self._binaries: dict[str, nvrtc.MachineBinary] = {}
-        if "begin inline asm" in ptx:  # only the assembler knows the instructions of the modelled GPU
-            self._binary(device.gpu.architecture)
+        if "begin inline asm" in ptx:
+            self._check_assembly()
         self._machine_kernels: dict[str, MachineKernel | None] = {}
         self._joined: dict[str, Joined] = {}
         self._occupancies: dict[tuple[str, int, int], KernelOccupancy] = {}
@@ -92,6 +92,14 @@ class SimulatedModule:
         self._programs: dict[str, Program] = {}
         self.has_state = self._variables.may_keep(ptx)
         """True if a launch may leave something behind, which only a used variable can hold."""
+
+    def _check_assembly(self) -> None:
+        """Assemble the module: only the assembler knows the instructions of the modelled GPU.
+
+        Raises:
+            CompileError: it rejects one.
+        """
+        self._binary(self._device.gpu.architecture)
 
     def reset_variables(self) -> None:
         """Give every variable the contents that it has by the source."""

@@ -19,7 +19,7 @@ from pytest_gpulab.devices.simulated.groups.lanes import Lanes, Shape, Subset, V
 from pytest_gpulab.devices.simulated.groups.union import Union
 from pytest_gpulab.devices.simulated.translation.sites import Site
 
-_ARENA_BASE = 0x0010_0000_0000
+ARENA_BASE = 0x0010_0000_0000
 _GAP = 1 << 20  # between allocations, so that an overrun does not hit the next one
 NULL_BYTES = 4096  # the lowest addresses are never allocated: they are null pointers
 U64 = np.dtype(np.uint64)
@@ -139,7 +139,7 @@ class Arena:
         self._bases: list[int] = []
         self._allocations: list[Allocation] = []
         self._retired: deque[Allocation] = deque()
-        self._next = _ARENA_BASE
+        self._next = ARENA_BASE
 
     def allocate(self, nbytes: int, kind: type[Allocation] = Allocation) -> Allocation:
         """Reserve `nbytes` zeroed bytes, aligned to 256."""

@@ -1,0 +1,123 @@
+"""Build a whole CUDA program for the simulated GPU, or with NVIDIA's runtime library for a real one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
+
+from .build_cache import built
+from .stand_in import stand_in
+from .toolchain import Toolchain
+
+TARGET = "90"
+"""The architecture of the PTX: that of the modelled GPUs with all features."""
+_FOR_SIMULATION = (
+    "-cudart", "none", "-gencode", f"arch=compute_{TARGET},code=compute_{TARGET}", "-no-compress", "-lineinfo", "-O1",
+    "-Xcompiler", "-g1",
+)  # fmt: skip
+_DEPENDENCY = re.compile(r"(?:\\.|[^\s\\])+")
+_NO_HEADER = re.compile(r"fatal error: ([\w./-]+): No such file")
+_UNDEFINED = re.compile(r"undefined reference to `(\w+)")
+_LIBRARIES = {
+    "cublas": "cuBLAS", "cufft": "cuFFT", "curand": "cuRAND", "cusparse": "cuSPARSE", "cusolver": "cuSOLVER",
+    "cudnn": "cuDNN", "nvrtc": "NVRTC", "npp": "NPP", "nccl": "NCCL", "nvml": "NVML", "cutensor": "cuTENSOR",
+    "nvjpeg": "nvJPEG", "mpi": "MPI",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to build.
+
+    Attributes:
+        source: the `.cu` file.
+        options: further words for nvcc: options, and other source files.
+    """
+
+    source: Path
+    options: tuple[str, ...] = ()
+
+
+def build(program: Program, toolchain: Toolchain) -> Path:
+    """Build a program for the simulated GPU; return the executable, which may come from the cache.
+
+    Raises:
+        CompileError: it does not compile or link; with the compiler's messages, and a sentence if a library is missing.
+        DeviceUnavailable: the stand-in does not compile here.
+    """
+    if any("rdc" in option or option == "-dc" for option in program.options):
+        raise CompileError("relocatable device code (-rdc=true) is not available with no GPU: compile without it")
+    objects = stand_in(toolchain, headers_of(toolchain))
+    return _built(program, toolchain, (*_FOR_SIMULATION, *map(str, objects)))
+
+
+def build_native(program: Program, toolchain: Toolchain) -> Path:
+    """Build a program for the machine's GPU; see `build`."""
+    options = ["-arch=native", "-lineinfo", "-O2"]
+    for library in sorted(headers_of(toolchain).parent.glob("lib/libcudart.so.*")):  # the wheels have no plain name
+        options += ["-cudart", "none", f"-l:{library.name}", "-Xlinker", f"-rpath={library.parent}"]
+    return _built(program, toolchain, options)
+
+
+def headers_of(toolchain: Toolchain) -> Path:
+    """Return the folder of CUDA's headers.
+
+    Raises:
+        DeviceUnavailable: nvcc does not say where it is.
+    """
+    from pytest_gpulab.devices.cuda.nvcc.toolkit import headers_of
+
+    found = headers_of(str(toolchain.nvcc))
+    if found is None or not (found / "cuda_runtime_api.h").is_file():
+        raise DeviceUnavailable(f"{toolchain.nvcc} does not work: it names no folder with CUDA's headers")
+    return found
+
+
+def _built(program: Program, toolchain: Toolchain, options: Iterable[str]) -> Path:
+    source = program.source.resolve()
+    words = [*options, *program.options]
+
+    def produce(folder: Path) -> Iterable[Path]:
+        command = [str(toolchain.nvcc), "-ccbin", str(toolchain.host_compiler), str(source), *words]
+        command += ["-MD", "-MF", str(folder / "read.d"), "-o", str(folder / "program")]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError(with_reason(done.stderr + done.stdout))
+        return [*_read(folder / "read.d"), *_files(program.options), source]
+
+    key = ("program", *toolchain.identity, str(source), str(Path.cwd()), *words, *_environment())
+    return built(key, produce) / "program"
+
+
+def _environment() -> Iterator[str]:
+    for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"):
+        yield f"{name}={os.environ.get(name, '')}"
+
+
+def _read(dependencies: Path) -> Iterator[Path]:
+    """Yield the files that the compiler has read, in make's form: `target : file file \\`."""
+    text = dependencies.read_text(errors="replace").replace("\\\n", " ")
+    for line in text.splitlines():
+        for word in _DEPENDENCY.findall(line.partition(" :")[2] or line.partition(":")[2]):
+            yield Path(word.replace("\\ ", " "))
+
+
+def _files(options: Sequence[str]) -> Iterator[Path]:
+    yield from (path.resolve() for path in map(Path, options) if path.is_file())
+
+
+def with_reason(messages: str) -> str:
+    """Return the compiler's messages, preceded by a sentence if they are about a library that is not available."""
+    names = [*_NO_HEADER.findall(messages), *_UNDEFINED.findall(messages)]
+    for name in names:
+        low = name.rpartition("/")[2].lower()
+        known = next((shown for prefix, shown in _LIBRARIES.items() if low.startswith(prefix)), None)
+        if known is not None:
+            return f"{known} is not available with no GPU (`{name}`)\n{messages}"
+    return messages

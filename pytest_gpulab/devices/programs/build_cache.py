@@ -1,0 +1,86 @@
+"""A cache of built programs on disk, keyed by the command and the contents of every file that it read.
+
+Like `compiler.cache`, it is a private folder of the user among the temporary files. An entry is a folder: its products,
+and a list of the files that went into them with their hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from pytest_gpulab.devices.compiler.cache import is_private, key_of
+from pytest_gpulab.devices.system.processes import LOCKS
+
+MAX_ENTRIES = 100
+_READ = "read.json"
+
+Produce = Callable[[Path], Iterable[Path]]
+"""Writes products into a folder; returns the files that it has read."""
+
+
+def built(key: Iterable[str], produce: Produce) -> Path:
+    """Return the folder with the products of a key; produce them unless they are known and their sources unchanged.
+
+    Args:
+        key: all that the products depend on, but for the contents of files.
+        produce: see `Produce`; its exceptions pass through, and nothing is kept.
+    """
+    folder = cache_folder() / key_of(key)
+    if _is_current(folder):
+        with suppress(OSError):
+            os.utime(folder)
+        return folder
+    fresh = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        read = {str(path): _digest(path) for path in produce(fresh)}
+        (fresh / _READ).write_text(json.dumps(read))
+        _evict(folder.parent)
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another process was faster: its products are as good
+            fresh.rename(folder)
+        return folder
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+@lru_cache(maxsize=1)
+def cache_folder() -> Path:
+    """Return the folder of the entries; one for this process only if the user's folder is not private."""
+    folder = Path(os.environ.get(LOCKS) or tempfile.gettempdir()) / f"gpulab-programs-{os.getuid()}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if is_private(folder):
+            return folder
+    import atexit
+
+    own = Path(tempfile.mkdtemp(prefix="gpulab-programs-"))
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+def _is_current(folder: Path) -> bool:
+    try:
+        read = json.loads((folder / _READ).read_text())
+        return all(_digest(Path(path)) == digest for path, digest in read.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+def _evict(folder: Path) -> None:
+    """Remove the older half of the entries if there are too many."""
+    with suppress(OSError):
+        entries = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+        for path in entries[: MAX_ENTRIES // 2] if len(entries) > MAX_ENTRIES else ():
+            shutil.rmtree(path, ignore_errors=True)

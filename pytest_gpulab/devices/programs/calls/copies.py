@@ -1,0 +1,131 @@
+"""Copies and sets, with checks of both sides.
+
+The program moves bytes between host and device by itself, through the shared file. Copies within device memory are made
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
+from pytest_gpulab.devices.programs.messages import Value
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+
+_DONE, _TO_DEVICE, _TO_HOST, _HOST_TO_HOST = range(4)
+_KINDS = ("host to host", "host to device", "device to host", "device to device", "default")  # enum cudaMemcpyKind
+_DEFAULT = 4
+COPIES = (
+    "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync",
+    "cudaMemcpy3D", "cudaMemcpy3DAsync", "cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync", "cudaMemcpyFromSymbol",
+    "cudaMemcpyFromSymbolAsync",
+)  # fmt: skip
+SETS = ("cudaMemset", "cudaMemsetAsync", "cudaMemset2D", "cudaMemset2DAsync", "cudaMemset3D", "cudaMemset3DAsync")
+
+
+class Box(NamedTuple):
+    """Bytes at an address: `depth` slices with `height` rows of `width` bytes; pitch and slice are distances."""
+
+    address: int
+    pitch: int
+    slice: int
+    width: int
+    height: int
+    depth: int
+
+    @property
+    def nbytes(self) -> int:
+        """The distance from its first to behind its last byte."""
+        return (self.depth - 1) * self.slice + (self.height - 1) * self.pitch + self.width
+
+    def view(self, data: npt.NDArray[np.uint8], base: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes in an allocation's array, which starts at the address `base`."""
+        inner = data[self.address - base :]
+        shape, strides = (self.depth, self.height, self.width), (self.slice, self.pitch, 1)
+        view: npt.NDArray[Any] = np.lib.stride_tricks.as_strided(inner, shape, strides)
+        return view
+
+
+@api(*COPIES, form="u" * 10)
+def copy(
+    call: Call, to: int, to_pitch: int, to_slice: int, of: int, of_pitch: int, of_slice: int, width: int, height: int,
+    depth: int, kind: int,
+) -> Sequence[Value]:  # fmt: skip
+    """Check a copy, and make it if both sides are device memory; else return its direction and the file's offsets."""
+    if kind > _DEFAULT:
+        raise CudaError(Error.INVALID_MEMCPY_DIRECTION)
+    target, source = Box(to, to_pitch, to_slice, width, height, depth), Box(of, of_pitch, of_slice, width, height, depth)
+    needs_target, needs_source = kind in (1, 3), kind in (2, 3)
+    into, out_of = _side(call, target, needs_target, "destination", kind), _side(call, source, needs_source, "source", kind)
+    arena = call.session.device.arena
+    if into is not None and out_of is not None:
+        target.view(into.data, into.base)[...] = source.view(out_of.data, out_of.base)
+        _copy_written(target, into, source, out_of)
+        return [_DONE, 0, 0]
+    if into is not None:
+        _mark_written(target, into)
+        return [_TO_DEVICE, arena.offset(into) + to - into.base, of]
+    if out_of is not None:
+        return [_TO_HOST, to, arena.offset(out_of) + of - out_of.base]
+    return [_HOST_TO_HOST, to, of]
+
+
+def _side(call: Call, box: Box, is_needed: bool, what: str, kind: int) -> Allocation | None:
+    """Return the allocation of a side of a copy, or None for host memory.
+
+    Raises:
+        CudaError: it must be device memory and is not, or it is too small.
+    """
+    found = call.session.find(box.address)
+    if found is None:
+        if is_needed:
+            wanted = f"{_KINDS[kind]}, but the {what} is {call.session.described(box.address)}"
+            raise CudaError(Error.INVALID_VALUE, wanted)
+        return None
+    memory = call.session.memories.get(found.base)
+    is_host_side = (kind == 0) or (kind == 1 and what == "source") or (kind == 2 and what == "destination")
+    if is_host_side and (memory is None or memory.kind == "device"):
+        raise CudaError(Error.INVALID_VALUE, f"{_KINDS[kind]}, but the {what} is device memory")
+    _check_inside(found, box, what)
+    return found
+
+
+def _check_inside(found: Allocation, box: Box, what: str) -> None:
+    left = found.base + found.nbytes - box.address
+    if box.nbytes > left:
+        raise CudaError(Error.INVALID_VALUE, f"{box.nbytes:,} bytes, but the {what} has {left:,} bytes left")
+
+
+def _mark_written(box: Box, into: Allocation) -> None:
+    if into.written is not None:
+        box.view(into.written, into.base)[...] = 1
+
+
+def _copy_written(target: Box, into: Allocation, source: Box, out_of: Allocation) -> None:
+    if into.written is not None:
+        known = 1 if out_of.written is None else source.view(out_of.written, out_of.base)
+        target.view(into.written, into.base)[...] = known
+
+
+@api(*SETS, form="uuiuu")
+def fill(call: Call, to: int, pitch: int, value: int, width: int, rows: int) -> None:
+    """Set the bytes of device memory."""
+    if not width or not rows:
+        return
+    box = Box(to, pitch, 0, width, rows, 1)
+    into = call.session.find(to)
+    if into is None:
+        raise CudaError(Error.INVALID_VALUE, f"the destination is {call.session.described(to)}")
+    _check_inside(into, box, "destination")
+    box.view(into.data, into.base)[...] = value & 0xFF
+    _mark_written(box, into)
+
+
+@api("host_pointer", form="bu")
+def invalid_host_pointer(call: Call, function: bytes, address: int) -> None:
+    """Answer for a copy that has found no memory at a host address."""
+    raise CudaError(Error.INVALID_VALUE, f"{function.decode()}: the host's memory at {address:#x} cannot be accessed")

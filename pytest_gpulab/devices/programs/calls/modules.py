@@ -1,0 +1,53 @@
+"""Fat binaries, kernels and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_gpulab.devices.errors import CannotSimulate, CompileError
+from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
+from pytest_gpulab.devices.programs.device import ProgramModule
+from pytest_gpulab.devices.programs.messages import Value
+from pytest_gpulab.devices.programs.outcome import LaunchFailure
+from pytest_gpulab.devices.programs.session import DYNAMIC_SHARED_BYTES, Kernel, Memory
+from pytest_gpulab.devices.programs.shared_memory import whole_pages
+
+
+@api("module", form="b")
+def load(call: Call, ptx: bytes) -> Sequence[Value]:
+    """Read the PTX of a fat binary; return the module's number."""
+    session = call.session
+    text = ptx.decode(errors="replace").strip()
+    if not text:
+        raise CudaError(Error.INVALID_KERNEL_IMAGE, "the program contains no PTX")
+    try:
+        session.modules.append(ProgramModule(session.device, text))
+    except (CannotSimulate, CompileError) as error:
+        session.outcome.add_failure(LaunchFailure("the program's kernels", error, call.site))
+        raise CudaError(Error.NOT_SUPPORTED, is_expected=True) from error
+    return [len(session.modules) - 1]
+
+
+@api("kernel", form="ub")
+def kernel(call: Call, module: int, symbol: bytes) -> Sequence[Value]:
+    """Return the number of a kernel, and the size of each of its parameters."""
+    of = call.session.modules[module]
+    name = of.kernel(symbol.decode())
+    if name is None:
+        raise CudaError(Error.INVALID_KERNEL_IMAGE, f"the program contains no kernel {symbol.decode()}")
+    sizes = of.parameter_bytes(name)
+    limit = max(0, DYNAMIC_SHARED_BYTES - of.static_shared_bytes(name))
+    call.session.kernels.append(Kernel(of, name, sizes, limit))
+    return [len(call.session.kernels) - 1, *sizes]
+
+
+@api("variable", form="ubu")
+def variable(call: Call, module: int, symbol: bytes, is_managed: int) -> Sequence[Value]:
+    """Return address and size of a variable, and its offset in the shared file."""
+    found = call.session.modules[module].variable(symbol.decode())
+    if found is None:
+        raise CudaError(Error.INVALID_SYMBOL, f"no kernel of the file uses {symbol.decode()}")
+    kind = "managed variable" if is_managed else "variable"
+    call.session.memories.setdefault(found.base, Memory(found, kind, call.site))
+    size = whole_pages(len(found.data)) if is_managed else found.nbytes
+    return [found.base, size, call.session.device.arena.offset(found)]

@@ -1,0 +1,87 @@
+"""The modelled GPU's properties and limits, synchronisation, and the end of a program by a fault of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
+from pytest_gpulab.devices.programs.messages import Value
+from pytest_gpulab.devices.programs.outcome import HostFault
+from pytest_gpulab.devices.simulated.gpus import Gpu
+
+_ATTRIBUTES = 150
+_DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # enum cudaLimit: stack per thread, printf buffer, heap
+_TEXTURES = {21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048,
+             42: 32768, 43: 2048, 55: 32768, 56: 131072, 57: 65536, 69: 268435456, 70: 131072, 71: 65000, 72: 2097120}  # fmt: skip
+"""Largest textures by attribute: the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+
+
+def attributes(gpu: Gpu) -> list[int]:
+    """Return the values of the device's attributes, by their number in `cudaDeviceAttr`; 0 for all others."""
+    limits, (major, minor) = gpu.limits, divmod(int(gpu.target), 10)
+    bus_bits = 8192 if gpu.bandwidth_gb_s > 700 else 384
+    memory_khz = int(gpu.bandwidth_gb_s * 1e6 * 8 / bus_bits / 2)
+    known = {
+        1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32,
+        11: 2**31 - 1, 12: limits.registers, 13: int(gpu.clock_ghz * 1e6), 14: 512, 15: 1, 16: gpu.sms, 19: 1, 30: 512,
+        31: 1, 36: memory_khz, 37: bus_bits, 38: gpu.l2_bytes, 39: 32 * limits.warps, 40: 3, 41: 1, 51: 32,
+        75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: limits.shared_bytes, 82: limits.registers, 83: 1,
+        87: gpu.fp32_lanes // max(gpu.fp64_lanes, 1), 89: 1, 90: 1, 95: 1, 97: limits.largest_shared_bytes, 99: 1,
+        106: limits.blocks, 111: limits.reserved_bytes, 115: 1,
+    }  # fmt: skip
+    return [{**known, **_TEXTURES}.get(number, 0) for number in range(_ATTRIBUTES)]
+
+
+@api("attributes")
+def device_attributes(call: Call) -> Sequence[Value]:
+    """Return the values of all attributes by number."""
+    return attributes(call.session.device.gpu)
+
+
+@api("name")
+def device_name(call: Call) -> Sequence[Value]:
+    """Return the device's name."""
+    return [f"{call.session.device.gpu.name} (simulated)".encode()]
+
+
+@api("cudaDeviceSynchronize")
+def synchronise(call: Call) -> None:
+    """Return at once: all work has ended."""
+
+
+@api("cudaDeviceReset")
+def reset(call: Call) -> None:
+    """Free all memory."""
+    call.session.reset()
+
+
+@api("cudaDeviceSetLimit", form="uu")
+def set_limit(call: Call, limit: int, value: int) -> None:
+    """Note a limit; it changes nothing here."""
+    call.session.limits[limit] = value
+
+
+@api("cudaDeviceGetLimit", form="u")
+def get_limit(call: Call, limit: int) -> Sequence[Value]:
+    """Return a limit."""
+    if limit not in call.session.limits and limit not in _DEFAULT_LIMITS:
+        raise CudaError(Error.INVALID_VALUE, is_expected=True)
+    return [call.session.limits.get(limit, _DEFAULT_LIMITS.get(limit, 0))]
+
+
+@api("fault", form="u")
+def host_fault(call: Call, address: int) -> None:
+    """Note the address of an invalid access by the host, which the program dies of."""
+    session = call.session
+    found = session.find(address)
+    memory = None if found is None else session.memories.get(found.base)
+    if memory is not None and memory.kind == "device":
+        session.outcome.host_fault = HostFault("device memory", memory.site)
+    elif found is None and (site := session.freed_by(address)) is not None:
+        session.outcome.host_fault = HostFault("memory that was freed", site)
+
+
+@api("missing", form="b")
+def missing(call: Call, name: bytes) -> None:
+    """Note a function that the stand-in lacks; the program ends."""
+    call.session.outcome.missing = name.decode()

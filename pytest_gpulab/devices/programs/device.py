@@ -1,0 +1,93 @@
+"""The simulated GPU as a program sees it: memory in a shared file, modules from the PTX in the executable."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from pytest_gpulab.devices.compiler.nvrtc import MachineBinary, machine_binary
+from pytest_gpulab.devices.errors import CompileError
+from pytest_gpulab.devices.simulated.device import SimulatedDevice
+from pytest_gpulab.devices.simulated.gpus import Gpu
+from pytest_gpulab.devices.simulated.memory.spaces import Allocation
+from pytest_gpulab.devices.simulated.memory.textures import Textures
+from pytest_gpulab.devices.simulated.module import SimulatedModule
+from pytest_gpulab.devices.simulated.resource_limits import static_shared_bytes
+
+from .build import headers_of
+from .build_cache import built
+from .shared_memory import SharedArena
+from .toolchain import Toolchain
+
+
+class ProgramDevice(SimulatedDevice):
+    """The simulated GPU of a program.
+
+    Args:
+        gpu: the GPU of the cost model.
+        toolchain: the compilers; ptxas gives registers and machine code.
+    """
+
+    def __init__(self, gpu: Gpu, toolchain: Toolchain) -> None:
+        super().__init__(gpu)
+        self.toolchain = toolchain
+        self.arena: SharedArena = SharedArena()
+        self.textures = Textures(self.arena)
+
+
+class ProgramModule(SimulatedModule):
+    """A module of a program: PTX that nvcc has made, so it is assembled only where registers or counts are needed."""
+
+    def __init__(self, device: ProgramDevice, ptx: str) -> None:
+        self._ptx, self._toolchain = ptx, device.toolchain
+        super().__init__(device, ptx, "", ("", "program.cu"))
+        self._shown = {entry.name: name for name, entry in self._entries.items()}
+
+    def kernel(self, symbol: str) -> str | None:
+        """Return the unmangled name of a kernel, or None if there is no such kernel."""
+        return self._shown.get(symbol)
+
+    def variable(self, symbol: str) -> Allocation | None:
+        """Return the memory of a variable by its symbol, or None."""
+        address = self._variables.addresses.get(symbol)
+        return None if address is None else self._device.arena.find(address)
+
+    def static_shared_bytes(self, kernel: str) -> int:
+        """Return the static shared memory of a kernel."""
+        return static_shared_bytes(self._module, self._entry(kernel))
+
+    def most_threads(self, kernel: str) -> int | None:
+        """Return the limit of threads per block by the kernel's launch bounds, if it has any."""
+        return self._bounds.get(self._entry(kernel).name)
+
+    def _check_assembly(self) -> None:
+        """No-op: nvcc has assembled it."""
+
+    def _binary(self, architecture: str) -> MachineBinary:
+        if architecture not in self._binaries:
+            self._binaries[architecture] = assemble(self._toolchain, self._ptx, architecture)
+        return self._binaries[architecture]
+
+
+def assemble(toolchain: Toolchain, ptx: str, architecture: str) -> MachineBinary:
+    """Return the machine code of PTX, which may come from the cache.
+
+    Raises:
+        CompileError: ptxas rejects it.
+    """
+    ptxas = headers_of(toolchain).parent / "bin" / "ptxas"
+
+    def produce(folder: Path) -> Iterable[Path]:
+        (folder / "module.ptx").write_text(ptx)
+        command = [str(ptxas), f"-arch={architecture}", "-v", "--generate-line-info", "module.ptx", "-o", "module.cubin"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise CompileError(done.stderr)
+        (folder / "log").write_text(done.stderr)
+        return ()
+
+    key = ("ptxas", *toolchain.identity, architecture, sha256(ptx.encode()).hexdigest())
+    folder = built(key, produce)
+    return machine_binary((folder / "module.cubin").read_bytes(), (folder / "log").read_text())

@@ -1,0 +1,87 @@
+"""Requests of the program and their answers as bytes; `runtime/connection.cpp` is the other side.
+
+A request: sizes of name and arguments (4 bytes each), the address of the call relative to the executable (8 bytes),
+name, arguments. An argument is a number of 8 bytes, or a size and that many bytes. An answer: error code, flag of a
+sticky error, sizes of output and values (4 bytes each), output, values.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_HEADER = struct.Struct("<IIQ")
+_ANSWER = struct.Struct("<iIII")
+_WORD = struct.Struct("<Q")
+MASK = 2**64 - 1
+
+Value = int | float | bytes
+"""An argument or a result: a number of 8 bytes, or bytes."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call of the runtime library: its name, its packed arguments, and its place in the executable."""
+
+    name: str
+    arguments: bytes
+    site: int
+
+    def unpack(self, form: str) -> list[int | bytes]:
+        """Return the arguments: `u` an unsigned number, `i` a signed one, `b` bytes."""
+        found: list[int | bytes] = []
+        at = 0
+        for letter in form:
+            (word,) = _WORD.unpack_from(self.arguments, at)
+            at += _WORD.size
+            if letter == "b":
+                found.append(self.arguments[at : at + word])
+                at += word
+            else:
+                found.append(word - (word >> 63 << 64) if letter == "i" else word)
+        return found
+
+
+class Channel:
+    """The server's end of the socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    def receive(self) -> Request | None:
+        """Return the next request, or None if the program has closed its end."""
+        header = self._exactly(_HEADER.size)
+        if header is None:
+            return None
+        name_bytes, argument_bytes, site = _HEADER.unpack(header)
+        rest = self._exactly(name_bytes + argument_bytes)
+        return None if rest is None else Request(rest[:name_bytes].decode(), rest[name_bytes:], site)
+
+    def send(self, error: int, is_sticky: bool, output: bytes, values: Sequence[Value]) -> None:
+        """Send an answer; nothing happens if the program has ended."""
+        body = b"".join(map(_packed, values))
+        try:
+            self._socket.sendall(_ANSWER.pack(error, is_sticky, len(output), len(body)) + output + body)
+        except OSError:  # it has ended: the next `receive` returns None
+            return
+
+    def _exactly(self, nbytes: int) -> bytes | None:
+        parts, missing = [], nbytes
+        while missing:
+            try:
+                part = self._socket.recv(min(missing, 1 << 20))
+            except OSError:
+                part = b""
+            if not part:
+                return None
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+
+def _packed(value: Value) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return struct.pack("<d", value) if isinstance(value, float) else _WORD.pack(value & MASK)

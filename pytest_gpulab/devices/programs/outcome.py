@@ -1,0 +1,169 @@
+"""The outcome of a program's run, as plain data: launches, hazards, failed calls, leaks, and how it ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pytest_gpulab.devices.hardware.metrics import with_ratios
+from pytest_gpulab.devices.protocol import (
+    CannotSimulate,
+    DeviceError,
+    Hazard,
+    KernelFault,
+    LaunchError,
+    LaunchProfile,
+    SourceLine,
+)
+
+MAX_DISTINCT = 1000  # of each kind of record; more are only counted
+
+Figures = Mapping[str, float]
+
+
+@dataclass
+class LaunchGroup:
+    """Launches of a kernel with the same grid, block and shared memory.
+
+    Attributes:
+        first: the profile of the first launch that ended.
+        count: the number of launches.
+        estimated_ms: the sum of the estimated times; None if no launch was estimated.
+        lines: figures per source line, summed.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    count: int = 0
+    first: LaunchProfile | None = None
+    estimated_ms: float | None = None
+    lines: dict[SourceLine, dict[str, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+
+    def add(self, profile: LaunchProfile) -> None:
+        """Add a launch that has ended."""
+        if self.first is None or (self.first.estimated_ms is None and profile.estimated_ms is not None):
+            self.first = replace(profile, hazards=(), output="", lines=())
+        if profile.estimated_ms is not None:
+            self.estimated_ms = (self.estimated_ms or 0.0) + profile.estimated_ms
+        for line in profile.lines:
+            for name, value in line.counters.items():
+                self.lines[line.where][name] += value
+
+    def line_figures(self) -> dict[SourceLine, Figures]:
+        """Return the figures per line, with ratios."""
+        return {where: with_ratios(dict(figures)) for where, figures in self.lines.items()}
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A call of the runtime library: function, and address in the executable."""
+
+    function: str
+    address: int
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """A call that returned an error.
+
+    Attributes:
+        site: the call.
+        error: the error's number.
+        why: the reason in a clause, if one is known.
+    """
+
+    site: CallSite
+    error: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Memory that was never freed: the call that allocated it, the number of allocations and their bytes."""
+
+    site: CallSite
+    count: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class LaunchFailure:
+    """A launch that did not end: a fault of the kernel, a refused launch, or a feature that the simulator lacks."""
+
+    kernel: str
+    error: DeviceError
+    site: CallSite
+
+    @property
+    def kind(self) -> str:
+        """`fault`, `cannot simulate`, `refused` or `error`."""
+        kinds = {KernelFault: "fault", CannotSimulate: "cannot simulate", LaunchError: "refused"}
+        return next((kind for of, kind in kinds.items() if isinstance(self.error, of)), "error")
+
+
+@dataclass(frozen=True)
+class HostFault:
+    """An access by the host to memory that only kernels may use: what it is, and the call that made it so."""
+
+    what: str
+    site: CallSite
+
+
+@dataclass
+class Outcome:
+    """What happened in a program's run.
+
+    Attributes:
+        launches: launches by kernel, grid, block and shared memory, in the order of their first launch.
+        hazards: distinct hazards with their kernels.
+        failures: distinct launches that did not end.
+        failed_calls: distinct calls that returned an error, with how often.
+        leaks: memory that was not freed when the program ended or reset the device.
+        unchecked: accesses that the race check left out, as clauses.
+        used_events: True if the program has measured time with events.
+        host_fault: the access to device memory that ended the program, if one did.
+        missing: the function of the runtime library that ended the program, because the stand-in lacks it.
+        unseen_output: characters that kernels printed after the program's last synchronisation.
+        returncode: as of `subprocess.Popen`: negative for a signal.
+        timed_out, interrupted: reasons why the program was killed.
+    """
+
+    launches: dict[tuple[object, ...], LaunchGroup] = field(default_factory=dict)
+    hazards: dict[tuple[object, ...], tuple[str, Hazard]] = field(default_factory=dict)
+    failures: dict[tuple[object, ...], LaunchFailure] = field(default_factory=dict)
+    failed_calls: dict[FailedCall, int] = field(default_factory=dict)
+    leaks: list[Leak] = field(default_factory=list)
+    unchecked: dict[str, None] = field(default_factory=dict)
+    used_events: bool = False
+    host_fault: HostFault | None = None
+    missing: str = ""
+    unseen_output: int = 0
+    returncode: int = 0
+    timed_out: bool = False
+    interrupted: bool = False
+
+    @property
+    def launch_count(self) -> int:
+        """The number of launches."""
+        return sum(group.count for group in self.launches.values())
+
+    def add_hazards(self, kernel: str, hazards: tuple[Hazard, ...]) -> None:
+        """Add the hazards of a launch; one that is known is not added again."""
+        for hazard in hazards:
+            key = kernel, hazard.kind, hazard.where, hazard.what.partition(":")[0]
+            if len(self.hazards) < MAX_DISTINCT:
+                self.hazards.setdefault(key, (kernel, hazard))
+
+    def add_failure(self, failure: LaunchFailure) -> None:
+        """Add a launch that did not end."""
+        key = failure.kernel, type(failure.error), getattr(failure.error, "where", None) or str(failure.error)
+        if len(self.failures) < MAX_DISTINCT:
+            self.failures.setdefault(key, failure)
+
+    def add_failed_call(self, failed: FailedCall) -> None:
+        """Add a call that returned an error."""
+        if failed in self.failed_calls or len(self.failed_calls) < MAX_DISTINCT:
+            self.failed_calls[failed] = self.failed_calls.get(failed, 0) + 1

@@ -1,0 +1,101 @@
+"""The process of a program: its files and group, its time limit, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from .messages import Channel
+from .outcome import Outcome
+from .server import serve
+from .session import Session
+
+FILES = "GPULAB_PROGRAM"
+"""Environment variable with the descriptors of the socket and of the memory."""
+_STDIN = 0
+
+
+class _ProgramEnded(BaseException):
+    """The program has ended while a kernel of it ran, by a signal."""
+
+
+def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s: float | None = None) -> Outcome:
+    """Run a program to its end on the simulated GPU, with this process's standard streams and working folder.
+
+    Args:
+        executable: linked with the stand-in.
+        arguments: of the command line.
+        session: the simulated GPU.
+        timeout_s: the wall-clock limit; the program and the processes that it has started are killed then.
+    """
+    outcome, arena = session.outcome, session.device.arena
+    ours, theirs = socket.socketpair()
+    with ours:
+        files = (theirs.fileno(), arena.descriptor)
+        environment = {**os.environ, FILES: "{},{}".format(*files)}
+        command = [str(executable), *arguments]
+        process = subprocess.Popen(command, pass_fds=files, env=environment, preexec_fn=os.setpgrp)
+        theirs.close()
+        with _foreground(process.pid), _watched(process, outcome, timeout_s):
+            serve(session, Channel(ours))
+            outcome.returncode = process.wait()
+    if process.returncode >= 0 and not outcome.missing:
+        session.collect_leaks()
+    return outcome
+
+
+@contextmanager
+def _watched(process: subprocess.Popen[bytes], outcome: Outcome, timeout_s: float | None) -> Iterator[None]:
+    """End the wait when the program ends, is interrupted or reaches its time limit."""
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        if process.poll() is not None and process.returncode < 0:
+            raise _ProgramEnded
+
+    def is_late(number: int, frame: FrameType | None) -> None:
+        outcome.timed_out = True
+        _kill(process)
+
+    handlers = {signal.SIGCHLD: ended, signal.SIGALRM: is_late}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout_s or 0.0)
+        yield
+    except _ProgramEnded:
+        pass
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _kill(process)
+        outcome.returncode = process.wait()
+        outcome.interrupted |= outcome.returncode == -signal.SIGINT
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the program's group: also the processes that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def _foreground(group: int) -> Iterator[None]:
+    """Let the program read from the terminal, and let it receive Ctrl-C, if this process could before."""
+    if not os.isatty(_STDIN) or os.tcgetpgrp(_STDIN) != os.getpgrp():
+        yield
+        return
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # or this process would stop when it takes the terminal back
+    try:
+        os.tcsetpgrp(_STDIN, group)
+        yield
+    finally:
+        os.tcsetpgrp(_STDIN, os.getpgrp())
+        signal.signal(signal.SIGTTOU, before)

@@ -1,0 +1,175 @@
+// The socket, the shared file, signals: see connection.h.
+#include "connection.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
+#include <mutex>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+extern char __executable_start;
+
+namespace gpulab {
+namespace {
+
+struct Header {
+    uint32_t name_size, body_size;
+    uint64_t site;
+};
+struct AnswerHeader {
+    int32_t error;
+    uint32_t is_sticky, output_size, body_size;
+};
+
+int channel = -1, memory = -1;
+pid_t owner = 0;
+std::recursive_mutex busy;
+cudaError_t sticky = cudaSuccess;
+thread_local cudaError_t last = cudaSuccess;
+char signal_stack[1 << 16];
+
+[[noreturn]] void lost()
+{
+    _exit(125);  // gpulab has ended, and said why
+}
+
+void send_all(const void *data, size_t size)
+{
+    for (const char *at = (const char *)data; size > 0;) {
+        ssize_t sent = send(channel, at, size, MSG_NOSIGNAL);
+        if (sent <= 0)
+            lost();
+        at += sent;
+        size -= (size_t)sent;
+    }
+}
+
+void receive_all(void *data, size_t size)
+{
+    for (char *at = (char *)data; size > 0;) {
+        ssize_t got = recv(channel, at, size, MSG_WAITALL);
+        if (got <= 0)
+            lost();
+        at += got;
+        size -= (size_t)got;
+    }
+}
+
+// Report the address of an invalid access, then die of the signal as without this handler.
+void on_fault(int number, siginfo_t *info, void *)
+{
+    signal(number, SIG_DFL);
+    if (getpid() == owner && busy.try_lock()) {
+        uint64_t address = (uint64_t)info->si_addr;
+        exchange("fault", std::string((const char *)&address, 8), nullptr);
+        busy.unlock();
+    }
+    raise(number);
+}
+
+void handle_faults()
+{
+    stack_t stack = {};
+    stack.ss_sp = signal_stack;
+    stack.ss_size = sizeof signal_stack;
+    sigaltstack(&stack, nullptr);
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &action, nullptr);
+    sigaction(SIGBUS, &action, nullptr);
+}
+
+__attribute__((constructor(101))) void connect()
+{
+    const char *files = getenv("GPULAB_PROGRAM");
+    if (!files || sscanf(files, "%d,%d", &channel, &memory) != 2) {
+        fprintf(stderr, "gpulab: this program was built for `gpulab run`; it cannot run alone\n");
+        _exit(125);
+    }
+    unsetenv("GPULAB_PROGRAM");
+    fcntl(channel, F_SETFD, FD_CLOEXEC);
+    fcntl(memory, F_SETFD, FD_CLOEXEC);
+    owner = getpid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    handle_faults();
+}
+
+}  // namespace
+
+Answer exchange(const char *name, const std::string &arguments, void *site)
+{
+    // stand-in and calling function keep frame pointers, so that the call in the program is found
+    void *caller = site ? site : __builtin_return_address(1);
+    if (getpid() != owner)  // after fork(), as on a GPU
+        return {failed(cudaErrorInitializationError), ""};
+    std::lock_guard<std::recursive_mutex> lock(busy);
+    Header header = {(uint32_t)strlen(name), (uint32_t)arguments.size(),
+                     (uint64_t)((char *)caller - &__executable_start)};
+    std::string message((const char *)&header, sizeof header);
+    message += name;
+    message += arguments;
+    send_all(message.data(), message.size());
+    AnswerHeader found;
+    receive_all(&found, sizeof found);
+    std::string output(found.output_size, 0);
+    Answer answer = {(cudaError_t)found.error, std::string(found.body_size, 0)};
+    receive_all(&output[0], output.size());
+    receive_all(&answer.body[0], answer.body.size());
+    if (!output.empty())
+        fwrite(output.data(), 1, output.size(), stdout);
+    if (found.is_sticky)
+        sticky = answer.error;
+    failed(answer.error);
+    return answer;
+}
+
+cudaError_t failed(cudaError_t error)
+{
+    if (error != cudaSuccess && error != cudaErrorNotReady)
+        last = error;
+    return error;
+}
+
+cudaError_t last_error(bool clear)
+{
+    cudaError_t found = sticky != cudaSuccess ? sticky : last;
+    if (clear)
+        last = cudaSuccess;
+    return found;
+}
+
+int shared_file() { return memory; }
+
+void map_memory(uint64_t address, uint64_t size, uint64_t offset)
+{
+    void *at = mmap((void *)address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, (off_t)offset);
+    if (at != (void *)address) {
+        perror("gpulab: mapping device memory");
+        lost();
+    }
+}
+
+void unmap_memory(uint64_t address, uint64_t size) { munmap((void *)address, size); }
+
+void missing(const char *name)
+{
+    fflush(nullptr);
+    ask("missing", name);
+    _exit(125);
+}
+
+}  // namespace gpulab
+
+extern "C" {
+
+cudaError_t cudaGetLastError(void) { return gpulab::last_error(true); }
+cudaError_t cudaPeekAtLastError(void) { return gpulab::last_error(false); }
+
+void gpulab_missing(const char *name) { gpulab::missing(name); }  // the functions that nothing here defines
+
+}  // extern "C"

@@ -1,0 +1,163 @@
+// What nvcc's code calls before main: fat binaries, kernels, variables.
+#include "modules.h"
+
+#include <map>
+
+namespace gpulab {
+namespace {
+
+struct Wrapper {
+    uint32_t magic, version;
+    const char *data;
+    void *unused;
+};
+struct FatHeader {
+    uint32_t magic;
+    uint16_t version, header_size;
+    uint64_t size;
+};
+struct FatEntry {
+    uint16_t kind, unknown;
+    uint32_t header_size;
+    uint64_t size;
+};
+constexpr uint16_t PTX = 1;
+
+// Constructors of the program may come before those of this file.
+std::map<const void *, Kernel *> &kernels()
+{
+    static auto *found = new std::map<const void *, Kernel *>;
+    return *found;
+}
+std::map<const void *, Variable *> &variables()
+{
+    static auto *found = new std::map<const void *, Variable *>;
+    return *found;
+}
+
+Bytes ptx_of(const void *image)
+{
+    const char *data = ((const Wrapper *)image)->data;
+    auto *header = (const FatHeader *)data;
+    const char *end = data + header->header_size + header->size;
+    for (const char *at = data + header->header_size; at < end;) {
+        auto *entry = (const FatEntry *)at;
+        const char *payload = at + entry->header_size;
+        if (entry->kind == PTX)
+            return {payload, strnlen(payload, entry->size)};
+        at = payload + entry->size;
+    }
+    return {"", 0};
+}
+
+template <class T>
+T *find(const std::map<const void *, T *> &in, const void *key)
+{
+    auto found = in.find(key);
+    return found == in.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+cudaError_t Module::load()
+{
+    return number >= 0 ? cudaSuccess : ask("module", ptx_of(image)).into(&number);
+}
+
+cudaError_t Kernel::load()
+{
+    if (number >= 0)
+        return cudaSuccess;
+    if (cudaError_t error = module->load())
+        return error;
+    Answer answer = ask("kernel", module->number, name);
+    for (size_t i = 1; i < answer.words(); i++)
+        parameter_sizes.push_back(answer.word(i));
+    return answer.into(&number);
+}
+
+cudaError_t Variable::load()
+{
+    if (address)
+        return cudaSuccess;
+    if (cudaError_t error = module->load())
+        return error;
+    uint64_t offset;
+    cudaError_t error = ask("variable", module->number, name, managed != nullptr).into(&address, &size, &offset);
+    if (!error && managed) {
+        map_memory(address, size, offset);
+        *managed = (void *)address;
+    }
+    return error;
+}
+
+Kernel *kernel_of(const void *function)
+{
+    if (Kernel *found = find(kernels(), function))
+        return found;
+    for (auto &each : kernels())  // a cudaKernel_t
+        if (each.second == function)
+            return each.second;
+    return nullptr;
+}
+
+Variable *variable_of(const void *symbol) { return find(variables(), symbol); }
+
+}  // namespace gpulab
+
+using namespace gpulab;
+
+extern "C" {
+
+void **__cudaRegisterFatBinary(void *image) { return (void **)new Module{image}; }
+void __cudaRegisterFatBinaryEnd(void **) {}
+void __cudaUnregisterFatBinary(void **) {}
+
+void __cudaRegisterFunction(void **module, const char *function, char *, const char *name, int, uint3 *, uint3 *,
+                            dim3 *, dim3 *, int *)
+{
+    kernels()[function] = new Kernel{(Module *)module, name};
+}
+
+void __cudaRegisterVar(void **module, char *symbol, char *, const char *name, int, size_t, int, int)
+{
+    variables()[symbol] = new Variable{(Module *)module, name, nullptr};
+}
+
+void __cudaRegisterManagedVar(void **module, void **symbol, char *, const char *name, int, size_t, int, int)
+{
+    auto *variable = new Variable{(Module *)module, name, symbol};
+    variables()[symbol] = variable;
+    ((Module *)module)->managed.push_back(variable);
+}
+
+char __cudaInitModule(void **module)
+{
+    for (Variable *variable : ((Module *)module)->managed)
+        variable->load();
+    return 1;
+}
+
+cudaError_t cudaGetSymbolAddress(void **address, const void *symbol)
+{
+    Variable *variable = variable_of(symbol);
+    if (!variable)
+        return failed(cudaErrorInvalidSymbol);
+    cudaError_t error = variable->load();
+    if (!error)
+        *address = (void *)variable->address;
+    return error;
+}
+
+cudaError_t cudaGetSymbolSize(size_t *size, const void *symbol)
+{
+    Variable *variable = variable_of(symbol);
+    if (!variable)
+        return failed(cudaErrorInvalidSymbol);
+    cudaError_t error = variable->load();
+    if (!error)
+        *size = variable->size;
+    return error;
+}
+
+}  // extern "C"

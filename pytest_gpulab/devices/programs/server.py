@@ -1,0 +1,41 @@
+"""The server: it answers the program's calls of the runtime library, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import calls as calls  # registers the functions
+from .api import CALLS, Call, CudaError, Error
+from .messages import Channel, Request, Value
+from .outcome import CallSite, FailedCall
+from .session import Session
+
+_ALWAYS = ("fault", "missing", "cudaDeviceReset", "module", "kernel", "variable", "name", "attributes")
+"""Calls that work after a fault of a kernel."""
+
+
+def serve(session: Session, channel: Channel) -> None:
+    """Answer requests until the program closes its end."""
+    while (request := channel.receive()) is not None:
+        error, values = _answer(session, request)
+        is_sticky = session.fault is not None and error == session.fault
+        output, session.output = session.output.encode(errors="replace"), ""
+        if request.name == "launch":  # the kernel's own output follows with the next call, as on hardware
+            session.output, output = output.decode(), b""
+        channel.send(error, is_sticky, output, values)
+    session.outcome.unseen_output = len(session.output)
+
+
+def _answer(session: Session, request: Request) -> tuple[int, Sequence[Value]]:
+    broken = session.fault
+    if broken is not None and request.name not in _ALWAYS:
+        return broken, ()
+    form, handler = CALLS[request.name]
+    site = CallSite(request.name, request.site)
+    try:
+        values = handler(Call(session, site), *request.unpack(form))
+    except CudaError as error:
+        if not error.is_expected:
+            session.outcome.add_failed_call(FailedCall(site, error.code, error.why))
+        return error.code, ()
+    return Error.SUCCESS, values or ()

@@ -1,0 +1,162 @@
+"""The state of a program's run on the simulated GPU: memory, modules, kernels, streams, the fault that ended it all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from pytest_gpulab.devices.simulated.memory.spaces import ARENA_BASE, Allocation
+
+from .api import CudaError, Error
+from .device import ProgramDevice, ProgramModule
+from .outcome import CallSite, Leak, Outcome
+
+LAUNCH_LIMIT_S = 120.0
+DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
+MEMORY_SHARE = 0.5  # of the memory that the machine has left
+FIRST_HANDLE = 0x1000
+LEGACY_STREAMS = (0, 1)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a run.
+
+    Attributes:
+        check: look for races and uninitialised reads.
+        profile: count and estimate every launch; else only those that events measure.
+        launch_limit_s: the limit per launch, in seconds.
+    """
+
+    check: bool = True
+    profile: bool = False
+    launch_limit_s: float = LAUNCH_LIMIT_S
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An allocation of the program: `kind` is `device`, `managed`, `pinned`, `registered` or `variable`."""
+
+    allocation: Allocation
+    kind: str
+    site: CallSite
+
+
+@dataclass
+class Kernel:
+    """A kernel of a module, with the dynamic shared memory that it may use."""
+
+    module: ProgramModule
+    name: str
+    parameter_bytes: tuple[int, ...]
+    dynamic_limit: int
+
+
+@dataclass
+class Session:
+    """The state of a run.
+
+    Attributes:
+        memories: live allocations of the program, by address.
+        freed: sites of the calls that freed memory, with the extent, by address.
+        kernels: kernels by their number.
+        stream_ms: by stream, the estimated time at which it has done its work; 0 is the default stream.
+        event_ms: by event, the time of its last record; None before it.
+        fault: the error of a kernel that broke the device, until it is reset.
+        output: printf output that the program has not fetched by a synchronisation.
+    """
+
+    device: ProgramDevice
+    options: RunOptions
+    outcome: Outcome = field(default_factory=Outcome)
+    memories: dict[int, Memory] = field(default_factory=dict)
+    freed: dict[int, tuple[int, CallSite]] = field(default_factory=dict)
+    modules: list[ProgramModule] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    stream_ms: dict[int, float] = field(default_factory=lambda: {0: 0.0})
+    event_ms: dict[int, float | None] = field(default_factory=dict)
+    limits: dict[int, int] = field(default_factory=dict)
+    fault: Error | None = None
+    output: str = ""
+    memory_limit: int = field(default_factory=lambda: _memory_limit())
+    handles: Iterator[int] = field(default_factory=lambda: count(FIRST_HANDLE))
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that the program has allocated."""
+        return sum(memory.allocation.nbytes for memory in self.memories.values())
+
+    def allocate(self, nbytes: int, kind: str, site: CallSite) -> Allocation:
+        """Allocate memory for the program.
+
+        Raises:
+            CudaError: it is more than there is.
+        """
+        free = self.memory_limit - self.used_bytes
+        if nbytes > free:
+            what = f"{nbytes:,} bytes; the simulated GPU has {free:,} bytes left on this machine"
+            raise CudaError(Error.OUT_OF_MEMORY, what)
+        allocation = self.device.arena.allocate(nbytes)
+        if kind == "device":
+            allocation.mark_unwritten()
+        self.memories[allocation.base] = Memory(allocation, kind, site)
+        return allocation
+
+    def free(self, memory: Memory, site: CallSite) -> None:
+        """Free memory of the program."""
+        base = memory.allocation.base
+        del self.memories[base]
+        if memory.kind == "registered":  # the host goes on using it
+            self.device.arena.forget(memory.allocation)
+            return
+        self.freed[base] = memory.allocation.nbytes, site
+        self.device.arena.free(memory.allocation)
+
+    def find(self, address: int) -> Allocation | None:
+        """Return the allocation at an address of device memory, or None."""
+        return self.device.arena.find(address)
+
+    def freed_by(self, address: int) -> CallSite | None:
+        """Return the call that has freed the memory at an address, if one has."""
+        found = (site for base, (nbytes, site) in self.freed.items() if base <= address < base + max(nbytes, 1))
+        return next(found, None)
+
+    def described(self, address: int) -> str:
+        """Return the description of a pointer that is no device memory, as a noun phrase."""
+        site = self.freed_by(address)
+        if site is not None:
+            return f"memory that {site.function} has freed"
+        if address < 4096:
+            return "a null pointer"
+        beyond = ARENA_BASE <= address < ARENA_BASE << 8
+        return "an address outside of all device memory" if beyond else "a host pointer"
+
+    def collect_leaks(self) -> None:
+        """Record the memory that is not freed."""
+        counts, sizes = Counter[CallSite](), Counter[CallSite]()
+        for memory in self.memories.values():
+            if memory.kind in ("device", "managed", "pinned"):
+                counts[memory.site] += 1
+                sizes[memory.site] += memory.allocation.nbytes
+        self.outcome.leaks += [Leak(site, number, sizes[site]) for site, number in counts.items()]
+
+    def reset(self) -> None:
+        """Free everything, as cudaDeviceReset does."""
+        self.collect_leaks()
+        for memory in list(self.memories.values()):
+            if "variable" not in memory.kind:
+                self.free(memory, memory.site)
+        self.event_ms.clear()
+        self.stream_ms = {0: 0.0}
+        self.fault = None
+
+
+def _memory_limit() -> int:
+    """Return the most memory of a program: a share of what the machine has left."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(int(line.split()[1]) * 1024 * MEMORY_SHARE)
+    return 4 << 30

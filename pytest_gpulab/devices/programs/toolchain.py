@@ -1,0 +1,66 @@
+"""The compilers of whole programs: nvcc of NVIDIA's wheels or of a toolkit, and the system's g++."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytest_gpulab.devices.errors import DeviceUnavailable
+
+INSTALL = "python -m pip install 'pytest-gpulab[programs]'"
+HOST_COMPILER = "g++"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The compilers.
+
+    Attributes:
+        nvcc, host_compiler: paths.
+    """
+
+    nvcc: Path
+    host_compiler: Path
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """A text per compiler that changes if another version is installed."""
+        found = []
+        for path in (self.nvcc, self.host_compiler):
+            real = path.resolve()
+            facts = real.stat()
+            found.append(f"{real} {facts.st_size} {facts.st_mtime_ns}")
+        return tuple(found)
+
+
+def find_toolchain(prefer_toolkit: bool = False) -> Toolchain:
+    """Return the installed compilers.
+
+    Args:
+        prefer_toolkit: take nvcc on PATH first, which fits the machine's driver; else the wheels' nvcc.
+
+    Raises:
+        DeviceUnavailable: one is missing; the message says how to install it.
+    """
+    on_path = shutil.which("nvcc")
+    found = [Path(on_path)] if on_path else []
+    of_wheels = _nvcc_of_wheels()
+    if of_wheels is not None:
+        found.insert(len(found) if prefer_toolkit else 0, of_wheels)
+    if not found:
+        raise DeviceUnavailable(f"nvcc is missing; install it with: {INSTALL}")
+    host = shutil.which(HOST_COMPILER)
+    if host is None:
+        raise DeviceUnavailable(f"{HOST_COMPILER} is missing; on Debian and Ubuntu: apt-get install g++")
+    return Toolchain(found[0], Path(host))
+
+
+def _nvcc_of_wheels() -> Path | None:
+    try:
+        import nvidia
+    except ImportError:
+        return None
+    found = (path for root in nvidia.__path__ for path in sorted(Path(root).glob("cu*/bin/nvcc")))
+    return next(found, None)
