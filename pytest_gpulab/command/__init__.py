@@ -1,6 +1,7 @@
 """The console command `gpulab`.
 
 - `main`: the command line: a table of subcommands, each loaded when it is chosen.
+- `run`: run a whole CUDA program.
 - `device`, `occupancy`: a GPU's properties; the occupancy of a launch.
 - `include`: print the folder of `gpulab.cuh`.
 

@@ -13,6 +13,7 @@ from pytest_gpulab import __version__
 from . import CommandError
 
 SUBCOMMANDS = {
+    "run": "run a whole CUDA program, with no GPU",
     "device": "print the properties of the machine's GPUs, or of a modelled GPU",
     "occupancy": "print the occupancy of a launch, and of other block sizes",
     "include": "print the folder of gpulab.cuh, for nvcc's option -I",

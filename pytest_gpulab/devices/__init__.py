@@ -6,6 +6,7 @@
 - `compiler`, `source`: NVRTC, and the text of CUDA C++ files.
 - `hardware`, `system`: GPUs as data, and the operating system.
 - `cuda`, `simulated`: the two devices.
+- `programs`: whole programs on the simulated GPU.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - `grade`: the result, as plain data.
 - `grader`: grades one submission.
 - `checks`, `catalogue`, `expected`: an exercise's checks, the exercises folder, and expected verdicts.
-- `findings`: the words and hints of findings.
+- `findings`, `program_findings`: the words and hints of findings, and those of a whole program's run.
 - `plans`, `compilation`, `correctness`, `diagnosis`: replays of plans, builds, comparisons, wrong outputs.
 - `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
 - `isolation`, `time_limits`: worker processes and the limits of kernels.

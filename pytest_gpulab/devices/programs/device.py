@@ -81,7 +81,15 @@ def assemble(toolchain: Toolchain, ptx: str, architecture: str) -> MachineBinary
 
     def produce(folder: Path) -> Iterable[Path]:
         (folder / "module.ptx").write_text(ptx)
-        command = [str(ptxas), f"-arch={architecture}", "-v", "--generate-line-info", "module.ptx", "-o", "module.cubin"]
+        command = [
+            str(ptxas),
+            f"-arch={architecture}",
+            "-v",
+            "--generate-line-info",
+            "module.ptx",
+            "-o",
+            "module.cubin",
+        ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompileError(done.stderr)

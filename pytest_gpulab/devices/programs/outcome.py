@@ -114,7 +114,7 @@ class HostFault:
 
 @dataclass
 class Outcome:
-    """What happened in a program's run.
+    """The course of a program's run.
 
     Attributes:
         launches: launches by kernel, grid, block and shared memory, in the order of their first launch.
@@ -149,6 +149,13 @@ class Outcome:
     def launch_count(self) -> int:
         """The number of launches."""
         return sum(group.count for group in self.launches.values())
+
+    def addresses(self) -> set[int]:
+        """Return the addresses of all calls that reports name."""
+        sites = [failed.site for failed in self.failed_calls] + [leak.site for leak in self.leaks]
+        sites += [failure.site for failure in self.failures.values()]
+        sites += [self.host_fault.site] if self.host_fault is not None else []
+        return {site.address for site in sites}
 
     def add_hazards(self, kernel: str, hazards: tuple[Hazard, ...]) -> None:
         """Add the hazards of a launch; one that is known is not added again."""

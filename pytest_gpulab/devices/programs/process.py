@@ -45,7 +45,7 @@ def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s:
         with _foreground(process.pid), _watched(process, outcome, timeout_s):
             serve(session, Channel(ours))
             outcome.returncode = process.wait()
-    if process.returncode >= 0 and not outcome.missing:
+    if process.returncode >= 0 and not outcome.missing and session.fault is None:
         session.collect_leaks()
     return outcome
 

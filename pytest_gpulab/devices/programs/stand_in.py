@@ -38,7 +38,9 @@ def stand_in(toolchain: Toolchain, include: Path) -> tuple[Path, ...]:
     sources = sorted(SOURCES.iterdir())
 
     def produce(folder: Path) -> Iterable[Path]:
-        (folder / "errors.inc").write_text("".join(_error_texts()))
+        (folder / "errors.inc").write_text(
+            "".join(f'{{{c}, "{name}", "{text}"}},\n' for c, name, text in error_texts())
+        )
         units = [f'#include "{path.name}"\n' for path in sources if path.suffix == ".cpp"]
         (folder / "all.cpp").write_text("".join(units))
         (folder / "missing.c").write_text(_stubs(include, sources))
@@ -60,7 +62,7 @@ def _compile(toolchain: Toolchain, folder: Path, name: str, *options: str) -> No
         raise DeviceUnavailable(f"the runtime library's stand-in does not compile with {command[0]}: {first}")
 
 
-def _error_texts() -> Iterator[str]:
+def error_texts() -> Iterator[tuple[int, str, str]]:
     """Yield the error codes with names and descriptions, as NVIDIA's own runtime library has them."""
     nvidia = import_module("nvidia")
     found = (path for root in nvidia.__path__ for path in sorted(Path(root).glob("*/lib/libcudart.so.*")))
@@ -72,7 +74,7 @@ def _error_texts() -> Iterator[str]:
     for code in range(_MOST_CODES):
         name, text = library.cudaGetErrorName(code).decode(), library.cudaGetErrorString(code).decode()
         if name != _UNKNOWN:
-            yield f'{{{code}, "{name}", "{text}"}},\n'
+            yield code, name, text
 
 
 def _stubs(include: Path, sources: Iterable[Path]) -> str:

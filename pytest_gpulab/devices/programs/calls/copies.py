@@ -58,9 +58,10 @@ def copy(
     """Check a copy, and make it if both sides are device memory; else return its direction and the file's offsets."""
     if kind > _DEFAULT:
         raise CudaError(Error.INVALID_MEMCPY_DIRECTION)
-    target, source = Box(to, to_pitch, to_slice, width, height, depth), Box(of, of_pitch, of_slice, width, height, depth)
-    needs_target, needs_source = kind in (1, 3), kind in (2, 3)
-    into, out_of = _side(call, target, needs_target, "destination", kind), _side(call, source, needs_source, "source", kind)
+    target = Box(to, to_pitch, to_slice, width, height, depth)
+    source = Box(of, of_pitch, of_slice, width, height, depth)
+    into = _side(call, target, kind in (1, 3), "destination", kind)
+    out_of = _side(call, source, kind in (2, 3), "source", kind)
     arena = call.session.device.arena
     if into is not None and out_of is not None:
         target.view(into.data, into.base)[...] = source.view(out_of.data, out_of.base)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
@@ -80,6 +79,7 @@ def _options(session: Session, is_cooperative: int) -> LaunchOptions:
         time_limit_s=session.options.launch_limit_s,
         estimate=is_timed,
         sample_blocks=COUNTED_BLOCKS if is_timed else None,
+        sample_seed=0,  # the same estimate in each run
         complete_within=UNLIMITED if is_timed else None,
     )
 
@@ -116,7 +116,7 @@ def _group(
 ) -> LaunchGroup:
     """Return the record of launches of this kind, with one more launch counted."""
     groups = session.outcome.launches
-    key = (kernel.name, grid, block, shared_bytes)
+    key: tuple[object, ...] = (kernel.name, grid, block, shared_bytes)
     if key not in groups and len(groups) >= MAX_GROUPS:
         key = (kernel.name, "further launches")
     if key not in groups:
@@ -181,8 +181,3 @@ def _blocks(call: Call, kernel: Kernel, threads: int, shared_bytes: int) -> int:
     total = kernel.module.static_shared_bytes(kernel.name) + shared_bytes
     needs = BlockNeeds(threads, kernel.module.resources(kernel.name).registers, total)
     return min(blocks_by_resource(call.session.device.gpu.limits, needs).values())
-
-
-def blocks_of(group: LaunchGroup) -> int:
-    """Return the number of blocks of a launch."""
-    return prod(group.grid)

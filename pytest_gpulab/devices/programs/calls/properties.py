@@ -11,8 +11,10 @@ from pytest_gpulab.devices.simulated.gpus import Gpu
 
 _ATTRIBUTES = 150
 _DEFAULT_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # enum cudaLimit: stack per thread, printf buffer, heap
-_TEXTURES = {21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048,
-             42: 32768, 43: 2048, 55: 32768, 56: 131072, 57: 65536, 69: 268435456, 70: 131072, 71: 65000, 72: 2097120}  # fmt: skip
+_TEXTURES = {
+    21: 131072, 22: 131072, 23: 65536, 24: 16384, 25: 16384, 26: 16384, 27: 32768, 28: 32768, 29: 2048, 42: 32768,
+    43: 2048, 55: 32768, 56: 131072, 57: 65536, 69: 268435456, 70: 131072, 71: 65000, 72: 2097120,
+}  # fmt: skip
 """Largest textures by attribute: the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 
 

@@ -1,7 +1,7 @@
 """Streams and events, on the estimated time.
 
-Every call has ended when it returns. Streams only order the estimated times: a launch begins when the launches before it
-in its stream have ended, and those that it waits for by events or by the default stream. Copies take no time.
+Every call has ended when it returns. Streams only order the estimated times: a launch begins when the launches before
+it in its stream have ended, and those that it waits for by events or by the default stream. Copies take no time.
 """
 
 from __future__ import annotations

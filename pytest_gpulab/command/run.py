@@ -1,0 +1,107 @@
+"""`gpulab run`: run a whole CUDA program, with no GPU."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import CommandError
+
+if TYPE_CHECKING:  # loaded while nvcc works
+    from pytest_gpulab.devices.programs.outcome import Outcome
+    from pytest_gpulab.devices.programs.toolchain import Toolchain
+
+BUILD_FAILED = 2
+TIMED_OUT = 124  # as of coreutils' `timeout`
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments."""
+    parser.usage = "gpulab run [OPTIONS] PROGRAM.cu [ARGUMENTS...]"
+    parser.add_argument("program", metavar="PROGRAM.cu", type=Path, help="the CUDA C++ file with main()")
+    parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER, help="the program's own arguments")
+    parser.add_argument("--device", choices=("sim", "cuda"), default="sim", help="sim (default), or cuda: a real GPU")
+    parser.add_argument("--gpu", metavar="MODEL", help="the GPU to model, such as t4; default: h200")
+    parser.add_argument("--nvcc", metavar="OPTIONS", default="", help="nvcc's options and further files, as one word")
+    parser.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="kill the program after so many seconds")
+    parser.add_argument("--profile", action="store_true", help="count and estimate each launch; print a table")
+    parser.add_argument("--annotate", action="store_true", help="print the source with each line's share of the cost")
+    parser.add_argument("--no-check", action="store_true", help="do not look for races and uninitialised reads")
+    parser.add_argument(
+        "--error-exitcode", metavar="CODE", type=int, default=0, help="exit code if there are findings, but no error"
+    )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
+    return value
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Build and run the program; return its exit code."""
+    from pytest_gpulab.devices.errors import CompileError, DeviceUnavailable
+
+    if not arguments.program.is_file():
+        raise CommandError(f"no such file: {arguments.program}")
+    try:
+        return _run(arguments)
+    except CompileError as error:
+        sys.stderr.write(error.diagnostics.rstrip("\n") + "\n")
+        sys.stderr.write(f"gpulab run: {arguments.program} does not compile\n")
+        return BUILD_FAILED
+    except DeviceUnavailable as missing:
+        raise CommandError(str(missing)) from missing
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_gpulab.devices.programs.build import Program, build, build_native
+    from pytest_gpulab.devices.programs.toolchain import find_toolchain
+
+    toolchain = find_toolchain(prefer_toolkit=arguments.device == "cuda")
+    program = Program(arguments.program, tuple(shlex.split(arguments.nvcc)))
+    if arguments.device == "cuda":
+        executable = build_native(program, toolchain)
+        os.execv(executable, [str(arguments.program.with_suffix("")), *arguments.arguments])
+    executable = build(program, toolchain)
+    return _simulated(arguments, toolchain, executable)
+
+
+def _simulated(arguments: argparse.Namespace, toolchain: Toolchain, executable: Path) -> int:
+    from pytest_gpulab.devices.programs.device import ProgramDevice
+    from pytest_gpulab.devices.programs.process import run as run_program
+    from pytest_gpulab.devices.programs.session import RunOptions, Session
+    from pytest_gpulab.devices.simulated.gpus import DEFAULT_GPU, modelled_gpu
+
+    device = ProgramDevice(modelled_gpu(arguments.gpu or DEFAULT_GPU), toolchain)
+    options = RunOptions(check=not arguments.no_check, profile=arguments.profile or arguments.annotate)
+    outcome = run_program(executable, arguments.arguments, Session(device, options), arguments.timeout)
+    found = _report(arguments, toolchain, executable, outcome, device.gpu.name)
+    if outcome.timed_out:
+        return TIMED_OUT
+    code = 128 - outcome.returncode if outcome.returncode < 0 else outcome.returncode
+    return code or (arguments.error_exitcode if found else 0)
+
+
+def _report(arguments: argparse.Namespace, toolchain: Toolchain, executable: Path, outcome: Outcome, gpu: str) -> bool:
+    """Print the report; return True if there are findings."""
+    from pytest_gpulab.devices.programs.build import headers_of
+    from pytest_gpulab.devices.programs.call_sites import source_lines
+    from pytest_gpulab.devices.programs.stand_in import error_texts
+    from pytest_gpulab.grading.program_findings import Sources, program_findings
+    from pytest_gpulab.reports.terminal.program import launch_table, report
+
+    lines = source_lines(executable, outcome.addresses(), headers_of(toolchain))
+    errors = {code: (name, text) for code, name, text in error_texts()} if outcome.failed_calls else {}
+    findings = program_findings(outcome, Sources(Path.cwd(), lines, errors))
+    printed = [*report(outcome, findings, f"simulated GPU (cost model: {gpu})", not arguments.no_check)]
+    if arguments.profile:
+        printed += launch_table(outcome)
+    sys.stdout.flush()
+    sys.stderr.write("\n".join(printed) + "\n")
+    return bool(findings)

@@ -1,0 +1,42 @@
+"""Source lines of calls in an executable, by g++'s own addr2line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pytest_gpulab.devices.hazards import SourceLine
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+$")
+_PLACE = re.compile(r"(/.+):(\d+)(?: \(discriminator \d+\))?$")
+
+
+def source_lines(executable: Path, addresses: Collection[int], headers: Path) -> Mapping[int, SourceLine]:
+    """Return the source line of each call, as far as it is known.
+
+    Args:
+        executable: the program, with line numbers.
+        addresses: return addresses, relative to the executable.
+        headers: the folder of CUDA's headers: a call in one of them is that of the function that includes it.
+    """
+    if not addresses:
+        return {}
+    ordered = sorted(addresses)
+    command = ["addr2line", "-e", str(executable), "-i", "-a", *(hex(address - 1) for address in ordered)]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: dict[int, SourceLine] = {}
+    inside = str(headers.parent)
+    at = -1
+    for line in output.splitlines():
+        if _ADDRESS.match(line):
+            at += 1
+        elif (place := _PLACE.match(line)) and ordered[at] not in found:
+            file = str(Path(place[1]).resolve())
+            if not file.startswith(inside):
+                found[ordered[at]] = SourceLine(file, int(place[2]))
+    return found

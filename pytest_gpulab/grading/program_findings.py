@@ -1,0 +1,151 @@
+"""Findings of a whole program's run: hazards and faults of its kernels, failed calls, leaks, and how it ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from pytest_gpulab.devices.hazards import Hazard, Location, SourceLine
+from pytest_gpulab.devices.programs.outcome import CallSite, FailedCall, LaunchFailure, Leak, Outcome
+from pytest_gpulab.devices.protocol import KernelFault
+
+from .findings import evidence_of, finding, hint_for, of_error
+from .grade import Finding
+from .plans.parameter_names import Names, parameter_names
+
+CODE_OF_KIND = {"memory": "out-of-bounds"}  # all other kinds of hazards are codes themselves
+MAX_FINDINGS = 50
+MAX_QUOTED = 80  # characters of a source line
+
+Errors = Mapping[int, tuple[str, str]]
+"""Name and description of each error of the runtime library."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The program's source.
+
+    Attributes:
+        folder: the folder that paths are shown relative to.
+        lines: source lines of calls, by address in the executable.
+        errors: see `Errors`.
+    """
+
+    folder: Path
+    lines: Mapping[int, SourceLine]
+    errors: Errors
+
+    def at(self, site: CallSite) -> str:
+        """Return the source line of a call, or an empty text."""
+        return self.shown(self.lines.get(site.address))
+
+    def shown(self, where: SourceLine | None) -> str:
+        """Return a source line with its path relative to the folder."""
+        return "" if where is None else str(where).removeprefix(f"{self.folder}/")
+
+    def plain(self, text: str) -> str:
+        """Return a text with paths relative to the folder."""
+        return text.replace(f"{self.folder}/", "")
+
+
+def program_findings(outcome: Outcome, sources: Sources) -> list[Finding]:
+    """Return the findings of a run, those of kernels first; harmless hazards are left out."""
+    found = [_of_failure(failure, sources) for failure in outcome.failures.values()]
+    found += [_of_hazard(*seen, sources) for seen in outcome.hazards.values() if not seen[1].harmless]
+    found += _of_end(outcome, sources)
+    found += [_of_call(failed, count, sources) for failed, count in outcome.failed_calls.items()]
+    found += [_of_leak(leak, sources) for leak in outcome.leaks]
+    return list(dict.fromkeys(found))[:MAX_FINDINGS]
+
+
+def _of_failure(failure: LaunchFailure, sources: Sources) -> Finding:
+    _, of_device = of_error(failure.error)
+    where = getattr(failure.error, "where", None)
+    what, fault = of_device.what, failure.error
+    if isinstance(fault, KernelFault) and fault.location is not None:
+        what = _named(what, fault.location, failure.kernel, fault.where)
+    place = sources.shown(where) or sources.at(failure.site)
+    evidence = tuple(map(sources.plain, of_device.evidence))
+    made = finding(of_device.code, sources.plain(what), place, (*evidence, f"in kernel `{failure.kernel}`"))
+    return _quoted(made, where or sources.lines.get(failure.site.address))
+
+
+def _of_hazard(kernel: str, hazard: Hazard, sources: Sources) -> Finding:
+    what = hazard.what
+    if hazard.location is not None and (name := _array(hazard.location, kernel, hazard.where)):
+        what += f": {hazard.location.elements(name, hazard.location.element)} was never written"
+    first, *more = evidence_of(hazard) or ("",)
+    against = f", against the {hazard.other}" if hazard.other else ""
+    evidence = [line for line in (f"{first}{against}", *more, f"in kernel `{kernel}`") if line]
+    code = CODE_OF_KIND.get(hazard.kind, hazard.kind)
+    made = finding(code, what[:1].upper() + what[1:], sources.shown(hazard.where),
+                   map(sources.plain, evidence), hint_for(hazard))  # fmt: skip
+    return _quoted(made, hazard.where)
+
+
+def _named(what: str, location: Location, kernel: str, where: SourceLine | None) -> str:
+    name = _array(location, kernel, where)
+    return what.replace(str(location), location.named(name, location.element)) if name else what
+
+
+def _array(location: Location, kernel: str, where: SourceLine | None) -> str:
+    """Return the name of the parameter that points to an array, or of the variable; empty if unknown."""
+    if location.symbol or location.parameter is None or where is None:
+        return location.symbol
+    names = _parameter_names(where.file).get(kernel.partition("<")[0].partition("(")[0], ())
+    return names[location.parameter] if location.parameter < len(names) else ""
+
+
+@lru_cache(maxsize=32)
+def _parameter_names(file: str) -> Names:
+    return parameter_names("\n".join(_lines(file)))
+
+
+@lru_cache(maxsize=32)
+def _lines(file: str) -> tuple[str, ...]:
+    try:
+        return tuple(Path(file).read_text(encoding="utf-8", errors="replace").splitlines())
+    except OSError:
+        return ()
+
+
+def _quoted(made: Finding, where: SourceLine | None) -> Finding:
+    """Return a finding with its source line."""
+    lines = _lines(where.file) if where else ()
+    return replace(made, line=_cut(lines[where.line - 1].strip())) if where and where.line <= len(lines) else made
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_QUOTED else f"{line[: MAX_QUOTED - 3]}..."
+
+
+def _of_call(failed: FailedCall, count: int, sources: Sources) -> Finding:
+    name, text = sources.errors.get(failed.error, (f"error {failed.error}", "unknown"))
+    why = f": {failed.why}" if failed.why else ""
+    times = f" ({count} times)" if count > 1 else ""
+    what = f"{failed.site.function} returned {name} ({text}){times}{why}"
+    return _quoted(finding("api-error", what, sources.at(failed.site)), sources.lines.get(failed.site.address))
+
+
+def _of_leak(leak: Leak, sources: Sources) -> Finding:
+    number = "1 allocation" if leak.count == 1 else f"{leak.count:,} allocations"
+    what = f"{number} of {leak.site.function}, {leak.nbytes:,} bytes, never freed"
+    return _quoted(finding("leak", what, sources.at(leak.site)), sources.lines.get(leak.site.address))
+
+
+def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
+    """Yield the finding of an abnormal end, and of output that a GPU would have lost."""
+    if outcome.missing:
+        yield finding("missing-function", f"{outcome.missing} is not available with no GPU: the program was ended")
+    if outcome.host_fault is not None:
+        site = outcome.host_fault.site
+        line = f" ({sources.at(site)})" if sources.at(site) else ""
+        yield finding("host-access", f"The host accessed {outcome.host_fault.what}, see {site.function}{line}")
+    elif outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
+        yield finding("crash", f"The program was ended by {signal.Signals(-outcome.returncode).name}", hint="")
+    if outcome.unseen_output:
+        what = "Kernels printed after the program's last synchronisation, so on a GPU their output would be lost"
+        yield finding("unseen-output", what)

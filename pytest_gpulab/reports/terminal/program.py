@@ -1,0 +1,83 @@
+"""The report of a whole program's run: a headline, the findings, the table of launches, the listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_gpulab.devices.programs.outcome import LaunchGroup, Outcome
+from pytest_gpulab.grading.grade import Finding
+
+from .annotated import compact
+from .sections import failure_text
+from .table import laid_out, three_digits
+
+_HEADERS = ("kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes")
+_MEANING = (
+    "ms: estimated time per launch, an estimate of the cost model. sectors: 32-byte sectors per request of global\n"
+    "memory. conflicts: extra passes of shared memory by bank conflicts. lanes: active lanes per instruction, of 32."
+)
+ESTIMATES = "Times between events are estimates (~) of the cost model: the kernels' only, copies take none."
+
+
+def report(outcome: Outcome, findings: Sequence[Finding], device: str, is_checked: bool) -> Iterator[str]:
+    """Yield the lines of a run's report."""
+    yield f"gpulab: {_headline(outcome, findings, device, is_checked)}"
+    for each in findings:
+        yield from (f"  {line}" for line in failure_text([each], set()).splitlines())
+    for clause in outcome.unchecked:
+        yield f"  not checked: {clause}"
+    if outcome.used_events:
+        yield f"gpulab: {ESTIMATES}"
+
+
+def _headline(outcome: Outcome, findings: Sequence[Finding], device: str, is_checked: bool) -> str:
+    launches, kernels = outcome.launch_count, len({group.kernel for group in outcome.launches.values()})
+    what = f"{_counted(launches, 'launch', 'launches')} of {_counted(kernels, 'kernel')} on the {device}"
+    ends = [("interrupted", outcome.interrupted), ("stopped at its time limit", outcome.timed_out)]
+    end = "".join(f", {words}" for words, is_so in ends if is_so)
+    checks = "" if is_checked else ", races and uninitialised reads not checked"
+    return f"{what}{end}{checks}; {_counted(len(findings), 'finding') if findings else 'no findings'}"
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def launch_table(outcome: Outcome) -> Iterator[str]:
+    """Yield the table of launches, and the bottleneck of each."""
+    groups = list(outcome.launches.values())
+    yield from laid_out(_HEADERS, [_row(group) for group in groups])
+    for group in groups:
+        if group.first is not None and group.first.bottleneck:
+            yield f"{group.kernel} {_extents(group.grid)} x {_extents(group.block)}: {group.first.bottleneck}"
+    yield from _MEANING.splitlines()
+
+
+def _row(group: LaunchGroup) -> tuple[str, ...]:
+    head = group.kernel, _extents(group.grid), _extents(group.block), f"{group.count:,}"
+    profile = group.first
+    if profile is None or group.estimated_ms is None:
+        return (*head, *("-",) * (len(_HEADERS) - len(head)))
+    counters = profile.counters
+    requests, sectors = (
+        sum(counters.get(f"l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum", 0.0) for op in ("ld", "st", "atom", "red"))
+        for what in ("requests", "sectors")
+    )
+    conflicts = sum(
+        counters.get(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum", 0.0) for op in ("ld", "st", "atom")
+    )
+    lanes = counters.get("smsp__thread_inst_executed_pred_on_per_inst_executed.ratio")
+    registers, occupancy = profile.resources.registers, profile.occupancy
+    return (
+        *head,
+        "n/a" if registers is None else str(registers),
+        "n/a" if occupancy is None else f"{occupancy:.0%}",
+        f"~{three_digits(group.estimated_ms / group.count)}",
+        f"{sectors / requests:.1f}" if requests else "-",
+        compact(conflicts),
+        "n/a" if lanes is None else f"{lanes:.1f}",
+    )
+
+
+def _extents(extents: tuple[int, int, int]) -> str:
+    return "x".join(map(str, extents[: 3 if extents[2] > 1 else 2 if extents[1] > 1 else 1]))

@@ -1,0 +1,92 @@
+"""`gpulab run`: whole programs with no GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+#include <cstdio>
+#include <cstdlib>
+
+__global__ void scale(const float *in, float *out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        out[i] = 2 * in[i];
+    if (i == 0)
+        printf("a block of %d threads\\n", blockDim.x);
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 1 ? atoi(argv[1]) : 1000;
+    float *host = (float *)malloc(4 * n), *in, *out, sum = 0;
+    for (int i = 0; i < n; i++)
+        host[i] = 1;
+    cudaMalloc(&in, 4 * n);
+    cudaMalloc(&out, 4 * n);
+    cudaMemcpy(in, host, 4 * n, cudaMemcpyHostToDevice);
+    scale<<<(n + 255) / 256, 256>>>(in, out, n);
+    cudaMemcpy(host, out, 4 * n, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < n; i++)
+        sum += host[i];
+    printf("sum %g, %s\\n", sum, cudaGetErrorString(cudaGetLastError()));
+    cudaFree(in);
+    cudaFree(out);
+    return argc;
+}
+"""
+
+
+class Ran:
+    """The end of a command: exit code, standard output and standard error."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+
+def gpulab(folder: Path, *words: str, stdin: str = "") -> Ran:
+    command = [sys.executable, "-m", "pytest_gpulab", "run", *words]
+    return Ran(subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False))
+
+
+def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = (), stdin: str = "") -> Ran:
+    (folder / "program.cu").write_text(source)
+    return gpulab(folder, *options, "program.cu", *words, stdin=stdin)
+
+
+def test_a_program_runs_unchanged(tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAM, "512", "--mine")
+    assert ran.out == "a block of 256 threads\nsum 1024, no error\n"
+    assert ran.code == 3
+    assert ran.err == ("gpulab: 1 launch of 1 kernel on the simulated GPU (cost model: NVIDIA H200); no findings\n")
+
+
+def test_an_access_out_of_bounds_is_a_finding_with_its_line(tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAM.replace("i < n)\n        out", "i <= n)\n        out"))
+    assert ran.out == "sum 1000, an illegal memory access was encountered\n"
+    assert "`in[1000]` read, `in` has 1000 elements" in ran.err
+    assert "at program.cu:9\n" in ran.err and "first by block 3 thread 232" in ran.err
+    assert "leak" not in ran.err
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    ran = gpulab(tmp_path, "absent.cu")
+    assert (ran.code, ran.err) == (2, "gpulab run: no such file: absent.cu\n")
+
+
+def test_compile_errors_are_the_compilers(tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAM.replace("2 * in[i]", "2 * on[i]"))
+    assert ran.code == 2
+    assert "program.cu(9): error: identifier" in ran.err
+    assert ran.err.endswith("gpulab run: program.cu does not compile\n")
+
+
+@pytest.mark.parametrize("option", ["--profile", "--annotate"])
+def test_options_before_the_file_are_the_commands(tmp_path: Path, option: str) -> None:
+    ran = run(tmp_path, PROGRAM, options=(option,))
+    assert "sum 2000" in ran.out and "no findings" in ran.err
