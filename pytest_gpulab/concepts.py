@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
-from .exercise import Bound, Usage
+from .exercise import Bound, ExerciseError, Usage
 
 CONSTANT_REQUESTS = "gpulab__constant_requests.sum"
 CONSTANT_WORDS = "gpulab__constant_words.sum"
 SHARED_REQUESTS = ("gpulab__shared_requests_op_ld.sum", "gpulab__shared_requests_op_st.sum")
+ATOMIC_PASSES = ("gpulab__atomic_passes_global.sum", "gpulab__atomic_passes_shared.sum")
 BANK_CONFLICTS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
@@ -47,19 +49,61 @@ def constant_broadcast(at_most: float = 1.0) -> Bound:
         return _ratio(usage.counters[CONSTANT_WORDS], usage.counters[CONSTANT_REQUESTS])
 
     hint = "Constant memory serves one address per warp at a time. What does the index depend on?"
-    return Bound(
-        "addresses per request", measure, at_most=at_most, hint=hint, title="Scattered reads of constant memory"
-    )
+    title, companion = "Scattered reads of constant memory", constant_reads(at_least=1)
+    return Bound("addresses per request", measure, at_most=at_most, hint=hint, title=title, companion=companion)
 
 
 def bank_conflicts(at_most: float) -> Bound:
-    """A maximum of bank conflicts per access of a warp to shared memory, on average; 0 allows none."""
+    """A maximum of bank conflicts per access of a warp to shared memory, on average; 0 allows none.
+
+    Shared memory must be used: its companion is `shared_use(1)`.
+    """
 
     def measure(usage: Usage) -> float:
         return _ratio(_total(usage.counters, BANK_CONFLICTS), _total(usage.counters, SHARED_REQUESTS))
 
     hint = "Which banks do the 32 lanes of a warp access together? Word k is in bank k % 32."
-    return Bound("per access to shared memory", measure, at_most=at_most, hint=hint, title="Too many bank conflicts")
+    unit, title = "per access to shared memory", "Too many bank conflicts"
+    return Bound(unit, measure, at_most=at_most, hint=hint, title=title, companion=shared_use(at_least=1))
+
+
+def shared_use(at_least: float) -> Bound:
+    """A minimum of accesses to shared memory per warp."""
+
+    def measure(usage: Usage) -> float:
+        return _ratio(_total(usage.counters, SHARED_REQUESTS), usage.counters[WARPS])
+
+    hint = "Which values do several threads of a block need? A block can keep them in shared memory."
+    return Bound("accesses per warp", measure, at_least=at_least, hint=hint, title="Shared memory is hardly used")
+
+
+def shared_reads(at_least: float) -> Bound:
+    """A minimum of reads from shared memory per warp."""
+
+    def measure(usage: Usage) -> float:
+        return _ratio(usage.counters[SHARED_REQUESTS[0]], usage.counters[WARPS])
+
+    hint = "Which values are read more than once from global memory? A block can read them once and share them."
+    return Bound("reads per warp", measure, at_least=at_least, hint=hint, title="Too few reads of shared memory")
+
+
+def atomics(at_most: float, memory: Literal["global", "shared"] = "global") -> Bound:
+    """A maximum of serialised atomics per element: lanes of a warp at one address take one pass each.
+
+    At least one atomic must be executed, in either memory.
+    """
+    name = f"gpulab__atomic_passes_{memory}.sum"
+
+    def measure(usage: Usage) -> float:
+        return usage.counters[name] / float(np.prod(usage.problem.size, dtype=float))
+
+    def measure_all(usage: Usage) -> float:
+        return _total(usage.counters, ATOMIC_PASSES)
+
+    hint = "How many threads update one address? Partial results per block need fewer atomics on global memory."
+    used = Bound("atomics", measure_all, at_least=1, hint="Which updates can collide?", title="No atomic is used")
+    unit, title = f"passes per element in {memory} memory", "Too many atomics"
+    return Bound(unit, measure, at_most=at_most, hint=hint, title=title, companion=used)
 
 
 def working_lanes(at_least: float, file: str | None = None) -> Bound:
@@ -77,14 +121,16 @@ def working_lanes(at_least: float, file: str | None = None) -> Bound:
 
 
 def global_traffic(at_most: float) -> Bound:
-    """A maximum of sectors of global memory per sector of the exercise's `min_bytes`."""
+    """A maximum of global memory traffic, relative to the exercise's `min_bytes`, which it must define."""
 
     def measure(usage: Usage) -> float:
-        least = (usage.min_bytes or 0.0) / SECTOR_BYTES
-        return _ratio(_total(usage.counters, GLOBAL_SECTORS), least)
+        if not usage.min_bytes:
+            raise ExerciseError("global_traffic compares with the exercise's `min_bytes`: define it")
+        return SECTOR_BYTES * _total(usage.counters, GLOBAL_SECTORS) / usage.min_bytes
 
     hint = "Which addresses do neighbouring lanes access? A sector has 32 bytes and is moved as a whole."
-    return Bound("times the minimum", measure, at_most=at_most, hint=hint, title="Too much global memory traffic")
+    unit, title = "times the minimum", "Too much global memory traffic"
+    return Bound(unit, measure, at_most=at_most, hint=hint, title=title, none_is_good=True)
 
 
 def additions(at_most: float) -> Bound:
@@ -94,7 +140,7 @@ def additions(at_most: float) -> Bound:
         return _ratio(usage.counters[ADDITIONS], math.prod(np.atleast_1d(usage.problem.size)))
 
     hint = "How many additions does a step need, and how many steps are there? Can later steps have fewer?"
-    return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions")
+    return Bound("per element", measure, at_most=at_most, hint=hint, title="Too many additions", none_is_good=True)
 
 
 def barriers(at_most: float) -> Bound:
@@ -104,7 +150,7 @@ def barriers(at_most: float) -> Bound:
         return _ratio(usage.counters[BARRIERS], usage.counters[WARPS])
 
     hint = "Which barriers separate threads of different warps, and which only threads of one warp?"
-    return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers")
+    return Bound("per warp", measure, at_most=at_most, hint=hint, title="Too many barriers", none_is_good=True)
 
 
 def _total(counters: Mapping[str, float], names: tuple[str, ...]) -> float:

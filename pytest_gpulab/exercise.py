@@ -1,7 +1,7 @@
 """Exercises as data: an `Exercise`, and the `Plan` of its buffers and launches at one size.
 
 An exercise folder's `exercise.py` binds an `Exercise` to the name `exercise`. It is plain data and pure functions of
-a `Problem`, so that every device replays the same plan. This module imports no other part of the package.
+a `Problem`, so that every device replays the same plan. This module imports no part of the package but its rules.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from .exercise_rules import buffer_problems, exercise_problems
 
 Array = npt.NDArray[Any]
 Role = Literal["input", "output", "scratch"]
@@ -134,6 +136,8 @@ class Plan:
     constants: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if found := [problem for buffer in self.buffers for problem in buffer_problems(buffer)]:
+            raise ExerciseError("\n".join(found))
         names = [buffer.name for buffer in self.buffers]
         if len(set(names)) != len(names):
             raise ExerciseError(f"two buffers of the plan share a name: {sorted(names)}")
@@ -246,6 +250,8 @@ class Bound:
         at_most, at_least: the limit; exactly one of them.
         hint: the hint of the finding; never the solution.
         title: the beginning of the finding: `Too many barriers`.
+        companion: a further bound, so that the concept is used at all: no access has no conflict.
+        none_is_good: True if an upper bound is also met by not using the concept at all, as no barrier is few barriers.
 
     Raises:
         ExerciseError: neither or both limits are given.
@@ -257,6 +263,8 @@ class Bound:
     at_least: float | None = None
     hint: str = ""
     title: str = "Concept not used as required"
+    companion: Bound | None = None
+    none_is_good: bool = False
 
     def __post_init__(self) -> None:
         if (self.at_most is None) == (self.at_least is None):
@@ -282,6 +290,11 @@ class UsesCheck:
     size: Size
     required: bool = True
     variant: Variant = DEFAULT_VARIANT
+
+    @property
+    def all_bounds(self) -> tuple[Bound, ...]:
+        """The bounds, each followed by its companion."""
+        return tuple(b for bound in self.bounds for b in (bound, bound.companion) if b is not None)
 
 
 @dataclass(frozen=True)
@@ -355,7 +368,7 @@ class Exercise:
         mistakes: function from (problem, inputs) to the outputs of common mistakes, called if a result is wrong.
 
     Raises:
-        ExerciseError: names repeat, or points do not add up.
+        ExerciseError: the data break a rule of `exercise_rules`; the message has a line for each.
     """
 
     title: str
@@ -377,24 +390,11 @@ class Exercise:
     mistakes: Callable[[Problem, Mapping[str, Array]], Sequence[KnownMistake]] | None = None
 
     def __post_init__(self) -> None:
-        if not self.cases:
-            raise ExerciseError("an exercise needs at least one case")
-        groups: tuple[tuple[str, list[str]], ...] = (
-            ("case", [case.name for case in self.cases]),
-            ("safe check", [check.kind for check in self.safe]),
-            ("uses check", [check.name for check in self.uses]),
-            ("speed tier", [tier.name for tier in self.speed]),
-            ("tunable", [tunable.name for tunable in self.tunables]),
-        )
-        for what, names in groups:
-            if repeated := {name for name in names if names.count(name) > 1}:
-                raise ExerciseError(f"more than one {what} is called {sorted(repeated)}")
-        self._check_points()
+        if found := exercise_problems(self, _ENTRY_TYPES):
+            raise ExerciseError("\n".join(found))
 
-    def _check_points(self) -> None:
-        correctness = self.compile_points + sum(case.points for case in self.cases) + sum(c.points for c in self.safe)
-        total = correctness + sum(check.points for check in self.uses) + sum(tier.points for tier in self.speed)
-        if abs(total - 100) > 1e-9:
-            raise ExerciseError(f"the checks' points add up to {total:g}, not 100")
-        if correctness < 50:
-            raise ExerciseError(f"correctness earns {correctness:g} of 100 points; it must be at least half")
+
+_ENTRY_TYPES = {
+    **{"cases": Case, "safe": SafeCheck, "uses": UsesCheck, "bounds": Bound},
+    **{"speed": SpeedTier, "tunables": Tunable, "headers": str},
+}

@@ -249,4 +249,5 @@ exercise = Exercise(
         Tunable("MAX_BLOCKS", range(2**16), default=0),
     ),
     min_bytes=lambda problem: problem.size * 4,
+    version="2",
 )

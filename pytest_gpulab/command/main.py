@@ -14,6 +14,7 @@ from . import CommandError
 
 SUBCOMMANDS = {
     "run": "run a whole CUDA program, with no GPU",
+    "check": "check exercises before a student meets them",
     "device": "print the properties of the machine's GPUs, or of a modelled GPU",
     "occupancy": "print the occupancy of a launch, and of other block sizes",
     "include": "print the folder of gpulab.cuh, for nvcc's option -I",

@@ -12,21 +12,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
-from pytest_gpulab.exercise import Exercise
+from pytest_gpulab.exercise import Exercise, ExerciseError
 
 from .thresholds import UNCALIBRATED, Thresholds
 
 
 class BrokenExercise(Exception):
-    """An exercise.py that cannot be loaded; `traceback_text` omits this package's frames."""
+    """An exercise.py that cannot be loaded.
 
-    def __init__(self, name: str, traceback_text: str) -> None:
+    Attributes:
+        traceback_text: the traceback without this package's frames.
+        problems: what is wrong, a sentence each.
+        line: the line of exercise.py that failed; 0 if unknown.
+    """
+
+    def __init__(self, name: str, traceback_text: str, problems: tuple[str, ...] = (), line: int = 0) -> None:
         super().__init__(f"exercise {name!r} cannot be loaded:\n{traceback_text}")
-        self.name = name
-        self.traceback_text = traceback_text
+        self.name, self.traceback_text, self.problems, self.line = name, traceback_text, problems, line
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Catalogue:
             self._loaded[name] = _load(name, self.folder / name)
         loaded = self._loaded[name]
         if isinstance(loaded, BrokenExercise):
-            raise BrokenExercise(loaded.name, loaded.traceback_text)
+            raise BrokenExercise(loaded.name, loaded.traceback_text, loaded.problems, loaded.line)
         return loaded
 
     def exercise_of(self, path: Path) -> str | None:
@@ -101,11 +106,16 @@ def _load(name: str, folder: Path) -> LoadedExercise | BrokenExercise:
     try:
         module = _import(f"gpulab_exercise_{name}", path)
     except (Exception, SystemExit) as error:
-        return BrokenExercise(name, _instructors_view(error, folder))
+        frames = _instructors_frames(error, folder)
+        text = "".join(traceback.format_exception(type(error), error, frames))
+        line = error.lineno if isinstance(error, SyntaxError) else frames.tb_lineno if frames else 0
+        problems = str(error).splitlines() if isinstance(error, ExerciseError) else [text.splitlines()[-1]]
+        return BrokenExercise(name, text, tuple(problems), line or 0)
     exercise = getattr(module, "exercise", None)
     if not isinstance(exercise, Exercise):
         found = "nothing" if exercise is None else f"a {type(exercise).__name__}"
-        return BrokenExercise(name, f"{path}: the name `exercise` must be bound to an Exercise, but it holds {found}\n")
+        problem = f"the name `exercise` must be bound to an Exercise, but it holds {found}"
+        return BrokenExercise(name, f"{path}: {problem}\n", (problem,))
     return LoadedExercise(name, folder, exercise)
 
 
@@ -186,9 +196,9 @@ class _Loader(SourceFileLoader):
         super().exec_module(module)
 
 
-def _instructors_view(error: BaseException, folder: Path) -> str:
-    """Return the traceback from the first frame in the exercise's folder on; a syntax error has no such frame."""
+def _instructors_frames(error: BaseException, folder: Path) -> TracebackType | None:
+    """Return the frames from the first one in the exercise's folder on; a syntax error has no such frame."""
     frames = error.__traceback__
     while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(folder):
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    return frames

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from block_sums import EXERCISE, INTS, TREE, changed, graded, line_of
+from block_sums import EXERCISE, HEAD, INTS, TREE, changed, graded, line_of
 
 from pytest_gpulab import concepts
 from pytest_gpulab.devices.protocol import Device, DeviceUnavailable
@@ -14,6 +14,20 @@ from pytest_gpulab.exercise import Bound, Exercise, ExerciseError, Problem, Usag
 from pytest_gpulab.grading.compilation.builds import BuildFailed
 from pytest_gpulab.grading.usage import checks as usage_module
 from pytest_gpulab.grading.usage.checks import _figure
+
+SERIAL = (
+    HEAD
+    + """
+__global__ void block_sums(const GPULAB_T* in, GPULAB_T* out, unsigned n)
+{
+    if (threadIdx.x != 0) return;
+    unsigned first = blockIdx.x * BLOCK_SIZE;
+    GPULAB_T sum = in[first];
+    for (unsigned i = first + 1; i < first + BLOCK_SIZE && i < n; ++i) sum = GPULAB_OP(sum, in[i]);
+    out[blockIdx.x] = weight * sum;
+}
+"""
+)
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +135,7 @@ USAGE = Usage(
         concepts.GLOBAL_SECTORS[0]: 300.0, concepts.GLOBAL_SECTORS[1]: 100.0,
         concepts.INSTRUCTIONS: 100.0, concepts.WORKING_LANES: 1600.0,
         concepts.ADDITIONS: 3000.0, concepts.BARRIERS: 50.0,
+        concepts.ATOMIC_PASSES[0]: 500.0, concepts.ATOMIC_PASSES[1]: 2000.0,
     },
     {"paths.cuh": {concepts.INSTRUCTIONS: 10.0, concepts.WORKING_LANES: 40.0}},
     Problem(1000, {}),
@@ -135,6 +150,10 @@ USAGE = Usage(
         (concepts.constant_broadcast(), 32),
         (concepts.bank_conflicts(0), 2),
         (concepts.global_traffic(1), 4),
+        (concepts.shared_use(1), 4),
+        (concepts.shared_reads(1), 3),
+        (concepts.atomics(1), 0.5),
+        (concepts.atomics(1, "shared"), 2),
         (concepts.working_lanes(32), 16),
         (concepts.working_lanes(32, "paths.cuh"), 4),
         (concepts.working_lanes(32, "other.cuh"), 0),
@@ -152,3 +171,14 @@ def test_what_the_usual_bounds_measure(bound: Bound, value: float) -> None:
 )
 def test_a_figure_is_short_but_never_reads_as_its_bound(value: float, limit: float, said: str) -> None:
     assert _figure(value, Bound("per warp", lambda usage: value, at_most=limit)) == said
+
+
+def test_shared_memory_without_conflicts_must_be_used(gpu: Device, tmp_path: Path) -> None:
+    """An unused shared memory has no conflict; that is no merit."""
+    (missed,) = graded(tmp_path, gpu, SERIAL, asking(concepts.bank_conflicts(0.1)))["uses[idea]"].findings
+    assert missed.what == "Shared memory is hardly used: 0 accesses per warp; this check requires 1."
+
+
+def test_traffic_needs_a_minimum_to_compare_with() -> None:
+    with pytest.raises(ExerciseError, match="global_traffic compares with the exercise's `min_bytes`: define it"):
+        concepts.global_traffic(1).measure(replace(USAGE, min_bytes=None))

@@ -2,6 +2,6 @@
 
 - `architectures`: limits per compute capability.
 - `occupancy`: theoretical occupancy.
-- `properties`: what a device query prints.
+- `properties`: properties of a GPU, as a device query prints them.
 - `metrics`: names of the figures in a profile.
 """

@@ -1,4 +1,4 @@
-"""The properties of a GPU: what a device query prints."""
+"""Properties of a GPU, as a device query prints them."""
 
 from __future__ import annotations
 

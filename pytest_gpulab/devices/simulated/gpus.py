@@ -114,7 +114,7 @@ class Gpu:
 
     @property
     def properties(self) -> DeviceProperties:
-        """What a device query prints of this GPU."""
+        """The properties that a device query prints."""
         limits = self.limits
         return DeviceProperties(
             name=self.name,

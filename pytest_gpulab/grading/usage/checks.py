@@ -76,7 +76,7 @@ class Usages:
             InstructorsMistake: the exercise's own code is wrong.
         """
         counted = self._usage(check.size, check.variant)
-        found = _at(check.size, counted.wrong) or _broken(check.bounds, counted.whole, counted.lines)
+        found = _at(check.size, counted.wrong) or _broken(check.all_bounds, counted.whole, counted.lines)
         found = found or self._broken_if_unused(check, check.size, counted.whole)
         return found or self._broken_elsewhere(check, counted.whole) or self._broken_when_costed(check, counted.whole)
 
@@ -92,25 +92,25 @@ class Usages:
             return ()
         if size is None or counted is None:
             return ()
-        found = counted.wrong or _broken_per_element(check.bounds, size, counted.profiles, own)
+        found = counted.wrong or _broken_per_element(check.all_bounds, size, counted.profiles, own)
         per_element = _per_element(size, counted.profiles, own)
         return _at(size, found or self._broken_if_unused(check, size, per_element, SLACK))
 
     def _broken_if_unused(self, check: UsesCheck, size: Size, whole: Usage, slack: float = 0.0) -> tuple[Finding, ...]:
         """Return the bounds that are broken without unused reads of constant memory, if bounds depend on such reads."""
         costed = self._usage(size, check.variant).costed
-        if not costed.plan.constants or not _broken(check.bounds, _with_constants(whole, 0.0), {}, slack):
+        if not costed.plan.constants or not _broken(check.all_bounds, _with_constants(whole, 0.0), {}, slack):
             return ()
         rng = rng_for(self._seed, self._loaded.name, "disturbed", size_text(size), self._builds.sha256)
         share = used_share(self._device, self._builds.of(check.variant), costed.plan, costed.inputs, rng)
         unused = f"{READS} reads of constant memory got other values: {READS * share:.0f} of them changed an output"
-        broken = _broken(check.bounds, _with_constants(whole, share), {}, slack)
+        broken = _broken(check.all_bounds, _with_constants(whole, share), {}, slack)
         return tuple(replace(found, evidence=(*found.evidence, unused)) for found in broken)
 
     def _broken_when_costed(self, check: UsesCheck, own: Usage) -> tuple[Finding, ...]:
         """Return the findings at the sizes of the speed checks, from the launches that are costed anyway."""
         for size, profiles in self._costs.profiles(check.variant).items():
-            if found := _broken_per_element(check.bounds, size, profiles, own):
+            if found := _broken_per_element(check.all_bounds, size, profiles, own):
                 return _at(size, found)
         return ()
 

@@ -1,0 +1,10 @@
+"""Checks of exercises before a student meets them.
+
+- `defects`: a defect of an exercise, and the report of all of them.
+- `check`: all checks of an exercise, in order.
+- `plans`: plans against the sources: kernels, parameters, buffers.
+- `data`: inputs, references and tolerances.
+- `usage`: bounds of `uses` checks that an idle kernel passes.
+- `gradings`: grades of the baselines, the skeleton and the solutions.
+- `readme`: the README's points table.
+"""

@@ -1,0 +1,46 @@
+"""All checks of an exercise, in order; a stage runs if those that it needs found no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise_rules import points_by_kind
+from pytest_gpulab.grading.catalogue import BrokenExercise, Catalogue
+
+from .data import data_problems
+from .defects import Defect, Report
+from .gradings import grade_files
+from .plans import plan_problems, source_problems
+from .readme import readme_problems
+from .usage import usage_problems
+
+
+def check_exercise(catalogue: Catalogue, name: str, device: Device, seed: int, solutions: Path | None) -> Report:
+    """Check an exercise, its baselines, skeleton, README and solutions.
+
+    Args:
+        catalogue: the folder of exercises.
+        name: an exercise of the catalogue.
+        device: a simulated GPU.
+        seed: the seed of the input data.
+        solutions: the folder of this exercise's solutions; None to grade none.
+    """
+    report = Report(name)
+    try:
+        loaded = catalogue.load(name)
+    except BrokenExercise as broken:
+        line = f":{broken.line}" if broken.line else ""
+        where = f"{catalogue.folder / name / 'exercise.py'}{line}"
+        report.defects += [Defect(problem, where) for problem in broken.problems]
+        return report
+    report.points = points_by_kind(loaded.exercise)
+    report.defects += readme_problems(loaded.exercise, loaded.folder / "README.md")
+    report.defects += plan_problems(loaded, device)
+    if report.errors == 0:
+        report.defects += source_problems(loaded, device)
+        report.defects += data_problems(loaded, device, seed)
+        report.defects += usage_problems(loaded, device)
+    if report.errors == 0:
+        grade_files(loaded, device, seed, solutions, report)
+    return report

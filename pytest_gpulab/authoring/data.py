@@ -1,0 +1,127 @@
+"""Inputs, references and tolerances: repeatable, finite, and strict enough to tell wrong results from right ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.exercise import Case, Exercise, Expected, Plan
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.plans.prepare import (
+    InstructorsMistake,
+    Prepared,
+    instructors_code,
+    make_plan,
+    prepare,
+    rng_for,
+)
+
+from .defects import Defect, of_finding
+from .plans import tunables_of
+
+Array = npt.NDArray[Any]
+Wrong = Callable[[Array], Array]
+
+WRONG_RESULTS: Mapping[str, Wrong] = {
+    "an output of zeros": np.zeros_like,
+    "half-precision results": lambda values: values.astype(np.float16).astype(values.dtype),
+    "results of one part in a thousand too much": lambda values: values * 1.001,
+}
+MISSING = "a result in which one input element is missing"
+
+
+def data_problems(loaded: LoadedExercise, device: Device, seed: int) -> Iterator[Defect]:
+    """Make the data of every case and pattern twice, and compare them; then try wrong results."""
+    where, accepted = str(loaded.folder / "exercise.py"), dict[str, bool]()
+    for case in loaded.exercise.cases:
+        tunables = tunables_of(loaded, device, case.variant)
+        for pattern in case.patterns:
+            try:
+                prepared = _prepared(loaded, case, tunables, pattern, seed)
+                yield from _unrepeatable(
+                    loaded, case, pattern, prepared, _prepared(loaded, case, tunables, pattern, seed)
+                )
+                yield from _values(where, case, pattern, prepared)
+                for wrong, passes in _accepted(loaded.exercise, case, tunables, prepared):
+                    accepted[wrong] = accepted.get(wrong, True) and passes
+            except InstructorsMistake as mistake:
+                problem = of_finding(mistake.finding, where)
+                yield Defect(f"{problem.what} (in case {case.name!r}, pattern {pattern!r})", problem.where)
+                return  # the same mistake in other cases would only repeat it
+    for wrong, always in accepted.items():
+        if always:
+            instead = "Lower the tolerance: pytest_gpulab.numerics has bounds for sums, dot products and products."
+            yield Defect(f"the tolerance accepts {wrong} in every case", where, instead)
+
+
+def _prepared(loaded: LoadedExercise, case: Case, tunables: Mapping[str, int], pattern: str, seed: int) -> Prepared:
+    with instructors_code("size"):
+        problem = case.problem(tunables)
+    plan = make_plan(loaded.exercise, problem)
+    return prepare(loaded.exercise, problem, plan, pattern, rng_for(seed, loaded.name, case.name, pattern))
+
+
+def _unrepeatable(
+    loaded: LoadedExercise, case: Case, pattern: str, first: Prepared, second: Prepared
+) -> Iterator[Defect]:
+    place = f"(case {case.name!r}, pattern {pattern!r})"
+    where = str(loaded.folder / "exercise.py")
+    instead = "Draw every random number from `rng`."
+    for name, values in first.inputs.items():
+        if not np.array_equal(values, second.inputs[name], equal_nan=values.dtype.kind == "f"):
+            yield Defect(f"`inputs` gives other values of {name!r} for the same seed {place}", where, instead)
+    for name, expected in first.expected.values.items():
+        if not np.array_equal(expected, second.expected.values[name]):
+            yield Defect(f"`reference` gives other values of {name!r} for the same inputs {place}", where, instead)
+
+
+def _values(where: str, case: Case, pattern: str, prepared: Prepared) -> Iterator[Defect]:
+    place = f"(case {case.name!r}, pattern {pattern!r})"
+    for name, values in prepared.expected.values.items():
+        dtype, found = np.dtype(prepared.plan.buffer(name).dtype), np.asarray(values)
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            yield Defect(f"`reference` gives infinite values of {name!r} {place}", where, "Choose other inputs.")
+        if dtype.kind in "iu" and found.dtype.kind == "f":
+            instead = f"Compute it in {dtype}, or in int64: float64 holds integers up to 2**53 only."
+            yield Defect(f"`reference` gives {found.dtype} for the {dtype} output {name!r} {place}", where, instead)
+
+
+def _accepted(
+    exercise: Exercise, case: Case, tunables: Mapping[str, int], prepared: Prepared
+) -> Iterator[tuple[str, bool]]:
+    """Yield wrong results, and whether the tolerances accept them."""
+    is_float = any(np.dtype(prepared.plan.buffer(name).dtype).kind == "f" for name in prepared.expected.values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for wrong, change in WRONG_RESULTS.items():
+            if is_float or wrong == "an output of zeros":
+                changed = {name: change(np.asarray(v)) for name, v in prepared.expected.values.items()}
+                yield wrong, _passes(prepared.plan, prepared.expected, changed)
+    lacking = {name: _without_one(values) for name, values in prepared.inputs.items()}
+    with instructors_code("reference"):
+        expected = exercise.reference(case.problem(tunables), lacking)
+    yield MISSING, _passes(prepared.plan, prepared.expected, expected.values)
+
+
+def _without_one(values: Array) -> Array:
+    """Return an input with its last non-zero element set to zero."""
+    changed: Array = values.copy()
+    places = np.flatnonzero(values)
+    if places.size:
+        changed.reshape(-1)[places[-1]] = 0
+    changed.setflags(write=False)
+    return changed
+
+
+def _passes(plan: Plan, expected: Expected, results: Mapping[str, Array]) -> bool:
+    """Return True if results of the output's dtype keep the tolerance everywhere."""
+    for name, values in expected.values.items():
+        given = np.asarray(results[name]).astype(plan.buffer(name).dtype)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(given.astype(np.longdouble) - np.asarray(values).astype(np.longdouble))
+        if not np.all(error <= expected.tolerance.get(name, 0)):  # NaN, as of infinite values, is not kept either
+            return False
+    return True

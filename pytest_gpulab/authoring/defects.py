@@ -1,0 +1,95 @@
+"""A problem of an exercise, and the report of all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pytest_gpulab.grading.grade import Finding
+
+Level = Literal["error", "warning"]
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)|^(?P<place>\S+\.py), line (?P<number>\d+)')
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A mistake in an exercise.
+
+    Attributes:
+        what: the mistake, in a sentence.
+        where: `file` or `file:line`.
+        instead: what to write instead; empty if `what` says it.
+        level: errors make grades wrong; warnings may.
+    """
+
+    what: str
+    where: str
+    instead: str = ""
+    level: Level = "error"
+
+    def lines(self) -> list[str]:
+        """Return the problem as text."""
+        return [f"{self.where}: {self.level}: {self.what}", *([f"    {self.instead}"] if self.instead else [])]
+
+
+@dataclass
+class Report:
+    """All that a check of one exercise found.
+
+    Attributes:
+        name: the exercise.
+        defects: in the order of the checks.
+        points: points by kind of check.
+        graded: names of the files that were graded.
+        file_cpu_s: processor time to grade one file, in seconds: the median of the files; None if none was graded.
+    """
+
+    name: str
+    defects: list[Defect] = field(default_factory=list)
+    points: dict[str, float] = field(default_factory=dict)
+    graded: list[str] = field(default_factory=list)
+    file_cpu_s: float | None = None
+
+    @property
+    def errors(self) -> int:
+        """The number of errors."""
+        return sum(problem.level == "error" for problem in self.defects)
+
+    def lines(self) -> list[str]:
+        """Return the report as text: a heading, the problems, then facts."""
+        warnings = len(self.defects) - self.errors
+        found = [line for problem in self.defects for line in problem.lines()]
+        facts = []
+        if self.points:
+            facts.append("points: " + ", ".join(f"{kind} {points:g}" for kind, points in self.points.items()))
+        if self.file_cpu_s is not None:
+            graded = f"{counted(len(self.graded), 'file')} graded"
+            facts.append(f"{graded}; a file takes about {self.file_cpu_s:.1f} s of processor time without a GPU")
+        head = f"{self.name}: {counted(self.errors, 'error')}, {counted(warnings, 'warning')}"
+        return [head, *(f"  {line}" for line in (*found, *facts))]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def of_finding(found: Finding, where: str) -> Defect:
+    """Return the problem of a finding on the exercise's own code; the traceback in its evidence gives the place."""
+    frames = [match for line in found.evidence if (match := _FRAME.search(line.strip()))]
+    stated = _FRAME.search(found.what.partition(": ")[2])
+    match = stated or (frames[-1] if frames else None)
+    if match is None:
+        return Defect(found.what, found.where or where)
+    place = f"{match['file'] or match['place']}:{match['line'] or match['number']}"
+    return Defect(found.what.replace(f"{match[0]}: ", ""), place)
+
+
+def of_findings(findings: Sequence[Finding], prefix: str, where: str) -> Defect:
+    """Return the problem of a check that should have passed: its first finding."""
+    first = findings[0] if findings else None
+    if first is None:
+        return Defect(prefix, where)
+    return Defect(f"{prefix}: {first.what}", where, first.hint)

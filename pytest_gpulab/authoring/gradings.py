@@ -1,0 +1,98 @@
+"""Grades of the exercise's own files: baselines, skeleton and solutions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from statistics import median
+
+from pytest_gpulab.devices.protocol import Device
+from pytest_gpulab.grading.catalogue import LoadedExercise
+from pytest_gpulab.grading.checks import checks_of
+from pytest_gpulab.grading.expected import Expectation, ExpectationError, Expectations, is_met
+from pytest_gpulab.grading.grade import CheckResult
+from pytest_gpulab.grading.grader import Grader
+
+from .defects import Defect, Report, of_findings
+from .plans import baselines_of
+
+EXPECTED_FILE = "expected.toml"
+
+
+def grade_files(loaded: LoadedExercise, device: Device, seed: int, solutions: Path | None, report: Report) -> None:
+    """Grade the baselines and the solutions; add the problems and the time to the report."""
+    times_s: list[float] = []
+    for path in baselines_of(loaded).values():
+        if path.is_file():
+            results = _graded(loaded, path, device, seed, report, times_s)
+            own = {f"speedup[{tier.name}]" for tier in loaded.exercise.speed if tier.baseline == path.name}
+            report.defects += _of_baseline(path, results, own)
+    if solutions is not None:
+        report.defects += _of_solutions(loaded, device, seed, solutions, report, times_s)
+    report.file_cpu_s = median(times_s) if times_s else None
+
+
+def _graded(
+    loaded: LoadedExercise, path: Path, device: Device, seed: int, report: Report, times_s: list[float]
+) -> list[CheckResult]:
+    begin_s = time.process_time()
+    grader = Grader(loaded, path, device, seed)
+    results = [grader.run(check) for check in checks_of(loaded.exercise)]
+    times_s.append(time.process_time() - begin_s)
+    report.graded.append(path.name)
+    return results
+
+
+def _of_baseline(path: Path, results: list[CheckResult], own: Collection[str]) -> Iterator[Defect]:
+    """Yield what a baseline fails, and the speed checks over itself, by their names in `own`, that it passes."""
+    for result in results:
+        if result.kind in ("compile", "correct", "safe") and result.verdict != "passed":
+            yield of_findings(result.findings, f"the baseline fails {result.name}", str(path))
+            return  # the other checks mostly fail for the same reason
+    for result in results:
+        if result.name in own and result.verdict == "passed":
+            yield Defect(f"the baseline itself earns {result.name}", str(path), "Raise the threshold.")
+        if result.kind in ("uses", "speedup") and result.verdict == "not gradable":
+            yield of_findings(result.findings, f"{result.name} cannot be graded", str(path))
+
+
+def _of_solutions(
+    loaded: LoadedExercise, device: Device, seed: int, folder: Path, report: Report, times_s: list[float]
+) -> Iterator[Defect]:
+    expected_file = folder / EXPECTED_FILE
+    if not expected_file.is_file():
+        yield Defect("there are no expected verdicts for the solutions", str(expected_file), level="warning")
+        return
+    try:
+        expectations = Expectations.load([expected_file])
+    except ExpectationError as error:
+        yield Defect(str(error).removeprefix(f"{expected_file}: "), str(expected_file))
+        return
+    for path in sorted(folder.glob("*.cu")):
+        expected = expectations.for_path(path)
+        if expected is None:
+            yield Defect(f"{path.name} has no entry", str(expected_file), level="warning")
+        else:
+            results = _graded(loaded, path, device, seed, report, times_s)
+            yield from _unlike(path, expected, results)
+
+
+def _unlike(path: Path, expected: Expectation, results: list[CheckResult]) -> Iterator[Defect]:
+    """Yield the differences between a solution's results and its expected verdict, points included."""
+    found = [defect for result in results if (defect := _unlike_result(path, expected, result)) is not None]
+    points = sum(result.points for result in results)
+    if not found and expected.points is not None and abs(points - expected.points) > 1e-9:
+        found = [Defect(f"the file earns {points:g} points but should earn {expected.points:g}", str(path))]
+    yield from found
+
+
+def _unlike_result(path: Path, expected: Expectation, result: CheckResult) -> Defect | None:
+    wanted = expected.fails.get(result.name)
+    codes = [found.code for found in result.findings]
+    is_dependent = bool(result.findings and result.findings[0].because)  # that check is reported itself
+    if wanted is None and result.verdict in ("failed", "not gradable") and not is_dependent:
+        return of_findings(result.findings, f"{result.name} is {result.verdict} but should pass", str(path))
+    if wanted is not None and not (result.verdict == "failed" and is_met(wanted, codes)):
+        return Defect(f"{result.name} is {result.verdict} but should fail with {wanted!r}", str(path))
+    return None

@@ -1,0 +1,42 @@
+"""The README's points table against the exercise's data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_gpulab.exercise import Exercise
+from pytest_gpulab.exercise_rules import points_by_kind
+
+from .defects import Defect
+
+_HEADER = re.compile(r"^\|\s*check\s*\|\s*points\s*\|\s*$")
+_KIND = re.compile(r"`(compile|correct|safe|uses|speedup)\b")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def readme_problems(exercise: Exercise, readme: Path) -> Iterator[Defect]:
+    """Compare the table `check | points` with the points of each kind of check.
+
+    A row's kind is that of the first check in backticks. Its last cell has one number, or several with commas.
+    """
+    if not readme.is_file():
+        yield Defect("there is no README for students", str(readme), level="warning")
+        return
+    lines = readme.read_text(encoding="utf-8").splitlines()
+    start = next((number for number, line in enumerate(lines) if _HEADER.match(line)), None)
+    if start is None:
+        yield Defect("the README has no table `| check | points |`", str(readme), level="warning")
+        return
+    stated = dict.fromkeys(points_by_kind(exercise), 0.0)
+    for line in lines[start + 2 :]:
+        kind = _KIND.search(line)
+        if not line.startswith("|"):
+            break
+        if kind is not None:
+            stated[kind[1]] += sum(map(float, _NUMBER.findall(line.rstrip(" |").rpartition("|")[2])))
+    for name, points in points_by_kind(exercise).items():
+        if abs(points - stated[name]) > 1e-9:
+            what = f"the points table gives {stated[name]:g} points to `{name}` checks; the exercise gives {points:g}"
+            yield Defect(what, f"{readme}:{start + 1}")

@@ -1,0 +1,198 @@
+"""Rules for an exercise's data: every violation as a sentence that names the field, the value and the fix.
+
+`Exercise` and `Plan` apply them when they are made, so that a wrong exercise never meets a submission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:  # they import this module
+    from .exercise import Buffer, Exercise
+
+NEVER_ALONE = ("cases", "safe", "uses", "speed", "tunables", "headers")
+SAFE_KINDS = ("memory", "barrier", "race", "uninitialised")
+ROLES = ("input", "output", "scratch")
+FUNCTIONS = ("plan", "inputs", "reference")
+OPTIONAL_FUNCTIONS = ("min_bytes", "reference_at", "mistakes")
+TOTAL_POINTS, LEAST_CORRECTNESS = 100, 50
+
+
+def exercise_problems(exercise: Exercise, entry_types: Mapping[str, type]) -> list[str]:
+    """Return the violations of an exercise's data; its functions are not called.
+
+    Args:
+        exercise: the exercise.
+        entry_types: the type of the entries of each tuple of the exercise, and of `bounds`.
+    """
+    stages = (_structure(exercise), _entries(exercise, entry_types), _values(exercise))  # each relies on those before
+    return next((found for found in map(list, stages) if found), [])
+
+
+def buffer_problems(buffer: Buffer) -> Iterator[str]:
+    """Yield the violations of a plan's buffer."""
+    if buffer.role not in ROLES:
+        yield f"buffer {buffer.name!r} has the role {buffer.role!r}; roles: {_listed(ROLES)}"
+    try:
+        np.dtype(buffer.dtype)
+    except TypeError:
+        yield f"buffer {buffer.name!r} has the dtype {buffer.dtype!r}, which NumPy does not know"
+    if not isinstance(buffer.shape, tuple) or not all(_is_count(extent) for extent in buffer.shape):
+        yield f"buffer {buffer.name!r} has the shape {buffer.shape!r}; write a tuple of integers from 1, such as (n,)"
+
+
+def _not_sequences(owner: Any, names: Iterable[str], what: str) -> Iterator[str]:
+    for name in names:
+        value = getattr(owner, name)
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            kind = type(value).__name__
+            yield f"{what}: `{name}` must be a tuple, but is a {kind}; a tuple of one needs a comma: ({kind}(...),)"
+
+
+def _structure(exercise: Exercise) -> Iterator[str]:
+    """Yield fields of the wrong type: the next stages iterate over them."""
+    yield from _not_sequences(exercise, NEVER_ALONE, "Exercise")
+    for name in (*FUNCTIONS, *OPTIONAL_FUNCTIONS):
+        value = getattr(exercise, name)
+        if not callable(value) and not (value is None and name in OPTIONAL_FUNCTIONS):
+            yield f"Exercise: `{name}` must be a function, but is {value!r}"
+
+
+def _entries(exercise: Exercise, entry_types: Mapping[str, type]) -> Iterator[str]:
+    """Yield entries of the wrong type: the next stage reads their fields."""
+    for name in NEVER_ALONE:
+        yield from _not_of_type(getattr(exercise, name), entry_types[name], f"Exercise: `{name}`")
+    for case in exercise.cases:
+        if isinstance(case, entry_types["cases"]):
+            yield from _not_sequences(case, ("patterns",), f"case {case.name!r}")
+    for check in exercise.uses:
+        if isinstance(check, entry_types["uses"]):
+            where = f"UsesCheck({check.name!r})"
+            alone = list(_not_sequences(check, ("bounds",), where))
+            yield from alone or _not_of_type(check.bounds, entry_types["bounds"], f"{where}: `bounds`")
+    for what, points in _all_points(exercise):
+        if isinstance(points, bool) or not isinstance(points, int | float | np.number) or not points >= 0:
+            yield f"{what} has {points!r} points; write a number from 0"
+
+
+def _not_of_type(values: Iterable[Any], wanted: type, what: str) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, wanted):
+            yield f"{what} holds {value!r}, which is no {wanted.__name__}"
+
+
+def _all_points(exercise: Exercise) -> Iterator[tuple[str, Any]]:
+    yield "compile_points", exercise.compile_points
+    for group, label in ((exercise.cases, "name"), (exercise.safe, "kind"), (exercise.uses, "name")):
+        for check in group:
+            if hasattr(check, "points"):
+                yield f"{type(check).__name__}({getattr(check, label)!r})", check.points
+    for tier in exercise.speed:
+        if hasattr(tier, "points"):
+            yield f"SpeedTier({tier.threshold!r})", tier.points
+
+
+def _values(exercise: Exercise) -> Iterator[str]:
+    yield from _cases(exercise)
+    yield from _safe(exercise)
+    yield from _uses(exercise)
+    yield from _speed(exercise)
+    yield from _tunables(exercise)
+    yield from _repeated(exercise)
+    yield from _points(exercise)
+
+
+def _cases(exercise: Exercise) -> Iterator[str]:
+    if not exercise.cases:
+        yield "an exercise needs at least one case"
+    for case in exercise.cases:
+        if not case.patterns:
+            yield f"case {case.name!r} has no input pattern"
+        if not callable(case.size):
+            yield from _size(f"case {case.name!r}", "size", case.size)
+
+
+def _safe(exercise: Exercise) -> Iterator[str]:
+    for check in exercise.safe:
+        if check.kind not in SAFE_KINDS:
+            yield f"SafeCheck({check.kind!r}): there is no such kind; kinds: {_listed(SAFE_KINDS)}"
+
+
+def _uses(exercise: Exercise) -> Iterator[str]:
+    for check in exercise.uses:
+        if not check.bounds:
+            yield f"UsesCheck({check.name!r}) has no bound, so that every kernel passes it"
+        yield from _size(f"UsesCheck({check.name!r})", "size", check.size)
+
+
+def _speed(exercise: Exercise) -> Iterator[str]:
+    for tier in exercise.speed:
+        where = f"SpeedTier({tier.threshold!r})"
+        for threshold in (tier.threshold, tier.simulated_threshold):
+            if threshold is not None and not threshold > 1:
+                yield f"{where}: the threshold {threshold!r} is not above 1, so that the baseline itself reaches it"
+        yield from _size(where, "size", tier.size)
+        if tier.simulated_size is not None:
+            yield from _size(where, "simulated_size", tier.simulated_size)
+
+
+def _tunables(exercise: Exercise) -> Iterator[str]:
+    for tunable in exercise.tunables:
+        where = f"Tunable({tunable.name!r})"
+        if not str(tunable.name).isidentifier():
+            yield f"{where}: the name is no C++ identifier"
+        if isinstance(tunable.allowed, str) or not isinstance(tunable.allowed, Sequence) or not tunable.allowed:
+            yield f"{where}: `allowed` must be a sequence of integers, but is {tunable.allowed!r}"
+        elif tunable.default is not None and tunable.default not in tunable.allowed:
+            yield f"{where}: the default {tunable.default!r} is not among the allowed values"
+
+
+def _repeated(exercise: Exercise) -> Iterator[str]:
+    groups: tuple[tuple[str, list[str]], ...] = (
+        ("case", [case.name for case in exercise.cases]),
+        ("safe check", [check.kind for check in exercise.safe]),
+        ("uses check", [check.name for check in exercise.uses]),
+        ("speed tier", [tier.name for tier in exercise.speed]),
+        ("tunable", [tunable.name for tunable in exercise.tunables]),
+    )
+    for what, names in groups:
+        if repeated := {name for name in names if names.count(name) > 1}:
+            yield f"more than one {what} is called {sorted(repeated)}"
+
+
+def _points(exercise: Exercise) -> Iterator[str]:
+    kinds = points_by_kind(exercise)
+    total, correctness = sum(kinds.values()), sum(kinds[kind] for kind in ("compile", "correct", "safe"))
+    if abs(total - TOTAL_POINTS) > 1e-9:
+        parts = ", ".join(f"{kind} {points:g}" for kind, points in kinds.items())
+        yield f"the checks' points add up to {total:g}, not {TOTAL_POINTS}: {parts}"
+    if correctness < LEAST_CORRECTNESS:
+        yield f"correctness earns {correctness:g} of {TOTAL_POINTS} points; it must be at least half"
+
+
+def points_by_kind(exercise: Exercise) -> dict[str, float]:
+    """Return the points of each kind of check."""
+    return {
+        "compile": float(exercise.compile_points),
+        "correct": float(sum(case.points for case in exercise.cases)),
+        "safe": float(sum(check.points for check in exercise.safe)),
+        "uses": float(sum(check.points for check in exercise.uses)),
+        "speedup": float(sum(tier.points for tier in exercise.speed)),
+    }
+
+
+def _size(where: str, name: str, size: Any) -> Iterator[str]:
+    extents = size if isinstance(size, tuple) else (size,)
+    if not extents or not all(_is_count(extent) for extent in extents):
+        yield f"{where}: the {name} {size!r} is neither an integer from 1 nor a tuple of such integers"
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,275 @@
+"""`gpulab check`: a right exercise, and one mistake at a time, each with its message and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mistaken import KERNEL, course
+
+from pytest_gpulab.command import main
+
+ALONE = "a tuple of one needs a comma"
+DATA = {
+    "an unknown kind of hazard": (
+        ('SafeCheck("race", 6)', 'SafeCheck("races", 6)'),
+        "SafeCheck('races'): there is no such kind; kinds: memory, barrier, race, uninitialised",
+    ),
+    "a missing comma in safe": (
+        ('safe=(SafeCheck("memory", 6), SafeCheck("race", 6))', 'safe=(SafeCheck("memory", 12))'),
+        f"`safe` must be a tuple, but is a SafeCheck; {ALONE}",
+    ),
+    "a missing comma in bounds": (
+        ("(concepts.global_traffic(4.0),)", "(concepts.global_traffic(4.0))"),
+        f"UsesCheck('coalesced'): `bounds` must be a tuple, but is a Bound; {ALONE}",
+    ),
+    "no bound": (("(concepts.global_traffic(4.0),)", "()"), "UsesCheck('coalesced') has no bound"),
+    "a concept without its call": (
+        ("concepts.global_traffic(4.0)", "concepts.global_traffic"),
+        "UsesCheck('coalesced'): `bounds` holds <function global_traffic",
+    ),
+    "points that do not add up": (
+        ("n, 12)", "n, 10)"),
+        "the checks' points add up to 92, not 100: compile 0, correct 40, safe 12, uses 10, speedup 30",
+    ),
+    "too few points for correctness": (
+        ("n, 12)", "n, 1)"),
+        "correctness earns 16 of 100 points; it must be at least half",
+    ),
+    "points that are a text": (("n, 12)", 'n, "12")'), "Case('n=1') has '12' points; write a number from 0"),
+    "two cases of one name": (('f"n={n}"', '"n"'), "more than one case is called ['n']"),
+    "patterns that are a text": (
+        ("n, 12)", 'n, 12, "random")'),
+        "case 'n=1': `patterns` must be a tuple, but is a str",
+    ),
+    "no pattern": (("n, 12)", "n, 12, ())"), "case 'n=1' has no input pattern"),
+    "a size of zero": (("(1, 2, 33, 1025)", "(0, 2, 33, 1025)"), "case 'n=0': the size 0 is neither an integer from 1"),
+    "a threshold that everybody reaches": (
+        ("SpeedTier(1.5,", "SpeedTier(1.0,"),
+        "SpeedTier(1.0): the threshold 1.0 is not above 1",
+    ),
+    "a default that is not allowed": (
+        ("(32, 64, 128, 256))", "(32, 64, 128, 256), default=100)"),
+        "Tunable('BLOCK_SIZE'): the default 100 is not among the allowed values",
+    ),
+    "a reference that is no function": (("reference=reference", "reference=None"), "`reference` must be a function"),
+    "an Exercise under another name": (
+        ("exercise = Exercise(", "shift = Exercise("),
+        "the name `exercise` must be bound to an Exercise, but it holds nothing",
+    ),
+    "Python that does not parse": (("def inputs(", "def inputs"), "SyntaxError"),
+}
+FUNCTIONS = {
+    "an unknown role": (
+        ('"in", "input"', '"in", "inputs"'),
+        "buffer 'in' has the role 'inputs'; roles: input, output, scratch",
+    ),
+    "an unknown dtype": (('"output", np.float32', '"output", "floaty"'), "buffer 'out' has the dtype 'floaty'"),
+    "a shape that is no tuple": (
+        ('"out", "output", np.float32, (n,)', '"out", "output", np.float32, n'),
+        "the shape 1",
+    ),
+    "a buffer that no launch uses": (
+        ('("in", "out", np.int32(n))', '("out", "out", np.int32(n))'),
+        "no launch of the plan uses the buffer 'in'",
+    ),
+    "a misspelt buffer": (('("in", "out", np', '("in", "output", np'), "no buffer is called 'output'"),
+    "a scalar of 8 bytes": (("np.int32(n)", "np.int64(n)"), "Parameter 3 of `shift` is 4 bytes wide"),
+    "a misspelt kernel": (('Launch("shift"', 'Launch("shifted"'), "There is no kernel called `shifted`"),
+    "inputs of another dtype": (
+        ("rng.standard_normal(problem.size, dtype=np.float32)", "rng.standard_normal(problem.size)"),
+        "input 'in' is float64 (1,), but its buffer is float32 (1,)",
+    ),
+    "inputs of another length": (("(problem.size, dtype", "(problem.size + 1, dtype"), "input 'in' is float32 (2,)"),
+    "inputs under another name": (('{"in": rng', '{"x": rng'), "`inputs` has no array for the input buffer 'in'"),
+    "random numbers of another generator": (
+        ("rng.standard_normal(problem.size, dtype=np.float32)", "np.random.rand(problem.size).astype(np.float32)"),
+        "`inputs` gives other values of 'in' for the same seed",
+    ),
+    "a reference that raises": (("x = inputs", "x = input"), "The exercise's own `reference` is wrong"),
+    "a reference of another name": (('Expected({"out"', 'Expected({"sum"'), "`values` has ['sum']"),
+    "a reference of another shape": (('{"out": x + np.roll(x, 1)}', '{"out": (x + np.roll(x, 1))[:-1]}'), "have shape"),
+    "an infinite reference": (("x + np.roll(x, 1)}", "x + np.inf}"), "gives infinite values of 'out'"),
+    "a misspelt tolerance": (('{"out": 1e-6', '{"Out": 1e-6'), "`tolerance` has 'Out'"),
+    "a negative tolerance": (("1e-6 *", "-1e-6 *"), "the tolerance of 'out' contains -"),
+    "a tolerance that accepts zeros": (("1e-6 *", "2 *"), "the tolerance accepts an output of zeros in every case"),
+    "a tolerance that accepts half precision": (
+        ("1e-6 *", "1e-3 *"),
+        "the tolerance accepts half-precision results in every case",
+    ),
+    "a tolerance that accepts a missing element": (
+        ("1e-6 * (abs(x) + abs(np.roll(x, 1)))", "9.0"),
+        "the tolerance accepts a result in which one input element is missing in every case",
+    ),
+    "traffic without min_bytes": (
+        ("    min_bytes=lambda problem: 8 * problem.size,\n", ""),
+        "global_traffic compares with the exercise's `min_bytes`: define it",
+    ),
+    "a bound on a figure that an idle kernel has": (
+        ("concepts.global_traffic(4.0)", "concepts.Bound('misses', lambda usage: 0.0, at_most=1)"),
+        "uses[coalesced] is passed by a kernel that does nothing of the kind",
+    ),
+}
+
+
+def report(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> tuple[int, str]:
+    code = main.main(["check", str(folder), *words])
+    return code, capsys.readouterr().out
+
+
+@pytest.mark.simulator
+def test_a_right_exercise_has_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = report(capsys, course(tmp_path))
+    assert code == 0, text
+    head, points, cost = text.splitlines()
+    assert head == "shift: 0 errors, 0 warnings"
+    assert points.strip() == "points: compile 0, correct 48, safe 12, uses 10, speedup 30"
+    assert cost.strip().startswith("2 files graded; a file takes about 0.")
+
+
+@pytest.mark.parametrize(("change", "message"), DATA.values(), ids=DATA)
+def test_a_mistake_in_the_data_is_reported_with_its_line(
+    change: tuple[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = course(tmp_path, exercise=change)
+    code, text = report(capsys, folder, "--no-solutions")
+    assert code == 1
+    assert message in text
+    assert f"{folder / 'exercise.py'}:" in text
+
+
+def test_all_mistakes_in_the_data_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = 'safe=(SafeCheck("memory", 6), SafeCheck("race", 6))'
+    folder = course(tmp_path, exercise=(old, 'safe=(SafeCheck("races", 6), SafeCheck("races", 7))'))
+    lines = report(capsys, folder)[1].splitlines()
+    assert lines[0] == "shift: 4 errors, 0 warnings"
+    assert [line.count("races") for line in lines[1:]] == [1, 1, 1, 0]
+
+
+@pytest.mark.simulator
+@pytest.mark.parametrize(("change", "message"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_mistake_in_a_function_is_reported(
+    change: tuple[str, str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = report(capsys, course(tmp_path, exercise=change), "--no-solutions")
+    assert code == 1
+    assert message in text
+
+
+def broken(what: str, old: str, new: str, message: str) -> tuple[dict[str, tuple[str, str]], str]:
+    return {what: (old, new)}, message
+
+
+FILES = {
+    "a baseline with another signature": broken(
+        "naive",
+        "float *out, int n",
+        "float *out, int n, int m",
+        "the baseline does not fit the plan: `shift` has 4 parameters",
+    ),
+    "a baseline that is wrong": broken(
+        "naive", "i == 0 ? n - 1 : i - 1", "i", "the baseline fails correct[n=2]: `out`: all 2 elements are wrong"
+    ),
+    "a baseline that is unsafe": broken(
+        "naive", "if (i < n) slow", "if (i <= n) slow", "the baseline fails correct[n=1]"
+    ),
+    "a baseline that does not compile": broken(
+        "naive", "int i =", "integer i =", "the baseline does not fit the plan: The file does not compile"
+    ),
+    "a skeleton without its mark": broken(
+        "skeleton", "GPULAB_TODO(shift);\n", "", "the skeleton counts as a finished submission"
+    ),
+    "a skeleton with another kernel": broken(
+        "skeleton", "void shift", "void shifts", "the skeleton does not fit the plan: There is no kernel called `shift`"
+    ),
+    "a skeleton that does not compile": broken(
+        "skeleton", "int n) {", "int n) { oops", "the skeleton does not fit the plan: The file does not compile"
+    ),
+    "a points table with other points": broken(
+        "readme", "| 6, 6 |", "| 6, 4 |", "the points table gives 10 points to `safe` checks; the exercise gives 12"
+    ),
+    "a solution with other points": broken(
+        "expected", "points = 90", "points = 100", "the file earns 90 points but should earn 100"
+    ),
+    "a solution that fails": broken(
+        "solution",
+        "i == 0 ? n - 1 : i - 1",
+        "i",
+        "correct[n=2] is failed but should pass: `out`: all 2 elements are wrong",
+    ),
+    "a solution that should fail": broken(
+        "expected",
+        "points = 90",
+        'fails = { "correct[n=1]" = "wrong-result" }',
+        "correct[n=1] is passed but should fail with 'wrong-result'",
+    ),
+    "expected verdicts that are no TOML": broken("expected", "points = 90", "points =", "not valid TOML"),
+}
+
+
+@pytest.mark.simulator
+@pytest.mark.parametrize(("changes", "message"), FILES.values(), ids=FILES)
+def test_a_mistake_in_a_file_is_reported(
+    changes: dict[str, tuple[str, str]], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = report(capsys, course(tmp_path, **changes))
+    assert code == 1
+    assert message in text
+
+
+@pytest.mark.simulator
+def test_a_second_baseline_is_graded_and_may_be_faster_than_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = "SpeedTier(40, 10, 1 << 17)"
+    folder = course(tmp_path, exercise=(old, 'SpeedTier(40, 10, 1 << 17, baseline="better.cu")'))
+    (folder / "better.cu").write_text(KERNEL, encoding="utf-8")
+    code, text = report(capsys, folder)
+    assert code == 0, text
+    assert "3 files graded" in text
+
+
+@pytest.mark.simulator
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("exercises/shift/naive.cu", "error: the baseline naive.cu does not exist"),
+        ("exercises/shift/shift.cu", "error: there is no skeleton for students"),
+        ("exercises/shift/README.md", "warning: there is no README for students"),
+        ("solutions/shift/expected.toml", "warning: there are no expected verdicts for the solutions"),
+    ],
+)
+def test_a_missing_file_is_reported(
+    missing: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = course(tmp_path)
+    (tmp_path / missing).unlink()
+    code, text = report(capsys, folder)
+    assert code == ("error" in message)
+    assert message in text
+
+
+@pytest.mark.simulator
+def test_a_readme_without_a_table_and_an_unlisted_solution_are_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = course(tmp_path, readme=("| check | points |", "| check | marks |"))
+    (tmp_path / "solutions/shift/02_more.cu").write_text("")
+    code, text = report(capsys, folder)
+    assert code == 0
+    assert "warning: the README has no table `| check | points |`" in text
+    assert "warning: 02_more.cu has no entry" in text
+
+
+def test_a_folder_of_exercises_is_checked_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = course(tmp_path, exercise=("exercise = Exercise(", "x = Exercise("))
+    assert report(capsys, folder.parent)[1].startswith("shift: 1 error, 0 warnings")
+
+
+@pytest.mark.parametrize(("name", "message"), [("none", "there is no folder"), ("empty", "has no exercise: a folder")])
+def test_a_folder_without_exercises_is_refused(
+    name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main.main(["check", str(tmp_path / name)]) == 2
+    assert message in capsys.readouterr().err
