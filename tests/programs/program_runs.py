@@ -1,0 +1,34 @@
+"""Runs of the programs in this folder with `gpulab run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Run:
+    """The end of a run: exit code, standard output and standard error, which has the report."""
+
+    code: int
+    out: str
+    report: str
+
+
+def run(name: str, *arguments: str, options: tuple[str, ...] = (), stdin: str = "", folder: Path = PROGRAMS) -> Run:
+    """Run a program of this folder, in a working folder.
+
+    Args:
+        name: the file's name without its suffix.
+        arguments: the program's own.
+        options: options of `gpulab run`.
+        stdin: the program's standard input.
+        folder: its working folder.
+    """
+    command = [sys.executable, "-m", "pytest_gpulab", "run", *options, str(PROGRAMS / f"{name}.cu"), *arguments]
+    done = subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False)
+    return Run(done.returncode, done.stdout, done.stderr)

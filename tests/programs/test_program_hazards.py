@@ -1,0 +1,84 @@
+"""Programs with one mistake each: the report names it at its line, and the output is what hardware gives."""
+
+from __future__ import annotations
+
+import pytest
+from program_runs import run
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "code", "told"),
+    [
+        (
+            "race", "done\n", 0,
+            ("race: ", "at race.cu:8\n", "write of 4 bytes by block 0 thread 127 at race.cu:7", "kernel `reverse`"),
+        ),
+        (
+            "out_of_bounds", "after the launch: cudaErrorIllegalAddress\n", 1,
+            ("out-of-bounds: ", "`x[1000]` read, `x` has 1000 elements", "at out_of_bounds.cu:9\n",
+             "first by block 3 thread 232"),
+        ),
+        (
+            "uninitialised", "256 numbers\n", 0,
+            ("uninitialised: ", "`counts[32]` was never written", "at uninitialised.cu:14\n", "block 0 thread 32"),
+        ),
+        (
+            "barrier", "0.5\n", 0,
+            ("barrier: ", "28 threads of the block had already returned", "at barrier.cu:10\n", "block 1 thread 0"),
+        ),
+        (
+            "leak", "5\n", 0,
+            ("leak: 1 allocation of cudaMalloc, 4,096 bytes, never freed", "at leak.cu:12\n"),
+        ),
+        (
+            "host_pointer", "an illegal memory access was encountered\n", 1,
+            ("is a host pointer", "at host_pointer.cu:9\n", "first by block 0 thread 0"),
+        ),
+        (
+            "device_pointer", "the squares are computed\n", 139,
+            ("host-access: The host accessed device memory, see cudaMalloc (device_pointer.cu:12)", "cudaMemcpy"),
+        ),
+        (
+            "missing_copy", "wrong\n", 0,
+            ("uninitialised: ", "`b[0]` was never written", "at missing_copy.cu:9\n", "kernel `add`"),
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_at_its_line(name: str, out: str, code: int, told: tuple[str, ...]) -> None:
+    ran = run(name)
+    assert (ran.out, ran.code) == (out, code)
+    assert "; 1 finding\n" in ran.report
+    for words in told:
+        assert words in ran.report
+
+
+def test_an_error_exit_code_of_its_own_for_findings() -> None:
+    assert run("race", options=("--error-exitcode=42",)).code == 42
+    assert run("race", options=("--error-exitcode=42", "--no-check")).code == 0
+
+
+def test_an_error_that_breaks_the_device_is_returned_by_every_later_call() -> None:
+    ran = run("sticky_error")
+    assert ran.out == (
+        "launch: cudaSuccess\nsynchronize: cudaErrorIllegalAddress\nsecond launch: cudaErrorIllegalAddress\n"
+        "copy: cudaErrorIllegalAddress\nmalloc: cudaErrorIllegalAddress\nfree: cudaErrorIllegalAddress\n"
+        "text: an illegal memory access was encountered\n"
+    )
+    assert ran.code == 3
+    assert "the address 0x0 is a null pointer" in ran.report and "at sticky_error.cu:6\n" in ran.report
+
+
+def test_refused_launches_leave_an_error_that_is_read_once() -> None:
+    ran = run("bad_launch")
+    refused = "cudaErrorInvalidConfiguration"
+    assert ran.out == (
+        f"1025 threads: {refused}\nread again: cudaSuccess\nno block: {refused}\n70000 blocks along y: {refused}\n"
+        f"65 threads along z: {refused}\n60000 bytes of shared memory: cudaErrorInvalidValue\n"
+        "attribute: cudaSuccess\n60000 bytes after the attribute: cudaSuccess\nsynchronize: cudaSuccess\n"
+        "free: cudaSuccess\n"
+    )
+    assert ran.code == 0
+    assert ran.report.count("launch-error: ") == 5
+    for line in (26, 29, 31, 33, 35):
+        assert f"at bad_launch.cu:{line}\n" in ran.report
+    assert "60,000 bytes of dynamic shared memory; 49,152 are allowed" in ran.report
