@@ -94,14 +94,19 @@ def _report(arguments: argparse.Namespace, toolchain: Toolchain, executable: Pat
     from pytest_gpulab.devices.programs.call_sites import source_lines
     from pytest_gpulab.devices.programs.stand_in import error_texts
     from pytest_gpulab.grading.program_findings import Sources, program_findings
-    from pytest_gpulab.reports.terminal.program import launch_table, report
+    from pytest_gpulab.reports.terminal.program import launch_table, listing_lines, report
 
     lines = source_lines(executable, outcome.addresses(), headers_of(toolchain))
     errors = {code: (name, text) for code, name, text in error_texts()} if outcome.failed_calls else {}
-    findings = program_findings(outcome, Sources(Path.cwd(), lines, errors))
-    printed = [*report(outcome, findings, f"simulated GPU (cost model: {gpu})", not arguments.no_check)]
+    sources = Sources(Path.cwd(), lines, errors)
+    findings, device = program_findings(outcome, sources), f"simulated GPU (cost model: {gpu})"
+    printed = [*report(outcome, findings, device, not arguments.no_check)]
     if arguments.profile:
         printed += launch_table(outcome)
+    if arguments.annotate:
+        from pytest_gpulab.grading.program_listing import program_listing
+
+        printed += listing_lines(program_listing(outcome, arguments.program, sources, device))
     sys.stdout.flush()
     sys.stderr.write("\n".join(printed) + "\n")
     return bool(findings)

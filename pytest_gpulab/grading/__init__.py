@@ -8,5 +8,5 @@
 - `usage`, `speed`, `calibration`, `thresholds`: `uses` and `speedup` checks and what they require.
 - `isolation`, `time_limits`: worker processes and the limits of kernels.
 - `tools`, `counters`: NVIDIA's tools, and hardware counters as data.
-- `annotate`, `listing`: annotated source listings.
+- `annotate`, `listing`, `program_listing`: annotated source listings, and that of a whole program.
 """

@@ -173,13 +173,16 @@ def _files(path: Path, loaded: LoadedExercise, figures: Mapping[SourceLine, Figu
     by_file: dict[str, dict[int, Figures]] = defaultdict(dict)
     for where, found in figures.items():
         by_file[PurePath(where.file).name][where.line] = {name: value for name, value in found.items() if value}
-    own = _lines(path, by_file.pop(path.name, {}), also_idle=True)
+    own = listed_lines(path, by_file.pop(path.name, {}), also_idle=True)
     public = {name: loaded.folder / name for name in loaded.exercise.headers}
-    others = (ListedFile(name, _lines(public.get(name), found, also_idle=False)) for name, found in by_file.items())
+    others = (
+        ListedFile(name, listed_lines(public.get(name), found, also_idle=False)) for name, found in by_file.items()
+    )
     return (ListedFile(path.name, own), *sorted(others, key=lambda other: other.name))
 
 
-def _lines(path: Path | None, figures: Mapping[int, Figures], also_idle: bool) -> tuple[ListedLine, ...]:
+def listed_lines(path: Path | None, figures: Mapping[int, Figures], also_idle: bool) -> tuple[ListedLine, ...]:
+    """Return a file's lines with their figures: all of them, or those with figures only."""
     texts = path.read_text(encoding="utf-8", errors="replace").splitlines() if path and path.is_file() else []
     numbers = range(1, len(texts) + 1) if also_idle else sorted(figures)
     shown = dict(enumerate((plain(text)[:MAX_COLUMNS] for text in texts), start=1))

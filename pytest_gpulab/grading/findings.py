@@ -89,6 +89,10 @@ UNSET = (
 _CLOSER_HINTS: tuple[tuple[str, str, str], ...] = (
     ("out-of-bounds", re.escape(NO_DYNAMIC_SHARED), "The exercise chooses the launch. Declare a fixed size, such as "
      "`__shared__ float tile[BLOCK_SIZE];`, without `extern`."),
+    ("out-of-bounds", "is a host pointer", "A kernel can use memory of cudaMalloc, cudaMallocManaged and "
+     "cudaMallocHost only. Copy the host's data with cudaMemcpy and pass the device's pointer."),
+    ("out-of-bounds", "has freed", "The kernel runs after its memory was freed: free it when no launch needs it."),
+    ("out-of-bounds", "is a null pointer", "Was the memory allocated before the launch, without an error?"),
     ("out-of-bounds", r"\[-\d+\]", "The index is below 0: what does the first thread or the first block compute? An "
      "unsigned number is never negative: 0 - 1 wraps around."),
     ("out-of-bounds", "__local__", "An array without `__shared__` is private to each thread. Compare the index with "

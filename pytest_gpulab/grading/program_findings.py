@@ -44,7 +44,11 @@ class Sources:
 
     def shown(self, where: SourceLine | None) -> str:
         """Return a source line with its path relative to the folder."""
-        return "" if where is None else str(where).removeprefix(f"{self.folder}/")
+        return "" if where is None else self.shown_path(str(where))
+
+    def shown_path(self, path: str) -> str:
+        """Return a path relative to the folder if it is in it."""
+        return path.removeprefix(f"{self.folder}/")
 
     def plain(self, text: str) -> str:
         """Return a text with paths relative to the folder."""
@@ -140,12 +144,20 @@ def _of_end(outcome: Outcome, sources: Sources) -> Iterator[Finding]:
     """Yield the finding of an abnormal end, and of output that a GPU would have lost."""
     if outcome.missing:
         yield finding("missing-function", f"{outcome.missing} is not available with no GPU: the program was ended")
-    if outcome.host_fault is not None:
-        site = outcome.host_fault.site
-        line = f" ({sources.at(site)})" if sources.at(site) else ""
-        yield finding("host-access", f"The host accessed {outcome.host_fault.what}, see {site.function}{line}")
-    elif outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
-        yield finding("crash", f"The program was ended by {signal.Signals(-outcome.returncode).name}", hint="")
+    if outcome.returncode < 0 and not (outcome.timed_out or outcome.interrupted):
+        yield _of_crash(outcome, sources)
     if outcome.unseen_output:
         what = "Kernels printed after the program's last synchronisation, so on a GPU their output would be lost"
         yield finding("unseen-output", what)
+
+
+def _of_crash(outcome: Outcome, sources: Sources) -> Finding:
+    name, fault = signal.Signals(-outcome.returncode).name, outcome.host_fault
+    if fault is None:
+        return finding("crash", f"The program was ended by {name}", hint="")
+    made = finding("crash", f"The host's code was ended by {name}: an invalid access", sources.at(fault.at), hint="")
+    if fault.site is not None:
+        line = f" ({sources.at(fault.site)})" if sources.at(fault.site) else ""
+        what = f"The host accessed {fault.what}: see {fault.site.function}{line}"
+        made = finding("host-access", what, sources.at(fault.at))
+    return _quoted(made, sources.lines.get(fault.at.address))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from running import Ran, gpulab
 
 PROGRAM = """
 #include <cstdio>
@@ -40,18 +39,6 @@ int main(int argc, char **argv)
     return argc;
 }
 """
-
-
-class Ran:
-    """The end of a command: exit code, standard output and standard error."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-
-
-def gpulab(folder: Path, *words: str, stdin: str = "") -> Ran:
-    command = [sys.executable, "-m", "pytest_gpulab", "run", *words]
-    return Ran(subprocess.run(command, cwd=folder, input=stdin, capture_output=True, text=True, check=False))
 
 
 def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = (), stdin: str = "") -> Ran:

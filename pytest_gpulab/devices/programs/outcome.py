@@ -17,6 +17,7 @@ from pytest_gpulab.devices.protocol import (
     SourceLine,
 )
 
+TIME_SHARE = "gpulab__time_share.pct"
 MAX_DISTINCT = 1000  # of each kind of record; more are only counted
 
 Figures = Mapping[str, float]
@@ -30,7 +31,7 @@ class LaunchGroup:
         first: the profile of the first launch that ended.
         count: the number of launches.
         estimated_ms: the sum of the estimated times; None if no launch was estimated.
-        lines: figures per source line, summed.
+        lines: figures per source line, summed; shares of the time are weighted by the launches' times.
     """
 
     kernel: str
@@ -50,11 +51,7 @@ class LaunchGroup:
             self.estimated_ms = (self.estimated_ms or 0.0) + profile.estimated_ms
         for line in profile.lines:
             for name, value in line.counters.items():
-                self.lines[line.where][name] += value
-
-    def line_figures(self) -> dict[SourceLine, Figures]:
-        """Return the figures per line, with ratios."""
-        return {where: with_ratios(dict(figures)) for where, figures in self.lines.items()}
+                self.lines[line.where][name] += value * (profile.estimated_ms or 0.0 if name == TIME_SHARE else 1.0)
 
 
 @dataclass(frozen=True)
@@ -106,10 +103,17 @@ class LaunchFailure:
 
 @dataclass(frozen=True)
 class HostFault:
-    """An access by the host to memory that only kernels may use: what it is, and the call that made it so."""
+    """An invalid access by the host, which the program has died of.
 
-    what: str
-    site: CallSite
+    Attributes:
+        at: the place of the access.
+        what: the memory, if it is the device's.
+        site: the call that has allocated or freed this memory.
+    """
+
+    at: CallSite
+    what: str = ""
+    site: CallSite | None = None
 
 
 @dataclass
@@ -124,11 +128,12 @@ class Outcome:
         leaks: memory that was not freed when the program ended or reset the device.
         unchecked: accesses that the race check left out, as clauses.
         used_events: True if the program has measured time with events.
-        host_fault: the access to device memory that ended the program, if one did.
+        host_fault: the access that ended the program, if one did.
         missing: the function of the runtime library that ended the program, because the stand-in lacks it.
         unseen_output: characters that kernels printed after the program's last synchronisation.
         returncode: as of `subprocess.Popen`: negative for a signal.
         timed_out, interrupted: reasons why the program was killed.
+        running: the kernel that ran then; empty if none did.
     """
 
     launches: dict[tuple[object, ...], LaunchGroup] = field(default_factory=dict)
@@ -144,17 +149,29 @@ class Outcome:
     returncode: int = 0
     timed_out: bool = False
     interrupted: bool = False
+    running: str = ""
 
     @property
     def launch_count(self) -> int:
         """The number of launches."""
         return sum(group.count for group in self.launches.values())
 
+    def line_figures(self) -> dict[SourceLine, Figures]:
+        """Return the figures per source line of all launches."""
+        total_ms = sum(group.estimated_ms or 0.0 for group in self.launches.values())
+        sums: dict[SourceLine, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for group in self.launches.values():
+            for where, figures in group.lines.items():
+                for name, value in figures.items():
+                    sums[where][name] += value / (total_ms or 1.0) if name == TIME_SHARE else value
+        return {where: with_ratios(dict(figures)) for where, figures in sums.items()}
+
     def addresses(self) -> set[int]:
         """Return the addresses of all calls that reports name."""
         sites = [failed.site for failed in self.failed_calls] + [leak.site for leak in self.leaks]
         sites += [failure.site for failure in self.failures.values()]
-        sites += [self.host_fault.site] if self.host_fault is not None else []
+        if self.host_fault is not None:
+            sites += filter(None, [self.host_fault.at, self.host_fault.site])
         return {site.address for site in sites}
 
     def add_hazards(self, kernel: str, hazards: tuple[Hazard, ...]) -> None:

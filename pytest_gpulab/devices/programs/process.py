@@ -6,10 +6,13 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+
+from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 
 from .messages import Channel
 from .outcome import Outcome
@@ -35,6 +38,7 @@ def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s:
         timeout_s: the wall-clock limit; the program and the processes that it has started are killed then.
     """
     outcome, arena = session.outcome, session.device.arena
+    session.deadline = None if timeout_s is None else time.monotonic() + timeout_s
     ours, theirs = socket.socketpair()
     with ours:
         files = (theirs.fileno(), arena.descriptor)
@@ -42,7 +46,7 @@ def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s:
         command = [str(executable), *arguments]
         process = subprocess.Popen(command, pass_fds=files, env=environment, preexec_fn=os.setpgrp)
         theirs.close()
-        with _foreground(process.pid), _watched(process, outcome, timeout_s):
+        with _foreground(process.pid), _watched(process, session, timeout_s):
             serve(session, Channel(ours))
             outcome.returncode = process.wait()
     if process.returncode >= 0 and not outcome.missing and session.fault is None:
@@ -51,16 +55,19 @@ def run(executable: Path, arguments: Sequence[str], session: Session, timeout_s:
 
 
 @contextmanager
-def _watched(process: subprocess.Popen[bytes], outcome: Outcome, timeout_s: float | None) -> Iterator[None]:
+def _watched(process: subprocess.Popen[bytes], session: Session, timeout_s: float | None) -> Iterator[None]:
     """End the wait when the program ends, is interrupted or reaches its time limit."""
+    outcome = session.outcome
 
     def ended(number: int, frame: FrameType | None) -> None:
-        if process.poll() is not None and process.returncode < 0:
+        if process.poll() is not None and process.returncode < 0 and not outcome.timed_out:
             raise _ProgramEnded
 
     def is_late(number: int, frame: FrameType | None) -> None:
         outcome.timed_out = True
         _kill(process)
+        if session.running:  # the launch ends with the line that it has reached
+            raise TimeIsUp
 
     handlers = {signal.SIGCHLD: ended, signal.SIGALRM: is_late}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
@@ -78,6 +85,7 @@ def _watched(process: subprocess.Popen[bytes], outcome: Outcome, timeout_s: floa
         _kill(process)
         outcome.returncode = process.wait()
         outcome.interrupted |= outcome.returncode == -signal.SIGINT
+        outcome.running = session.running
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,7 @@ def serve(session: Session, channel: Channel) -> None:
         output, session.output = session.output.encode(errors="replace"), ""
         if request.name == "launch":  # the kernel's own output follows with the next call, as on hardware
             session.output, output = output.decode(), b""
+        session.running = ""
         channel.send(error, is_sticky, output, values)
     session.outcome.unseen_output = len(session.output)
 

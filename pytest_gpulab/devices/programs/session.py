@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from .outcome import CallSite, Leak, Outcome
 
 LAUNCH_LIMIT_S = 120.0
 DYNAMIC_SHARED_BYTES = 48 << 10  # without cudaFuncSetAttribute
+SHARE_OF_TIMEOUT = 0.9  # of the time that is left to the program
 MEMORY_SHARE = 0.5  # of the memory that the machine has left
 FIRST_HANDLE = 0x1000
 LEGACY_STREAMS = (0, 1)
@@ -63,9 +66,12 @@ class Session:
         memories: live allocations of the program, by address.
         freed: sites of the calls that freed memory, with the extent, by address.
         kernels: kernels by their number.
+        arrays: CUDA arrays by handle; see `calls.arrays`.
         stream_ms: by stream, the estimated time at which it has done its work; 0 is the default stream.
         event_ms: by event, the time of its last record; None before it.
         fault: the error of a kernel that broke the device, until it is reset.
+        running: the kernel that runs; empty if none does.
+        deadline: time at which the program is killed, by the monotonic clock.
         output: printf output that the program has not fetched by a synchronisation.
     """
 
@@ -78,11 +84,20 @@ class Session:
     kernels: list[Kernel] = field(default_factory=list)
     stream_ms: dict[int, float] = field(default_factory=lambda: {0: 0.0})
     event_ms: dict[int, float | None] = field(default_factory=dict)
+    arrays: dict[int, object] = field(default_factory=dict)
     limits: dict[int, int] = field(default_factory=dict)
     fault: Error | None = None
+    running: str = ""
+    deadline: float | None = None
     output: str = ""
     memory_limit: int = field(default_factory=lambda: _memory_limit())
     handles: Iterator[int] = field(default_factory=lambda: count(FIRST_HANDLE))
+
+    @property
+    def launch_limit_s(self) -> float:
+        """The time limit of a launch: it ends before the program is killed, so that the report has its source line."""
+        left = math.inf if self.deadline is None else SHARE_OF_TIMEOUT * (self.deadline - time.monotonic())
+        return max(0.01, min(self.options.launch_limit_s, left))
 
     @property
     def used_bytes(self) -> int:
@@ -149,6 +164,8 @@ class Session:
         for memory in list(self.memories.values()):
             if "variable" not in memory.kind:
                 self.free(memory, memory.site)
+        self.arrays.clear()
+        self.device.textures.clear()
         self.event_ms.clear()
         self.stream_ms = {0: 0.0}
         self.fault = None

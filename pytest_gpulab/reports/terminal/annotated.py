@@ -64,14 +64,14 @@ def title(listing: Listing) -> str:
     return f"{variant}size {listing.size} on the {listing.device}{time}"
 
 
-def rows(file: ListedFile, grade: Grade, listing: Listing) -> Iterator[Row]:
+def rows(file: ListedFile, grade: Grade | None, listing: Listing) -> Iterator[Row]:
     """Yield the rows of a file, with the hazards of the listing's run and those that the checks found elsewhere."""
     hazards: dict[int, dict[str, None]] = {}
     for hazard in listing.hazards:
         if hazard.file == file.name:
             what = f"{'warning: ' if hazard.harmless else ''}{hazard.what}"
             hazards.setdefault(hazard.line, {})[what] = None
-    for check in grade.checks:
+    for check in grade.checks if grade is not None else ():
         for finding in check.findings:
             name, _, number = finding.where.rpartition(":")
             if name == file.name and number.isdecimal() and not finding.because:
@@ -129,10 +129,15 @@ def lines(grade: Grade) -> Iterator[str]:
         if listing.note:
             yield from _wrapped(f"! {listing.note}", "  ", "    ")
         for file in listing.files:
-            yield _joined("", file.name, COLUMNS)
-            for row in rows(file, grade, listing):
-                yield from _laid_out(row)
+            yield from file_lines(file, rows(file, grade, listing))
         yield ""
+
+
+def file_lines(file: ListedFile, rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a file's rows with their headings, at most `WIDTH` columns wide."""
+    yield _joined("", file.name, COLUMNS)
+    for row in rows:
+        yield from _laid_out(row)
 
 
 def listing_sections(grades: Iterable[Grade]) -> list[tuple[str, list[str]]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from pytest_gpulab.devices.programs.outcome import LaunchGroup, Outcome
 from pytest_gpulab.grading.grade import Finding
+from pytest_gpulab.grading.listing import Listing
 
-from .annotated import compact
+from .annotated import MEANING, NO_FIGURES, compact, file_lines, rows
 from .sections import failure_text
-from .table import laid_out, three_digits
+from .table import WIDTH, laid_out, three_digits
 
 _HEADERS = ("kernel", "grid", "block", "launches", "regs", "occup.", "ms", "sectors", "conflicts", "lanes")
 _MEANING = (
@@ -23,7 +25,9 @@ def report(outcome: Outcome, findings: Sequence[Finding], device: str, is_checke
     """Yield the lines of a run's report."""
     yield f"gpulab: {_headline(outcome, findings, device, is_checked)}"
     for each in findings:
-        yield from (f"  {line}" for line in failure_text([each], set()).splitlines())
+        first, *details = failure_text([each], set()).splitlines()
+        yield from textwrap.wrap(first, WIDTH, initial_indent="  ", subsequent_indent="      ")
+        yield from (f"  {line}" for line in details)
     for clause in outcome.unchecked:
         yield f"  not checked: {clause}"
     if outcome.used_events:
@@ -35,12 +39,20 @@ def _headline(outcome: Outcome, findings: Sequence[Finding], device: str, is_che
     what = f"{_counted(launches, 'launch', 'launches')} of {_counted(kernels, 'kernel')} on the {device}"
     ends = [("interrupted", outcome.interrupted), ("stopped at its time limit", outcome.timed_out)]
     end = "".join(f", {words}" for words, is_so in ends if is_so)
+    end += f" in kernel `{outcome.running}`" if end and outcome.running else ""
     checks = "" if is_checked else ", races and uninitialised reads not checked"
     return f"{what}{end}{checks}; {_counted(len(findings), 'finding') if findings else 'no findings'}"
 
 
 def _counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listing_lines(listing: Listing) -> Iterator[str]:
+    """Yield the annotated source."""
+    for file in listing.files:
+        yield from file_lines(file, rows(file, None, listing))
+    yield from textwrap.wrap(f"{MEANING} {NO_FIGURES}", WIDTH)
 
 
 def launch_table(outcome: Outcome) -> Iterator[str]:

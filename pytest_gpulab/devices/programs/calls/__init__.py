@@ -2,12 +2,13 @@
 
 - `memory`: allocations, and what a pointer points to.
 - `copies`: copies and sets, with checks of both sides.
+- `arrays`: CUDA arrays, textures and surfaces.
 - `modules`: fat binaries, kernels and variables.
-- `launches`: launches, function attributes, occupancy.
+- `launches`, `functions`: launches, kernels' attributes and occupancy.
 - `streams`: streams and events, on the estimated time.
 - `properties`: the modelled GPU's properties and limits, synchronisation.
 """
 
-from . import copies, launches, memory, modules, properties, streams
+from . import arrays, copies, functions, launches, memory, modules, properties, streams
 
-__all__ = ["copies", "launches", "memory", "modules", "properties", "streams"]
+__all__ = ["arrays", "copies", "functions", "launches", "memory", "modules", "properties", "streams"]

@@ -22,7 +22,8 @@ _DEFAULT = 4
 COPIES = (
     "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync",
     "cudaMemcpy3D", "cudaMemcpy3DAsync", "cudaMemcpyToSymbol", "cudaMemcpyToSymbolAsync", "cudaMemcpyFromSymbol",
-    "cudaMemcpyFromSymbolAsync",
+    "cudaMemcpyFromSymbolAsync", "cudaMemcpy2DToArray", "cudaMemcpy2DToArrayAsync", "cudaMemcpy2DFromArray",
+    "cudaMemcpy2DFromArrayAsync", "cudaMemcpyToArray", "cudaMemcpyFromArray",
 )  # fmt: skip
 SETS = ("cudaMemset", "cudaMemsetAsync", "cudaMemset2D", "cudaMemset2DAsync", "cudaMemset3D", "cudaMemset3DAsync")
 

@@ -1,28 +1,35 @@
-"""Launches, function attributes, occupancy."""
+"""Launches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from pytest_gpulab.devices.errors import CannotSimulate, CompileError, DeviceError, KernelFault, LaunchError
-from pytest_gpulab.devices.hardware.occupancy import BlockNeeds, blocks_by_resource
 from pytest_gpulab.devices.programs.api import Call, CudaError, Error, api
-from pytest_gpulab.devices.programs.messages import Value
 from pytest_gpulab.devices.programs.outcome import LaunchFailure, LaunchGroup
 from pytest_gpulab.devices.programs.session import LEGACY_STREAMS, Kernel, Session
 from pytest_gpulab.devices.protocol import LaunchOptions, LaunchProfile
+from pytest_gpulab.devices.simulated.execution.deadline import TimeIsUp
 
 MAX_GROUPS = 1000
 COUNTED_BLOCKS = 64
 UNLIMITED = 1 << 62
-_MAX_DYNAMIC, _CARVEOUT = 8, 9  # enum cudaFuncAttribute
 _OF_FAULT = {
     "out-of-bounds": Error.ILLEGAL_ADDRESS, "misaligned": Error.MISALIGNED_ADDRESS, "assert": Error.ASSERT,
     "endless-loop": Error.LAUNCH_TIMEOUT, "time-limit": Error.LAUNCH_TIMEOUT, "deadlock": Error.LAUNCH_TIMEOUT,
     "texture": Error.ILLEGAL_ADDRESS,
 }  # fmt: skip
+
+
+class Configuration(NamedTuple):
+    """A launch without its arguments."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
 
 
 @api("launch", form="u" * 10 + "b")
@@ -32,34 +39,46 @@ def launch(
 ) -> None:  # fmt: skip
     """Run a kernel to its end. As on hardware, a later call returns the error of a fault."""
     session, kernel = call.session, call.session.kernels[number]
-    grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+    what = Configuration(kernel, (grid_x, grid_y, grid_z), (block_x, block_y, block_z), shared_bytes)
+    group = _group(session, what)
+    group.count += 1
+    session.running = kernel.name
     try:
-        _check_shared(kernel, shared_bytes)
-        kernel.module.check_launch(kernel.name, grid, block, shared_bytes)
-        profile = kernel.module.launch(
-            kernel.name, grid, block, _arguments(kernel, parameters), shared_bytes, _options(session, is_cooperative)
-        )
+        profile = _run(what, _arguments(kernel, parameters), _options(session, is_cooperative))
     except KernelFault as fault:
+        _with_host_pointer(session, fault)
         session.output += fault.output
         session.fault = _OF_FAULT.get(fault.code, Error.LAUNCH_FAILURE)
         session.outcome.add_hazards(kernel.name, fault.hazards)
-        _with_host_pointer(session, fault)
-        _failed(call, kernel, fault, grid, block, shared_bytes)
+        session.outcome.add_failure(LaunchFailure(kernel.name, fault, call.site))
+        return
+    except TimeIsUp:  # before or after the kernel's own code
+        late = KernelFault("time-limit", "the program's time limit was reached")
+        session.outcome.add_failure(LaunchFailure(kernel.name, late, call.site))
         return
     except DeviceError as error:
-        _failed(call, kernel, error, grid, block, shared_bytes)
+        session.outcome.add_failure(LaunchFailure(kernel.name, error, call.site))
         raise CudaError(_code_of(error), is_expected=True) from error
     session.output += profile.output
     session.outcome.add_hazards(kernel.name, profile.hazards)
     session.outcome.unchecked |= dict.fromkeys(profile.unchecked)
-    _group(session, kernel, grid, block, shared_bytes).add(profile)
+    group.add(profile)
     _advance(session, stream, profile)
 
 
-def _check_shared(kernel: Kernel, shared_bytes: int) -> None:
-    if shared_bytes > kernel.dynamic_limit:
-        what = f"{shared_bytes:,} bytes of dynamic shared memory; {kernel.dynamic_limit:,} are allowed"
-        raise LaunchError(f"{what} without cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize)")
+def _run(what: Configuration, arguments: list[np.void], options: LaunchOptions) -> LaunchProfile:
+    """Run a launch.
+
+    Raises:
+        DeviceError: as `Module.launch`; also for more dynamic shared memory than the program has asked for.
+    """
+    kernel, limit = what.kernel, what.kernel.dynamic_limit
+    if what.shared_bytes > limit:
+        asked = f"{what.shared_bytes:,} bytes of dynamic shared memory; {limit:,} are allowed"
+        raise LaunchError(f"{asked} without cudaFuncSetAttribute(..., cudaFuncAttributeMaxDynamicSharedMemorySize)")
+    module, name = kernel.module, kernel.name
+    module.check_launch(name, what.grid, what.block, what.shared_bytes)
+    return module.launch(name, what.grid, what.block, arguments, what.shared_bytes, options)
 
 
 def _arguments(kernel: Kernel, parameters: bytes) -> list[np.void]:
@@ -76,7 +95,7 @@ def _options(session: Session, is_cooperative: int) -> LaunchOptions:
     return LaunchOptions(
         check=session.options.check,
         cooperative=bool(is_cooperative),
-        time_limit_s=session.options.launch_limit_s,
+        time_limit_s=session.launch_limit_s,
         estimate=is_timed,
         sample_blocks=COUNTED_BLOCKS if is_timed else None,
         sample_seed=0,  # the same estimate in each run
@@ -93,13 +112,6 @@ def _with_host_pointer(session: Session, fault: KernelFault) -> None:
         fault.what = fault.what.replace(nowhere, f"the address {address:#x} is {session.described(address)}")
 
 
-def _failed(
-    call: Call, kernel: Kernel, error: DeviceError, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int
-) -> None:
-    _group(call.session, kernel, grid, block, shared_bytes)
-    call.session.outcome.add_failure(LaunchFailure(kernel.name, error, call.site))
-
-
 def _code_of(error: DeviceError) -> Error:
     text = str(error)
     if isinstance(error, (CannotSimulate, CompileError)):
@@ -111,18 +123,14 @@ def _code_of(error: DeviceError) -> Error:
     return Error.INVALID_VALUE if "shared memory" in text else Error.INVALID_CONFIGURATION
 
 
-def _group(
-    session: Session, kernel: Kernel, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int
-) -> LaunchGroup:
-    """Return the record of launches of this kind, with one more launch counted."""
-    groups = session.outcome.launches
-    key: tuple[object, ...] = (kernel.name, grid, block, shared_bytes)
+def _group(session: Session, what: Configuration) -> LaunchGroup:
+    """Return the record of launches of this kind."""
+    groups, name = session.outcome.launches, what.kernel.name
+    key: tuple[object, ...] = (name, *what[1:])
     if key not in groups and len(groups) >= MAX_GROUPS:
-        key = (kernel.name, "further launches")
+        key = (name, "further launches")
     if key not in groups:
-        x, y, z = grid
-        groups[key] = LaunchGroup(kernel.name, (x, y, z), (block[0], block[1], block[2]), shared_bytes)
-    groups[key].count += 1
+        groups[key] = LaunchGroup(name, what.grid, what.block, what.shared_bytes)
     return groups[key]
 
 
@@ -131,53 +139,3 @@ def _advance(session: Session, stream: int, profile: LaunchProfile) -> None:
     times, legacy = session.stream_ms, stream in LEGACY_STREAMS
     start = max(times.values()) if legacy else max(times.get(stream, 0.0), times[0])
     times[0 if legacy else stream] = start + (profile.estimated_ms or 0.0)
-
-
-@api("cudaFuncGetAttributes", form="u")
-def function_attributes(call: Call, number: int) -> Sequence[Value]:
-    """Return a kernel's resources."""
-    kernel = call.session.kernels[number]
-    found, architecture = kernel.module.resources(kernel.name), call.session.device.gpu.target
-    most = kernel.module.most_threads(kernel.name) or 1024
-    return [
-        int(architecture), int(architecture), 0, found.local_bytes or 0,
-        kernel.module.static_shared_bytes(kernel.name), most, found.registers or 0, kernel.dynamic_limit,
-    ]  # fmt: skip
-
-
-@api("cudaFuncSetAttribute", form="uui")
-def set_function_attribute(call: Call, number: int, attribute: int, value: int) -> None:
-    """Raise the limit of a kernel's dynamic shared memory; other attributes change nothing here."""
-    kernel = call.session.kernels[number]
-    if attribute == _MAX_DYNAMIC:
-        largest = call.session.device.gpu.limits.largest_shared_bytes - kernel.module.static_shared_bytes(kernel.name)
-        if not 0 <= value <= largest:
-            raise CudaError(Error.INVALID_VALUE, f"{value:,} bytes of shared memory; at most {largest:,} are possible")
-        kernel.dynamic_limit = value
-
-
-@api("cudaOccupancyMaxActiveBlocksPerMultiprocessor", form="uiu")
-def active_blocks(call: Call, number: int, threads: int, shared_bytes: int) -> Sequence[Value]:
-    """Return the resident blocks per multiprocessor."""
-    kernel = call.session.kernels[number]
-    if threads <= 0:
-        raise CudaError(Error.INVALID_VALUE)
-    most = kernel.module.most_threads(kernel.name) or 1024
-    return [_blocks(call, kernel, threads, shared_bytes) if threads <= most else 0]
-
-
-@api("cudaOccupancyAvailableDynamicSMemPerBlock", form="uii")
-def available_shared(call: Call, number: int, blocks: int, threads: int) -> Sequence[Value]:
-    """Return the most dynamic shared memory with which a number of blocks are resident."""
-    kernel, limits = call.session.kernels[number], call.session.device.gpu.limits
-    if blocks <= 0 or _blocks(call, kernel, threads, 0) < blocks:
-        raise CudaError(Error.INVALID_VALUE)
-    share = limits.shared_bytes // blocks // limits.shared_unit * limits.shared_unit
-    free = share - limits.reserved_bytes - kernel.module.static_shared_bytes(kernel.name)
-    return [max(0, min(free, limits.largest_shared_bytes))]
-
-
-def _blocks(call: Call, kernel: Kernel, threads: int, shared_bytes: int) -> int:
-    total = kernel.module.static_shared_bytes(kernel.name) + shared_bytes
-    needs = BlockNeeds(threads, kernel.module.resources(kernel.name).registers, total)
-    return min(blocks_by_resource(call.session.device.gpu.limits, needs).values())

@@ -112,9 +112,9 @@ def device_pointer(call: Call, address: int) -> Sequence[Value]:
 
 @api("cudaMemGetInfo")
 def memory_info(call: Call) -> Sequence[Value]:
-    """Return free and total bytes: of the machine, not of the modelled GPU."""
+    """Return free and total bytes: the modelled GPU has more than this machine can give a program."""
     session = call.session
-    return [session.memory_limit - session.used_bytes, session.memory_limit]
+    return [session.memory_limit - session.used_bytes, session.device.gpu.memory_bytes]
 
 
 @api("cudaPointerGetAttributes", form="u")

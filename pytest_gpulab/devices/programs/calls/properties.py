@@ -21,13 +21,11 @@ _TEXTURES = {
 def attributes(gpu: Gpu) -> list[int]:
     """Return the values of the device's attributes, by their number in `cudaDeviceAttr`; 0 for all others."""
     limits, (major, minor) = gpu.limits, divmod(int(gpu.target), 10)
-    bus_bits = 8192 if gpu.bandwidth_gb_s > 700 else 384
-    memory_khz = int(gpu.bandwidth_gb_s * 1e6 * 8 / bus_bits / 2)
     known = {
         1: 1024, 2: 1024, 3: 1024, 4: 64, 5: 2**31 - 1, 6: 65535, 7: 65535, 8: 48 << 10, 9: 64 << 10, 10: 32,
         11: 2**31 - 1, 12: limits.registers, 13: int(gpu.clock_ghz * 1e6), 14: 512, 15: 1, 16: gpu.sms, 19: 1, 30: 512,
-        31: 1, 36: memory_khz, 37: bus_bits, 38: gpu.l2_bytes, 39: 32 * limits.warps, 40: 3, 41: 1, 51: 32,
-        75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: limits.shared_bytes, 82: limits.registers, 83: 1,
+        31: 1, 36: 1000 * gpu.memory_mhz, 37: gpu.memory_bus_bits, 38: gpu.l2_bytes, 39: 32 * limits.warps, 40: 3,
+        41: 1, 51: 32, 75: major, 76: minor, 78: 1, 79: 1, 80: 1, 81: limits.shared_bytes, 82: limits.registers, 83: 1,
         87: gpu.fp32_lanes // max(gpu.fp64_lanes, 1), 89: 1, 90: 1, 95: 1, 97: limits.largest_shared_bytes, 99: 1,
         106: limits.blocks, 111: limits.reserved_bytes, 115: 1,
     }  # fmt: skip
@@ -77,10 +75,12 @@ def host_fault(call: Call, address: int) -> None:
     session = call.session
     found = session.find(address)
     memory = None if found is None else session.memories.get(found.base)
+    what, site = "", None
     if memory is not None and memory.kind == "device":
-        session.outcome.host_fault = HostFault("device memory", memory.site)
+        what, site = "device memory", memory.site
     elif found is None and (site := session.freed_by(address)) is not None:
-        session.outcome.host_fault = HostFault("memory that was freed", site)
+        what = "memory that was freed"
+    session.outcome.host_fault = HostFault(call.site, what, site)
 
 
 @api("missing", form="b")

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 extern char __executable_start;
@@ -59,13 +60,24 @@ void receive_all(void *data, size_t size)
     }
 }
 
+// The address behind an instruction's first byte: sites are return addresses, behind the call.
+void *behind_instruction(void *context)
+{
+    auto &machine = ((ucontext_t *)context)->uc_mcontext;
+#if defined(__x86_64__)
+    return (void *)(machine.gregs[REG_RIP] + 1);
+#else
+    return (void *)(machine.pc + 1);
+#endif
+}
+
 // Report the address of an invalid access, then die of the signal as without this handler.
-void on_fault(int number, siginfo_t *info, void *)
+void on_fault(int number, siginfo_t *info, void *context)
 {
     signal(number, SIG_DFL);
     if (getpid() == owner && busy.try_lock()) {
         uint64_t address = (uint64_t)info->si_addr;
-        exchange("fault", std::string((const char *)&address, 8), nullptr);
+        exchange("fault", std::string((const char *)&address, 8), behind_instruction(context));
         busy.unlock();
     }
     raise(number);

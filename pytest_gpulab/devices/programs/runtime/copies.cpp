@@ -1,4 +1,5 @@
 // Copies and sets. The simulated GPU checks both sides; the bytes are read from and written to the shared file here.
+#include "copies.h"
 #include "modules.h"
 
 #include <unistd.h>
@@ -6,16 +7,6 @@
 using namespace gpulab;
 
 namespace {
-
-// A box of bytes: rows of `width`, `height` of them in a slice, `depth` slices.
-struct Side {
-    uint64_t address;
-    size_t pitch, slice;  // bytes between two rows, and between two slices
-};
-struct Box {
-    size_t width, height, depth;
-};
-enum Direction { DONE, TO_DEVICE, TO_HOST, HOST_TO_HOST };
 
 bool transfer(ssize_t (*move)(uint64_t host, size_t size, off_t offset), uint64_t host, size_t size, uint64_t offset)
 {
@@ -40,8 +31,11 @@ ssize_t read_file(uint64_t host, size_t size, off_t offset)
     return pread(shared_file(), (void *)host, size, offset);
 }
 
-bool move_row(Direction direction, uint64_t to, uint64_t from, size_t size)
+}  // namespace
+
+bool gpulab::move_row(uint64_t direction, uint64_t to, uint64_t from, size_t size)
 {
+    enum { TO_HOST = 2 };
     if (direction == TO_DEVICE)
         return transfer(write_file, from, size, to);
     if (direction == TO_HOST)
@@ -50,27 +44,7 @@ bool move_row(Direction direction, uint64_t to, uint64_t from, size_t size)
     return true;
 }
 
-GPULAB_INLINE cudaError_t copy_box(const char *name, Side to, Side from, Box box, cudaMemcpyKind kind)
-{
-    if (!box.width || !box.height || !box.depth)
-        return cudaSuccess;
-    uint64_t direction = 0;
-    cudaError_t error = ask(name, to.address, to.pitch, to.slice, from.address, from.pitch, from.slice, box.width,
-                            box.height, box.depth, kind)
-                            .into(&direction, &to.address, &from.address);
-    if (error || direction == DONE)
-        return error;
-    if (to.pitch == box.width && from.pitch == box.width) {  // rows without gaps
-        box.width *= box.height;
-        box.height = 1;
-    }
-    for (size_t z = 0; z < box.depth; z++)
-        for (size_t y = 0; y < box.height; y++)
-            if (!move_row((Direction)direction, to.address + z * to.slice + y * to.pitch,
-                          from.address + z * from.slice + y * from.pitch, box.width))
-                return ask("host_pointer", name, direction == TO_DEVICE ? from.address : to.address).error;
-    return cudaSuccess;
-}
+namespace {
 
 GPULAB_INLINE cudaError_t copy(const char *name, void *to, const void *from, size_t size, cudaMemcpyKind kind)
 {
@@ -100,16 +74,26 @@ GPULAB_INLINE cudaError_t copy_symbol(const char *name, const void *symbol, void
     return to_symbol ? copy(name, device, host, size, kind) : copy(name, host, device, size, kind);
 }
 
+// With a CUDA array on either side, the extent counts texels, and so does the position in the array.
 GPULAB_INLINE cudaError_t copy_3d(const char *name, const cudaMemcpy3DParms *p)
 {
-    if (p->srcArray || p->dstArray)
-        missing("cudaMemcpy3D from or to a CUDA array");
-    auto side = [&](const cudaPitchedPtr &of, const cudaPos &at) {
+    size_t texel = 1;
+    cudaError_t error = cudaSuccess;
+    auto side = [&](cudaArray_t array, const cudaPitchedPtr &of, const cudaPos &at) {
+        if (array) {
+            ArrayPlace start(array, 0, at.y, at.z);
+            texel = start.texel;
+            error = start.error;
+            start.side.address += at.x * texel;
+            return start.side;
+        }
         size_t slice = of.pitch * of.ysize;
         return Side{(uint64_t)of.ptr + at.x + at.y * of.pitch + at.z * slice, of.pitch, slice};
     };
-    return copy_box(name, side(p->dstPtr, p->dstPos), side(p->srcPtr, p->srcPos),
-                    {p->extent.width, p->extent.height, p->extent.depth}, p->kind);
+    Side to = side(p->dstArray, p->dstPtr, p->dstPos), from = side(p->srcArray, p->srcPtr, p->srcPos);
+    if (error)
+        return error;
+    return copy_box(name, to, from, {p->extent.width * texel, p->extent.height, p->extent.depth}, p->kind);
 }
 
 }  // namespace

@@ -11,7 +11,15 @@ MAX_STRETCH = 4.0  # wall-clock limit over time limit, for a process that gets l
 
 
 class TimeIsUp(Exception):
-    """The launch exceeded its time limit."""
+    """The launch exceeded its time limit.
+
+    Attributes:
+        was_starved: True if other processes left this thread too little processor time.
+    """
+
+    def __init__(self, was_starved: bool = False) -> None:
+        super().__init__(was_starved)
+        self.was_starved = was_starved
 
 
 class Deadline:
@@ -21,14 +29,10 @@ class Deadline:
 
     Args:
         limit_s: limit from now on; None for no limit.
-
-    Attributes:
-        was_starved: True if other processes left this thread too little processor time.
     """
 
     def __init__(self, limit_s: float | None) -> None:
         self.limit_s = math.inf if limit_s is None else limit_s
-        self.was_starved = False
         self._begin_s, self._begin_cpu_s = time.perf_counter(), time.thread_time()
         self._next_look_s = self._begin_s + self.limit_s
 
@@ -41,7 +45,6 @@ class Deadline:
         now_s = time.perf_counter()
         elapsed_s = now_s - self._begin_s
         left_s = self.limit_s - charged_s(elapsed_s, time.thread_time() - self._begin_cpu_s)
-        self.was_starved = left_s > 0
         if left_s <= 0 or elapsed_s > MAX_STRETCH * self.limit_s:
-            raise TimeIsUp
+            raise TimeIsUp(was_starved=left_s > 0)
         self._next_look_s = now_s + left_s * SHARE

@@ -91,8 +91,8 @@ class Scheduler:
                     if self.wave.watch is not None:
                         self.wave.watch.end()
                     return True
-        except TimeIsUp:
-            raise self._out_of_time() from None
+        except TimeIsUp as up:
+            raise self._out_of_time(up.was_starved) from None
 
     def _wake_stalled(self) -> None:
         self.is_endless = len(self._endless_loops) == len(self.stalled)
@@ -277,15 +277,16 @@ class Scheduler:
         line = next((each.where for each in chosen if each.where), None)
         return line or min((each.where for each in every if each.where), default=None, key=_line)
 
-    def _out_of_time(self) -> KernelFault | DeviceUnavailable:
+    def _out_of_time(self, was_starved: bool) -> KernelFault | DeviceUnavailable:
         """Return the fault of a missed deadline, at the line that the launch had reached."""
         limit_s = self.launch.deadline.limit_s
-        if self.launch.deadline.was_starved:
+        if was_starved:
             got = f"the kernel got less than half of a core for {MAX_STRETCH * limit_s:.3g} s"
             return DeviceUnavailable(f"the machine is too busy: {got}")
-        assert self._at is not None
-        group, block = self._at
         what = f"time limit: the kernel had not ended after {limit_s:.3g} s"
+        if self._at is None:
+            return KernelFault("time-limit", what)
+        group, block = self._at
         return KernelFault("time-limit", what, self._where(block), lane_at(group.lanes, 0))
 
     def endless(self) -> KernelFault:

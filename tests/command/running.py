@@ -1,0 +1,31 @@
+"""Runs of the command `gpulab run` in tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+ENDINGS = PROGRAMS / "endings.cu"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The end of a command: exit code, standard output and standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "pytest_gpulab", "run", *words]
+
+
+def gpulab(folder: Path, *words: str, stdin: str = "", env: dict[str, str] | None = None) -> Ran:
+    done = subprocess.run(
+        command(*words), cwd=folder, input=stdin, env=env, capture_output=True, text=True, check=False
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
